@@ -9,31 +9,35 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
-// backlogShare is which part of a full batch makes a tenant one of the backlogged: a sixteenth.
+// backlogShare is the share of a full batch that makes a tenant a backlogged one: a sixteenth.
 const backlogShare = 16
 
-// backlogged are the tenants whose backlog fills the lanes. While there are any, they take turns: those at the heads of the lanes,
-// then all other tenants, then a backlogged tenant that waits behind the heads. The rows of the latter
-// two are looked for beyond the backlog of the others, so that they wait for the search and not for the backlog.
+// backlogged lists the tenants whose backlog fills the lanes. Without it, a tenant with a million rows would make all
+// tenants behind it wait for a million rows, because a lane is read from its head.
+//
+// While there are backlogged tenants, each pass gives three turns: to the tenants at the heads of the lanes, then to
+// all tenants without a backlog, then to one backlogged tenant that waits behind the heads. For the second and third
+// turn the worker searches beyond the backlog of the others, so these tenants wait for the search only. The order is
+// kept, because a key belongs to one tenant.
 type backlogged struct {
 	tenants []string // in the order in which they were found
-	heads   []string // those of the last full batch from the heads
-	last    int      // of tenants, that had a turn of its own
+	heads   []string // the tenants that fill the last full batch from the heads
+	last    int      // the index of the tenant that had the last turn of its own
 }
 
 // otherTenants stands for all tenants that are not backlogged.
 const otherTenants = ""
 
-// leads counts a batch from the heads of the lanes.
+// leads takes a batch from the heads of the lanes. If it is full, its large tenants are backlogged and at the heads.
 func (b *backlogged) leads(rows []outboxdb.Row, batch int) {
 	if !filled(rows, batch) {
 		return
 	}
 	b.join(largest(rows, batch, backlogShare))
-	b.heads = largest(rows, batch, 2*backlogShare) // so that chance does not take one of them away
+	b.heads = largest(rows, batch, 2*backlogShare) // half the share is enough to stay there, so that chance does not remove a tenant
 }
 
-// join adds tenants and returns those that are new.
+// join adds tenants and returns the new ones.
 func (b *backlogged) join(large []string) (joined []string) {
 	for _, tenant := range large {
 		if !slices.Contains(b.tenants, tenant) {
@@ -43,7 +47,8 @@ func (b *backlogged) join(large []string) (joined []string) {
 	return joined
 }
 
-// filled tells whether more rows wait than a batch takes: it has about all the rows that it may have, or all the bytes.
+// filled reports whether more rows wait than a batch takes: the batch has about as many rows, or as many bytes, as it
+// may have.
 func filled(rows []outboxdb.Row, batch int) bool { return len(rows) >= batch/2 || isCut(rows) }
 
 func isCut(rows []outboxdb.Row) bool {
@@ -55,7 +60,8 @@ func isCut(rows []outboxdb.Row) bool {
 	return false
 }
 
-// largest returns the tenants that have one share or more of what filled a batch: of its rows, or of its bytes.
+// largest returns the tenants that have at least one share of the batch. What filled the batch is shared: its rows,
+// its bytes, or both.
 func largest(rows []outboxdb.Row, batch, shares int) (large []string) {
 	if len(rows) >= batch/2 {
 		large = largestBy(rows, shares, func(*outboxdb.Row) int { return 1 })
@@ -83,7 +89,8 @@ func largestBy(rows []outboxdb.Row, shares int, weight func(*outboxdb.Row) int) 
 	return large
 }
 
-// behind returns the backlogged tenants that are not at the heads. The tenant that had the last turn comes last.
+// behind returns the backlogged tenants that are not at the heads, in the order of their turns: the tenant that had
+// the last turn comes last.
 func (b *backlogged) behind() (tenants []string) {
 	for i := range b.tenants {
 		if tenant := b.tenants[(b.last+1+i)%len(b.tenants)]; !slices.Contains(b.heads, tenant) {
@@ -93,12 +100,14 @@ func (b *backlogged) behind() (tenants []string) {
 	return tenants
 }
 
-// but returns the backlogged tenants without one.
+// but returns all backlogged tenants except the given one.
 func (b *backlogged) but(tenant string) []string {
 	return slices.DeleteFunc(slices.Clone(b.tenants), func(t string) bool { return t == tenant })
 }
 
-// fair gives those behind the heads their turns. Each turn takes no longer than that of the heads took.
+// fair gives their turns to the tenants that wait behind the heads. Each turn takes no longer than the turn of the
+// heads took, which is budget. Only full lanes are searched: in the others, the fetch from the heads has seen all
+// rows.
 func (w *worker) fair(ctx context.Context, group []*lane, budget time.Duration) (moved int, err error) {
 	var full []*lane
 	for _, l := range group {
@@ -129,9 +138,12 @@ func (w *worker) fair(ctx context.Context, group []*lane, budget time.Duration) 
 	return moved, nil
 }
 
-// give lets a backlogged tenant, or otherTenants, have a turn: no other backlogged tenant passes.
+// give publishes rows of one tenant (or of otherTenants) and skips every other backlogged tenant.
+//
+// The search may find tenants that have a backlog too. They join the backlogged ones and are skipped from then on.
+// Their own search begins where the search of otherTenants is now, because their rows up to there have left with it.
 func (w *worker) give(ctx context.Context, full []*lane, tenant string, low int64, budget time.Duration) (moved int, err error) {
-	stay := w.staying() // perhaps more than a moment before
+	stay := w.staying() // read again: topics may have got into trouble since the last turn
 	if slices.Contains(stay.Tenants, tenant) {
 		return 0, nil
 	}
@@ -148,14 +160,14 @@ func (w *worker) give(ctx context.Context, full []*lane, tenant string, low int6
 		}
 		for _, joined := range w.backlogged.join(largest(p.rows, w.r.p.cfg.BatchSize, backlogShare)) {
 			for _, l := range w.mine() {
-				*l.past(joined) = l.past(otherTenants).clone() // whose turn was its own until now
+				*l.past(joined) = l.past(otherTenants).clone() // it was one of them until now
 			}
 		}
 	}
 	return moved, nil
 }
 
-// past is the position of the search for a tenant's rows, or for those of otherTenants.
+// past returns the position of the search for the rows of a tenant, or of otherTenants.
 func (l *lane) past(tenant string) *skip {
 	if l.tenants == nil {
 		l.tenants = map[string]*skip{}
@@ -166,12 +178,14 @@ func (l *lane) past(tenant string) *skip {
 	return l.tenants[tenant]
 }
 
-// aloneFor is for how long nobody looks whether there are other tenants than the backlogged: how much longer the first event of a
-// new one may wait.
+// aloneFor is the time for which the answer of alone is kept. The first event of a new tenant may wait this much
+// longer.
 const aloneFor = 50 * time.Millisecond
 
-// alone tells that only backlogged tenants have rows, and paused ones. Then the lanes need no search up to the mark: all rows up to it were to be
-// seen when it was taken, and a tenant is entered before its first row can be seen.
+// alone reports whether only backlogged and paused tenants have rows. Then the lanes need no search up to the mark
+// low, and the search of otherTenants moves there at once. That misses no row: all rows up to the mark were visible
+// when the mark was taken, and a tenant is entered in its table before its first row becomes visible. So a tenant
+// with a row up to the mark would be in the table that is asked here.
 func (w *worker) alone(ctx context.Context, full []*lane, low int64) (bool, error) {
 	if time.Now().Before(w.aloneUntil) {
 		return true, nil
@@ -190,7 +204,8 @@ func (w *worker) alone(ctx context.Context, full []*lane, low int64) (bool, erro
 	return true, nil
 }
 
-// forgetBacklogged forgets the backlogged tenants when no lane is full any more.
+// forgetBacklogged forgets the backlogged tenants when no lane is full any more: the fetch from the heads reaches all
+// rows then.
 func (w *worker) forgetBacklogged(lanes []*lane) {
 	if len(w.backlogged.tenants) == 0 || slices.ContainsFunc(lanes, func(l *lane) bool { return l.full }) {
 		return

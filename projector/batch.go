@@ -10,16 +10,23 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
-// States of a block, as in outbox_block.
+// States of a block, as in the table outbox_block.
 const (
 	stateFailed   = "failed"
 	stateDraining = "draining"
 	stateDead     = "dead"
 )
 
-// fresh fetches, publishes and settles one batch.
+// fresh fetches, publishes and settles one batch from the heads of the lanes.
+//
+// It reads the mark and the shortcut before the fetch begins. Only then all rows below the mark are visible to the
+// fetch, so a lane whose rows have all left is done up to the mark. A mark that is read afterwards could be beyond a
+// row that the fetch did not see yet, and that row would never be published.
+//
+// A lane is in question (more) from the start, and only a batch that ends well takes that back.
 func (w *worker) fresh(ctx context.Context, group []*lane) (moved int, err error) {
-	// Begun is begun: what was handed to the broker is settled even if the program is told to stop meanwhile.
+	// A batch that has begun is finished: rows that the broker has are settled even if the program is stopped
+	// meanwhile.
 	ctx, cancel := w.r.begun(ctx)
 	defer cancel()
 
@@ -28,7 +35,7 @@ func (w *worker) fresh(ctx context.Context, group []*lane) (moved int, err error
 	}
 	byLane := map[int16]*lane{}
 	for _, l := range group {
-		byLane[l.lease.Lane], l.more = l, true // until it is known
+		byLane[l.lease.Lane], l.more = l, true // until the batch has ended
 	}
 	low, short := w.r.mark.current(), w.r.mark.shortcut() // before the fetch begins, see watermark
 	rows, sure, err := w.fetchHeads(ctx, byLane, group, short)
@@ -39,7 +46,7 @@ func (w *worker) fresh(ctx context.Context, group []*lane) (moved int, err error
 		note(group, newBatch(byLane))
 		w.more, err = w.r.mark.lookAgain(ctx, w.r.lanes.Log, short)
 		if w.more {
-			moved = 1 // no reason to pause
+			moved = 1 // the shortcut has ended: no pause
 		}
 		for _, l := range group {
 			l.more = w.more || err != nil
@@ -65,8 +72,11 @@ func (w *worker) fresh(ctx context.Context, group []*lane) (moved int, err error
 	return b.moved, nil
 }
 
-// deliver publishes rows and writes down what became of them. The error is the database's or the broker's; the batch is
-// never nil.
+// deliver publishes rows and writes down what became of them. The error is that of the database or of the broker. The
+// batch is never nil.
+//
+// Rows that were in flight when a former owner died come last, when all others are settled: if one of them kills this
+// process, nothing that was published has to be published again.
 func (w *worker) deliver(ctx context.Context, b *batch, rows []outboxdb.Row) (*batch, error) {
 	b.sort(w, rows)
 	if len(b.send) > 0 {
@@ -84,31 +94,34 @@ func (w *worker) deliver(ctx context.Context, b *batch, rows []outboxdb.Row) (*b
 	return b, err
 }
 
-// batch is what one fetch brought, and what becomes of it.
+// batch is the rows of one fetch on their way through sort, publish, judge and settle.
 type batch struct {
+	// What the fetch brought, by lane.
 	lanes   map[int16]*lane
-	inTurn  map[int16]bool // the rows are the heads of these lanes: nothing unsent lies before them
-	low     int64          // the mark when the fetch began
-	short   shortcut
-	upto    map[int16]int64 // where the fetch ended, if it brought all rows up to there
-	fetched map[int16]int
+	inTurn  map[int16]bool  // the rows are the heads of these lanes: no unsent row lies before them
+	low     int64           // the mark when the fetch began
+	short   shortcut        // the shortcut when the fetch began
+	upto    map[int16]int64 // the number at which the fetch ended, if it brought all rows up to there
+	fetched map[int16]int   // how many rows came
 	cut     map[int16]bool  // lanes with a row that did not fit into Config.BatchBytes
-	first   map[int16]int64 // lowest sequence per lane
-	last    map[int16]int64 // highest
-	send    []*outboxdb.Row
-	errs    map[int]error // of send, by index
+	first   map[int16]int64 // the lowest sequence number
+	last    map[int16]int64 // the highest sequence number
 
-	apart []*outboxdb.Row // to be sent apart from the others
+	// What sort decided.
+	send  []*outboxdb.Row
+	errs  map[int]error   // the errors of send after the publication, by index
+	apart []*outboxdb.Row // rows that are sent apart from the others, see isolate
 
+	// What became of the rows.
 	published []*outboxdb.Row
-	timed     []outboxdb.RowID // delayed rows without order
-	outcomes  map[int16][]lanedb.Outcome
-	rows      map[outboxdb.RowID]*outboxdb.Row // those that have an outcome
-	blocked   map[int16]map[string]string      // keys that the outcomes block, by lane
+	timed     []outboxdb.RowID                 // delayed rows without an ordering key, which sort has found
+	outcomes  map[int16][]lanedb.Outcome       // of the rows that leave the lane without having been published
+	rows      map[outboxdb.RowID]*outboxdb.Row // the rows of the outcomes
+	blocked   map[int16]map[string]string      // keys that the outcomes block, with the state of the block, by lane
 	left      map[int16]bool                   // lanes in which rows stay for another try
 	stays     map[string]bool                  // keys of rows that were sent and stay
 	moved     int
-	trouble   error // topic or broker: the reason why rows stay
+	trouble   error // why rows stay, if the broker is the reason
 }
 
 func newBatch(lanes map[int16]*lane) *batch {
@@ -119,12 +132,13 @@ func newBatch(lanes map[int16]*lane) *batch {
 	}
 }
 
-// sort decides what happens to each row: what waits goes to the held rows, what may have killed a projector is sent
-// later and apart, what is left is sent.
+// sort decides what happens to each row. A row that must wait goes to the held rows. A row that may have killed a
+// projector is sent later and apart. All other rows are sent.
 //
-// Rows of one key that go different ways go one after the other: what comes after the change stays for the next fetch.
-// That includes a row that has expired or must wait. Nobody knows yet whether the row in front of it will leave, and a
-// block made now would hold that one behind its own successor.
+// If rows of one key go different ways, the second way has to wait: the first row that goes another way than its
+// predecessor, and all later rows of the key, stay for the next fetch. That includes a row that has expired or must
+// wait. It is not known yet whether the row in front of it will leave, and a block made now would hold that row
+// behind its own successor.
 func (b *batch) sort(w *worker, rows []outboxdb.Row) {
 	ways := map[string]string{}
 	stays := map[string]bool{}
@@ -146,7 +160,7 @@ func (b *batch) sort(w *worker, rows []outboxdb.Row) {
 		case r.Key != "" && ways[r.Key] != "" && ways[r.Key] != b.way(r):
 			b.left[r.Lane] = true
 			stays[r.Key] = true
-		case r.IsTimed(): // also when its time has come: it may be cancelled until then, see lanedb.Moves.Delay
+		case r.IsTimed(): // also when its time has come: a transaction may be about to cancel it, see lanedb.Moves.Delay
 			b.timed = append(b.timed, outboxdb.RowID{Lane: r.Lane, Seq: r.Sequence})
 		case r.Expired:
 			b.die(r, errExpired.Error(), w.r.p.cfg.blocksExpired)
@@ -159,9 +173,15 @@ func (b *batch) sort(w *worker, rows []outboxdb.Row) {
 	}
 }
 
-// way says in which company a row may be sent without losing its order: the broker keeps the order within a topic and a
-// routing key, what was in flight is sent after the other rows, and those of them that were counted one by one. What is not sent
-// at all has no company. The answer is never "".
+// way returns a group name. Rows of one key may be sent together only if their groups are equal, because only then
+// their order is kept:
+//
+//   - The broker keeps the order within a topic and a routing key.
+//   - Rows that were in flight are sent after all other rows, so they are a group of their own.
+//   - Rows that were in flight and are counted are sent one by one, so each is a group of its own.
+//   - Rows that are not sent at all, because they have expired or wait, are a group too.
+//
+// The name is never "".
 func (b *batch) way(r *outboxdb.Row) string {
 	place := r.Topic + "\x00" + r.RoutingKey
 	switch {
@@ -178,6 +198,8 @@ func (b *batch) way(r *outboxdb.Row) string {
 
 func (b *batch) wasInFlight(r *outboxdb.Row) bool { return b.lanes[r.Lane].inFlight.has(r.Sequence) }
 
+// put adds a row to the rows that are sent. A row that was in flight goes apart. Its lane then counts as left, so
+// that the lane's position does not move beyond the row before it is out.
 func (b *batch) put(r *outboxdb.Row) {
 	if b.wasInFlight(r) {
 		b.apart = append(b.apart, r)
@@ -187,6 +209,7 @@ func (b *batch) put(r *outboxdb.Row) {
 	b.send = append(b.send, r)
 }
 
+// isBlocked reports whether the key of a row is blocked: in the database, or by an earlier row of this batch.
 func (b *batch) isBlocked(r *outboxdb.Row) bool {
 	if r.Key == "" {
 		return false
@@ -196,11 +219,12 @@ func (b *batch) isBlocked(r *outboxdb.Row) bool {
 	return before || now
 }
 
+// follow moves a row behind the block of its key.
 func (b *batch) follow(r *outboxdb.Row) {
 	b.add(r, lanedb.Outcome{Seq: r.Sequence, Verdict: lanedb.Follower}, "")
 }
 
-// die makes the row a dead letter. blocks tells whether such a row of a topic blocks its key.
+// die makes the row a dead letter. blocks reports whether such a row of a topic blocks its key.
 func (b *batch) die(r *outboxdb.Row, reason string, blocks func(topic string) bool) {
 	if !blocks(r.Topic) {
 		b.add(r, lanedb.Outcome{Seq: r.Sequence, Verdict: lanedb.Abandoned, Error: reason}, "")
@@ -209,6 +233,7 @@ func (b *batch) die(r *outboxdb.Row, reason string, blocks func(topic string) bo
 	b.add(r, lanedb.Outcome{Seq: r.Sequence, Verdict: lanedb.Dead, Error: reason}, stateDead)
 }
 
+// add notes the outcome of a row. blocks is the state of the block that the row leaves on its key; "": none.
 func (b *batch) add(r *outboxdb.Row, o lanedb.Outcome, blocks string) {
 	b.outcomes[r.Lane] = append(b.outcomes[r.Lane], o)
 	b.rows[outboxdb.RowID{Lane: r.Lane, Seq: r.Sequence}] = r
@@ -221,11 +246,12 @@ func (b *batch) add(r *outboxdb.Row, o lanedb.Outcome, blocks string) {
 	b.blocked[r.Lane][r.Key] = blocks
 }
 
-// judge decides over each row that was sent.
+// judge decides about each row that was sent, by the error that the publisher returned for it.
 //
-// Rows of a key come in order. Once one of them stays for another try, the later ones stay as well; once one is held or
-// dead, they follow it. An adapter reports them as failed itself; a later row that it calls confirmed was confirmed, and
-// is settled, because sending it again would only add a duplicate to what cannot be mended.
+// Rows of a key come in order. Once one of them stays for another try, the later rows stay as well; once one is held
+// or dead, they follow it. A publisher reports such rows as failed itself. If it reports a later row as confirmed,
+// the order is broken already and cannot be mended. The row is settled all the same, because sending it again would
+// only add a duplicate.
 func (b *batch) judge(w *worker) {
 	for i, r := range b.send {
 		err := b.errs[i]
@@ -239,7 +265,7 @@ func (b *batch) judge(w *worker) {
 		case class == classMessage:
 			if wait, dead := w.refused(r, err); dead {
 				b.die(r, err.Error(), w.r.p.cfg.blocksDead)
-				b.stays[r.Key] = w.r.p.cfg.goesOn(r.Topic) // the adapter held back what follows
+				b.stays[r.Key] = w.r.p.cfg.goesOn(r.Topic) // the publisher held back the rows behind it, they are sent again
 			} else {
 				b.add(r, lanedb.Outcome{Seq: r.Sequence, Verdict: lanedb.Refused, Wait: wait, Error: err.Error()}, stateFailed)
 			}
@@ -247,13 +273,16 @@ func (b *batch) judge(w *worker) {
 			b.stays[r.Key] = true
 			b.left[r.Lane] = true
 			if class == classBroker && b.trouble == nil {
-				b.trouble = err // one stands for all
+				b.trouble = err // the first error stands for all of them
 			}
 		}
 	}
 }
 
-// settle writes down what became of the rows: first those that are out, then those that are held.
+// settle writes down what became of the rows, in three steps: published rows, then delayed rows without a key, then
+// all other rows that leave the lane. Published rows come first, because they are the only ones that would be sent
+// twice if a later step fails. If the first step fails, it is tried again before the next fetch, see unsettled. After
+// a failure of the others, the next fetch finds the rows that are still in their lanes.
 func (w *worker) settle(ctx context.Context, b *batch) error {
 	p := w.r.p
 	if n := len(b.send) - len(b.published); n > 0 {
@@ -273,7 +302,7 @@ func (w *worker) settle(ctx context.Context, b *batch) error {
 		return err
 	}
 	for n, outcomes := range b.outcomes {
-		w.due = dueTime{} // these are what will be due
+		w.due = dueTime{} // these rows will be due, perhaps earlier than all others
 		l := b.lanes[n]
 		if err := w.r.lanes.Moves.Hold(ctx, l.lease, outcomes); err != nil {
 			b.left[n] = true
@@ -282,7 +311,8 @@ func (w *worker) settle(ctx context.Context, b *batch) error {
 			}
 			continue
 		}
-		// Known only after it is written: a block that exists in memory alone would hold rows that nothing releases.
+		// The blocks are added only after they are written. A block in memory alone would hold rows, and nothing
+		// would ever release them.
 		maps.Copy(l.blocks, b.blocked[n])
 		b.moved += len(outcomes)
 		for _, o := range outcomes {
@@ -292,7 +322,8 @@ func (w *worker) settle(ctx context.Context, b *batch) error {
 	return nil
 }
 
-// delay takes the delayed rows without order out of their lanes. Those that stay are looked at again.
+// delay takes delayed rows without an ordering key out of their lanes. A row that a transaction is about to cancel or
+// move is locked and stays; the next fetch looks at it again.
 func (w *worker) delay(ctx context.Context, b *batch) error {
 	if len(b.timed) == 0 {
 		return nil
@@ -321,8 +352,9 @@ func (w *worker) delay(ctx context.Context, b *batch) error {
 	return nil
 }
 
-// advance moves the positions of lanes in which nothing was left behind. A lane that gave nothing is empty up to the mark. Here they move in
-// memory only: the next batch writes it down.
+// advance moves the positions of lanes in which no row was left behind. A lane that gave no row is empty up to the
+// mark. The positions move in memory only; the next batch writes them down. If the process dies before that, the next
+// owner reads some empty stretches again, and no more.
 func (b *batch) advance(group []*lane) {
 	for _, l := range group {
 		n := l.lease.Lane
@@ -334,7 +366,9 @@ func (b *batch) advance(group []*lane) {
 	}
 }
 
-// end is how far a lane is done when nothing of it is left: a row may still appear beyond the mark, and is not in the batch beyond its last row.
+// end returns the number up to which a lane is done if no row of it was left. It is never beyond the mark, because
+// rows may still appear there. If the fetch ended before the end of the lane, it is never beyond the last row that
+// came, because the rows behind it were not read.
 func (b *batch) end(n int16, mark int64) int64 {
 	if upto, all := b.upto[n]; all {
 		return min(mark, upto)

@@ -8,16 +8,19 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// class says whose trouble an error of the publisher is.
+// class says what an error of the publisher is about. It decides who waits: the message and its key, the topic, or
+// everything.
 type class int
 
 const (
-	classMessage class = iota // this message was refused
-	classTopic                // its topic is in trouble
-	classBroker               // nothing can be sent, or nobody knows whether it was
-	classBehind               // an earlier one of its key was not stored, which says nothing about topic or broker
+	classMessage class = iota // the broker refused this message: the only class that counts as a try of the event
+	classTopic                // the topic is in trouble
+	classBroker               // nothing can be sent, or it is unknown whether the message was stored
+	classBehind               // an earlier message of its key was not stored, which says nothing about topic or broker
 )
 
+// classify sorts errors from the most specific to the least. An error that says nothing about itself is one of the
+// message: then the message becomes a dead letter in the end, instead of holding up a topic for ever.
 func classify(err error) class {
 	var topic *messaging.TopicError
 	switch {
@@ -34,13 +37,16 @@ func classify(err error) class {
 	}
 }
 
-// refused counts a refusal, also one that makes a dead letter, and says what [worker.verdict] says.
+// refused counts a refusal in the metrics, whether or not it makes a dead letter, and returns the result of
+// [worker.verdict].
 func (w *worker) refused(r *outboxdb.Row, err error) (wait time.Duration, dead bool) {
 	w.r.p.telemetry.refused.Add(1, r.Topic, r.TenantID)
 	return w.verdict(r, err)
 }
 
-// verdict says how long a refused row waits, or that it is dead.
+// verdict returns how long a refused row waits, or that it is dead. The row's own limit of tries comes before that of
+// the configuration. -1 in the configuration means that no refusal makes the row dead, not even a permanent one,
+// unless the row has a limit of its own. A delay that the publisher asks for comes before the configured pause.
 func (w *worker) verdict(r *outboxdb.Row, err error) (wait time.Duration, dead bool) {
 	cfg := &w.r.p.cfg
 	limit := cfg.MaxRetryAttempts

@@ -12,57 +12,62 @@ import (
 	"github.com/oncebox/oncebox/telemetry"
 )
 
-// settleMargin is what is left for the settle between the end of a publication and the end of the lease.
+// settleMargin is the time that stays for the settle between the end of a publication and the end of the lease.
 const settleMargin = time.Second
 
 // Config configures a [Projector].
 type Config struct {
-	// Name identifies this projector among those that are alive. It must be unique. Default: host, process id and a
-	// random part.
+	// Name identifies this projector. Of all projectors that are alive, no two may have the same name. Default:
+	// host, process id and a random part.
 	Name string
-	// Group is the group of lanes to serve, see outbox.Store.MoveTenant. Default: 0, the one for all tenants without a group
-	// of their own.
+	// Group is the number of the lane group that this projector serves, see outbox.Store.MoveTenant. Default: 0, the
+	// group of all tenants that have no group of their own.
 	Group int16 `env:"GROUP"`
-	// Workers publish side by side, each with lanes of its own: while one waits for the broker,
-	// another is in the database. Default: 3.
+	// Workers is the number of workers. They publish side by side, each with lanes of its own: while one waits for
+	// the broker, another uses the database. Default: 3.
 	Workers int `env:"WORKERS"`
-	// BatchSize is about how many rows are published at once by a worker. Default: 1000.
+	// BatchSize is the number of rows that a worker publishes at once, roughly. Default: 1000.
 	BatchSize int `env:"BATCH_SIZE"`
-	// BatchBytes bounds the payloads that a worker fetches and publishes at once. The broker has to confirm them within
-	// PublishTimeout, so a slow link needs less. A larger payload goes alone; -1: no bound. Default: 16777216, which is 16 MiB.
+	// BatchBytes is the largest sum of payloads, in bytes, that a worker fetches and publishes at once. The broker
+	// has to confirm them within PublishTimeout, so a slow link needs a smaller value. A payload that is larger is
+	// sent alone. -1: no bound. Default: 16777216, which is 16 MiB.
 	BatchBytes int64 `env:"BATCH_BYTES"`
 
-	// MaxRetryAttempts is after how many refusals a row is dead, and the first is enough if the broker will never take it
-	// ([messaging.Permanent]); -1: never, so that it is tried again until it is taken or an operator decides. Default: 5.
+	// MaxRetryAttempts is the number of refusals after which an event becomes a dead letter. A permanent refusal
+	// ([messaging.Permanent]) needs only one. -1: never; an event is tried again until the broker takes it or an
+	// operator decides. Default: 5.
 	MaxRetryAttempts int `env:"MAX_RETRY_ATTEMPTS"`
-	// MaxCrashes is after how many projectors that died while they published a row, alone, it is dead; -1: never. It is sent
-	// alone once two have died over it and others.
-	// Default: 10.
+	// MaxCrashes is how often a projector may die while it publishes one event by itself. After that the event
+	// becomes a dead letter. An event is published by itself after two projectors have died while they published it
+	// together with others. -1: never. Default: 10.
 	MaxCrashes int `env:"MAX_CRASHES"`
-	// ContinueAfterDead are topics whose ordering keys go on after a dead row; "*" is all. On the others a dead row blocks
-	// its key until an operator decides. Default: none.
+	// ContinueAfterDead lists the topics whose ordering keys go on after a dead letter; "*" means all topics. On
+	// every other topic a dead letter blocks its key until an operator decides. Default: none.
 	ContinueAfterDead []string `env:"CONTINUE_AFTER_DEAD"`
-	// BlockExpired has an event that expired before it was published block its ordering key, as every other dead row does. Else
-	// what follows it is published without it. Default: false.
+	// BlockExpired makes an event that expired before it was published block its ordering key, as every other dead
+	// letter does. If it is false, the key goes on without the expired event. Default: false.
 	BlockExpired bool `env:"BLOCK_EXPIRED"`
-	// Retry has the pauses after refusals of an event. Default: 1m, up to 1h.
+	// Retry sets the pauses between a refusal of an event and its next try. Default: 1m, up to 1h.
 	Retry retry.Policy `envPrefix:"RETRY_"`
-	// PublishTimeout is how long the broker has to confirm a batch. Default: 5s.
+	// PublishTimeout is the time that the broker has to confirm a batch. Default: 5s.
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"`
 
-	// Lease is how long a lane stays with a projector that has vanished. Default: 10s.
+	// Lease is the longest time that a lane stays with a projector that has vanished. Default: 10s.
 	Lease time.Duration `env:"LEASE"`
-	// Renew is how often leases are renewed and lanes shared out anew. Default: 3s.
+	// Renew is the interval at which leases are renewed and lanes are shared out again. Default: 3s.
 	Renew time.Duration `env:"RENEW"`
-	// SleepBusy is the pause between polls at first when there is nothing to publish. It is also how long an event may wait whose commit
-	// nobody announced, while others are announced all the time. Default: 100ms.
+	// SleepBusy is the first pause between two polls when there is nothing to publish. An event whose writer sent no
+	// NOTIFY waits at most this long, however busy the relay is. Default: 100ms.
 	SleepBusy time.Duration `env:"SLEEP_BUSY"`
-	// SleepIdle is the pause that it grows to. Default: 2s.
+	// SleepIdle is the longest pause between two polls. The pause doubles from SleepBusy up to it while there is
+	// nothing to publish. Default: 2s.
 	SleepIdle time.Duration `env:"SLEEP_IDLE"`
-	// CleanInterval is how often partitions are made and dropped, and lost lanes are entered again; -1: never. Default: 1h.
+	// CleanInterval is the interval at which partitions are made and dropped, and lost lanes are entered again. -1:
+	// never. Default: 1h.
 	CleanInterval time.Duration `env:"CLEAN_INTERVAL"`
-	// DatabaseWait is for how long [Projector.Run] waits at its start for a database that is away; -1: that is an error at once. Of several
-	// databases it waits for the first that answers. Default: 0, for as long as the context lasts.
+	// DatabaseWait is the longest time that [Projector.Run] waits at its start for a database that cannot be
+	// reached. Of several databases, one has to answer. -1: no wait, an error at once. Default: 0, for as long as
+	// the context lasts.
 	DatabaseWait time.Duration
 
 	// Telemetry is where logs, traces and metrics go. A trace has a span for each publication. Default: that of the first store.
@@ -113,7 +118,8 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// WithDefaults returns a copy in which the fields that say nothing have their defaults. A nil Config is the zero one.
+// WithDefaults returns a copy in which every field that is zero has its default. A nil Config counts as the zero
+// Config.
 func (c *Config) WithDefaults() Config {
 	var out Config
 	if c != nil {
@@ -146,16 +152,16 @@ func (c *Config) WithDefaults() Config {
 	return out
 }
 
-// batchBytes is BatchBytes as the store takes it; 0: no bound.
+// batchBytes returns BatchBytes in the form of the store, where 0 means no bound.
 func (c *Config) batchBytes() int64 { return max(c.BatchBytes, 0) }
 
-// blocksExpired tells whether an expired row of a topic blocks its key.
+// blocksExpired reports whether an expired row of a topic blocks its key.
 func (c *Config) blocksExpired(topic string) bool { return c.BlockExpired && c.blocksDead(topic) }
 
-// blocksDead tells whether a dead row of a topic blocks its key.
+// blocksDead reports whether a dead row of a topic blocks its key.
 func (c *Config) blocksDead(topic string) bool { return !c.goesOn(topic) }
 
-// goesOn tells whether the keys of a topic go on after a dead row.
+// goesOn reports whether the keys of a topic go on after a dead row.
 func (c *Config) goesOn(topic string) bool {
 	return slices.Contains(c.ContinueAfterDead, topic) || slices.Contains(c.ContinueAfterDead, "*")
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/oncebox/oncebox/internal/lanedb"
 )
 
-// leaseEnd is how long to wait after one lease has ended until the other leases of its owner have ended too. One statement
-// renews them all, but a moment apart.
+// leaseEnd is the time that is added to the end of a lease, so that the other leases of the same owner have ended
+// too. One statement renews all of them, but a moment apart.
 const leaseEnd = 50 * time.Millisecond
 
 // beat calls coordinate once, and waits until it is time for the next call. That is Config.Renew, but less in three cases, so that free
@@ -39,7 +39,7 @@ func (r *relay) beat(ctx context.Context) error {
 	return nil
 }
 
-// hurry has the next beat come at once.
+// hurry makes the next beat come at once.
 func (r *relay) hurry() {
 	select {
 	case r.freed <- struct{}{}:
@@ -49,11 +49,16 @@ func (r *relay) hurry() {
 
 // coordinate renews the leases and takes or gives back lanes, so that all projectors that are alive have equal shares.
 //
-// A lease is counted from the moment before it was asked for, by the monotonic clock. So this process always stops before the
-// database gives the lane to another one.
+// A lease is counted from the moment before its statement was sent, by the monotonic clock of this process. The
+// database counts from a later moment. So this process always stops before the database gives the lane to another
+// one.
 //
-// Each statement has a third of the lease, as in internal/lease. If a connection hangs, the statement is given up while there is
-// time to try again, and no lane is lost.
+// Each statement has a third of the lease, as in internal/lease. If a connection hangs, the statement is given up
+// while there is time to try again, and no lane is lost.
+//
+// The order matters. The checks that may make this process leave come first, then the heartbeat, which claims a
+// share. The paused tenants are read right before the renewal, see readPauses. Lanes are claimed or given back last,
+// when it is known how many are held.
 func (r *relay) coordinate(ctx context.Context) error {
 	// Before the heartbeat: a projector that is alive has a share of the lanes, and this one would leave its share unserved.
 	if err := r.answered(ctx, r.lanes.Leases.CheckOwner); err != nil {
@@ -91,7 +96,8 @@ func (r *relay) coordinate(ctx context.Context) error {
 	return nil
 }
 
-// answered calls fn, which sends one statement of the coordinator. It is not broken off when the program is told to stop, see begun.
+// answered calls fn, which sends one statement of the coordinator. The statement is not cancelled when the program is
+// stopped, see begun.
 func (r *relay) answered(ctx context.Context, fn func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.p.cfg.Lease/3)
 	defer cancel()
@@ -107,7 +113,8 @@ func (r *relay) heartbeat(ctx context.Context) (all lanedb.Membership, err error
 	return all, err
 }
 
-// noteFailure writes down what has failed since the last time: it is looked for where the broker is away for this process alone.
+// noteFailure stores the reason why the broker has taken nothing since the last beat. An operator looks for it if the
+// broker is away for this process alone.
 func (r *relay) noteFailure(ctx context.Context) error {
 	reason, at, ok := r.failure.since(r.noted)
 	if !ok {
@@ -122,10 +129,13 @@ func (r *relay) noteFailure(ctx context.Context) error {
 	return err
 }
 
-// errCannotServe is why a projector leaves the lanes to others.
+// errCannotServe is the error of a projector that leaves the lanes to others, because its build or its role does not
+// fit the tables.
 var errCannotServe = errors.New("projector: this process cannot serve lanes and leaves them to others: run `oncebox doctor` with its build and its role")
 
-// rehearse finds out whether this process can serve lanes: at first, and again when something has failed.
+// rehearse finds out whether this process can serve lanes: before the first claim, and again after each failure of a
+// loop. Without it, a process with a wrong role would count as alive, hold its share of the lanes, and fail at every
+// statement on them.
 func (r *relay) rehearse(ctx context.Context) error {
 	if r.rehearsed.Swap(true) {
 		return nil
@@ -136,13 +146,14 @@ func (r *relay) rehearse(ctx context.Context) error {
 	if err != nil {
 		r.rehearsed.Store(false)
 	}
-	if lanedb.IsMisfit(err) { // not: the database is away, or its disk is full. Then others can do no more.
+	if lanedb.IsMisfit(err) { // otherwise the database is away or its disk is full, and other projectors can do no more than this one
 		return fmt.Errorf("%w: %w", errCannotServe, err)
 	}
 	return nil
 }
 
-// cutLeases ends what the clock of the database would make last. It is tried again at the next beat.
+// cutLeases shortens leases that end too far ahead because the clock of the database has gone back. If it fails, the
+// next beat tries again.
 func (r *relay) cutLeases(ctx context.Context) {
 	var cut int64
 	err := r.answered(ctx, func(ctx context.Context) (err error) {
@@ -155,8 +166,9 @@ func (r *relay) cutLeases(ctx context.Context) {
 	}
 }
 
-// leave gives all lanes back because the database belongs to another deployment, or because this process cannot serve them. It also deletes the
-// heartbeat, so that the others share the lanes among themselves.
+// leave gives all lanes back if the database belongs to another deployment, or if this process cannot serve them. It
+// also deletes the heartbeat, so that the other projectors share all lanes among themselves. After other errors it
+// does nothing.
 func (r *relay) leave(ctx context.Context, why error) error {
 	if !errors.Is(why, lanedb.ErrForeignDatabase) && !errors.Is(why, errCannotServe) {
 		return nil
@@ -181,7 +193,8 @@ func (r *relay) reportUnserved(ctx context.Context, groups []int64) {
 	}
 }
 
-// renew extends the leases and tells the workers which lanes are lost and which an operator has changed.
+// renew extends the leases. It passes the answer to the workers: which lanes are lost, and which ones an operator has
+// changed. It returns how many lanes are held.
 func (r *relay) renew(ctx context.Context) (held int, err error) {
 	var leases []lanedb.Lease
 	for _, w := range r.workers {
@@ -209,8 +222,11 @@ func (r *relay) renew(ctx context.Context) (held int, err error) {
 	return held, nil
 }
 
-// claim takes free lanes. The claim is committed when it returns. So the workers, which load the blocks before their first fetch,
-// see all that the former owner wrote, and what it tries to write from now on is refused.
+// claim takes up to n free lanes and gives them to the workers. The claim is committed when it returns. So the
+// workers, which load position and blocks before their first fetch, see everything that the former owner wrote, and
+// everything that it tries to write from now on is refused.
+//
+// A lane always goes to the worker of the same remainder, which spreads them about evenly.
 func (r *relay) claim(ctx context.Context, n int) error {
 	until := time.Now().Add(r.p.cfg.Lease)
 	var leases []lanedb.Lease
@@ -231,7 +247,7 @@ func (r *relay) claim(ctx context.Context, n int) error {
 	return nil
 }
 
-// markSurplus has the workers give back n lanes, each from the worker that holds most.
+// markSurplus makes the workers give back n lanes, each from the worker that holds most.
 func (r *relay) markSurplus(n int) {
 	for range n {
 		most := r.workers[0]

@@ -6,28 +6,31 @@ import (
 	"time"
 )
 
-// dueTime says when a worker has to look for held rows that have become due. The zero value: at once.
+// dueTime says when a worker has to look for held rows that have become due. The zero value means at once.
 //
-// Rows are held by the worker itself, and by operators, who tell its lanes: the worker then begins with the zero value. So
-// what it was told of the next one stays true.
+// The answer of the database about the next due row stays true, because only two parties add held rows. The worker
+// itself sets the zero value when it does. An operator raises the counter of the lane, and the worker sets the zero
+// value when it loads the lane again.
 type dueTime struct {
-	last  time.Time // when it looked
-	known bool
-	next  time.Time // if known: when the next one becomes due; zero: there is none
-	asked time.Time // of the database, when it was last asked for the next one
+	last  time.Time // of the last look
+	known bool      // next is valid
+	next  time.Time // when the next row becomes due; zero: no row will
+	asked time.Time // by the clock of the database, when it was last asked for the next row
 }
 
-// isToBeChecked: something is due, or the last look is longer ago than every.
+// isToBeChecked reports whether a row is due, or the last look is longer ago than every.
 func (d *dueTime) isToBeChecked(every time.Duration) bool {
 	return time.Since(d.last) >= every || d.hasCome()
 }
 
 func (d *dueTime) hasCome() bool { return d.known && !d.next.IsZero() && time.Until(d.next) <= 0 }
 
-// checked: there was nothing due, or nothing that may be sent now, when the look began.
+// checked records a look that found no row to send: none was due, or the due rows stay. Rows that stay are looked at
+// again after a pause, not at once, so a next that has come does not count any more.
 func (d *dueTime) checked(began time.Time) { d.last, d.known = began, d.known && !d.hasCome() }
 
-// untilDue returns for how long there is no need to look for held rows.
+// untilDue returns the time for which the worker need not look for held rows. It asks the database only if the answer
+// is not known.
 func (w *worker) untilDue(ctx context.Context) (time.Duration, error) {
 	const never = time.Duration(math.MaxInt64)
 	if !w.due.known && !w.due.last.IsZero() { // else the lanes were not ready for a look

@@ -5,14 +5,16 @@ import (
 	"time"
 )
 
-// failure is why the broker, or a topic, last took nothing.
+// failure is the last reason why the broker, or a topic, took nothing. The coordinator stores it for operators, see
+// noteFailure.
 type failure struct {
 	mu     sync.Mutex
 	reason string
 	at     time.Time
 }
 
-// note keeps the reason in what a publication returned. Errors of single messages are no failure of the relay: those messages show theirs.
+// note keeps the reason from the errors of a publication. Errors of single messages are left out, because each held
+// row shows its own.
 func (f *failure) note(errs map[int]error) {
 	for _, err := range errs {
 		if c := classify(err); c == classTopic || c == classBroker {
@@ -24,7 +26,7 @@ func (f *failure) note(errs map[int]error) {
 	}
 }
 
-// since is what failed after a time.
+// since returns the last failure. ok is false if there was none after t.
 func (f *failure) since(t time.Time) (reason string, at time.Time, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -8,8 +8,9 @@ import (
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
-// gauges show what waits in the outboxes that a projector relays: their sums, and the highest age. One projector of all that are alive reads an
-// outbox, see leader.Reader, and only that one shows it.
+// gauges show the state of the outboxes that a projector relays: the sums over all of them, and the highest age. Of
+// all projectors that are alive, one reads an outbox, see leader.Reader, and only this one shows it. So sums over all
+// processes are right.
 type gauges struct {
 	all *otelx.Gauges
 
@@ -40,7 +41,7 @@ func newGauges(m metric.Meter) *gauges {
 	}
 }
 
-// show observes what the relays have read last. A projector that reads none of its outboxes shows nothing.
+// show observes the states that the relays have read last. A projector that reads no outbox shows nothing.
 func (g *gauges) show(to metric.Observer, relays []*relay) {
 	var sum outboxstate.Stats
 	read := false
@@ -72,8 +73,9 @@ func (g *gauges) show(to metric.Observer, relays []*relay) {
 	g.showShares(to, sum.Shares)
 }
 
-// showShares names the largest shares, and sums up the others. Shares are sorted by their size. There is a series always, so that no alert
-// takes an empty outbox for one that nobody reads.
+// showShares names the largest shares and adds up the others, which keeps the number of series bounded. Shares are
+// sorted by their size. The series of the others always exists, so that an alert can distinguish an empty outbox from
+// an outbox that no projector reads.
 func (g *gauges) showShares(to metric.Observer, shares []outboxstate.Share) {
 	rest := outboxstate.Share{Topic: otelx.Other, Tenant: otelx.Other}
 	for n, s := range shares {

@@ -8,11 +8,12 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
-// errExpired is why a row is dead that nobody wants any more.
+// errExpired is the reason of a dead letter that had expired before it could be published.
 var errExpired = errors.New("expired before it was published")
 
-// expire makes the due rows that have expired dead letters, all of them at once, and returns the others. A backlog of them
-// may be in front of rows that are still wanted.
+// expire makes dead letters of the due rows that have expired, all at once, and returns the other due rows. There may
+// be thousands of expired rows in front of rows that are still wanted, and one write for each of them would take too
+// long.
 func (w *worker) expire(ctx context.Context, lanes map[int16]*lane, due []lanedb.DueRow) (alive []lanedb.DueRow, moved int, err error) {
 	var expired []*outboxdb.Row
 	for i := range due {
@@ -29,7 +30,8 @@ func (w *worker) expire(ctx context.Context, lanes map[int16]*lane, due []lanedb
 	return alive, moved, err
 }
 
-// isTurn tells whether the block of a row that is due agrees with that.
+// isTurn reports whether the block of its key allows a due row to be sent: there is a block, and it is not that of a
+// dead letter. If not, the blocks that the worker remembers, or the row, are wrong, see doubt.
 func (w *worker) isTurn(l *lane, r *outboxdb.Row) bool {
 	if r.Key == "" {
 		return true
@@ -41,7 +43,9 @@ func (w *worker) isTurn(l *lane, r *outboxdb.Row) bool {
 	return true
 }
 
-// giveUp makes held rows dead letters. blocks is that of [batch.die]. It returns how many it has moved.
+// giveUp makes held rows dead letters. blocks is the same as in [batch.die]. It returns how many rows it has moved.
+// Rows of lanes whose blocks are unknown stay, because the lane's counter would not match and the write would be
+// refused.
 func (w *worker) giveUp(
 	ctx context.Context, lanes map[int16]*lane, rows []*outboxdb.Row, reason string, blocks func(topic string) bool,
 ) (moved int, err error) {
@@ -81,7 +85,8 @@ func (w *worker) giveUp(
 	return len(gone), nil
 }
 
-// loadedLeasesOf is leasesOf with the counters at which the blocks were read.
+// loadedLeasesOf is leasesOf with the operators' counters at which the blocks were read. The write does nothing in
+// lanes whose counter has changed.
 func loadedLeasesOf(lanes map[int16]*lane, ids []outboxdb.RowID) (leases []lanedb.LoadedLease) {
 	for _, l := range leasesOf(lanes, ids) {
 		leases = append(leases, lanedb.LoadedLease{Lease: l, Change: lanes[l.Lane].loaded})
@@ -89,7 +94,7 @@ func loadedLeasesOf(lanes map[int16]*lane, ids []outboxdb.RowID) (leases []laned
 	return leases
 }
 
-// forgetUnless is forget for all lanes of a write, except where it is known that it was done.
+// forgetUnless marks the blocks of all lanes of a write as unknown, except of lanes whose write is confirmed (held).
 func (w *worker) forgetUnless(ctx context.Context, lanes map[int16]*lane, leases []lanedb.LoadedLease, held map[int16]bool, err error) error {
 	for _, l := range leases {
 		switch {

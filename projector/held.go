@@ -7,18 +7,24 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
-// queue is the held rows of one key that are sent together, or one unordered row.
+// queue holds the rows of one key that are sent together, or one row without a key. The rows are held ones, except in
+// a probe.
 type queue struct {
 	lane *lane
 	key  string
 	rows []*outboxdb.Row
-	from int // index of the first of them in what is published
+	from int // the index of its first row among all rows of the publication
 }
 
-// headOnly bounds the bytes of a queue where only the head is wanted: the head comes whatever its size.
+// headOnly is the bound in bytes for a queue of which only the head is wanted. The head comes whatever its size, and
+// no other row fits.
 const headOnly = 1
 
-// held sends held rows whose time has come. A head that the broker takes pulls what waits behind it along.
+// held sends held rows whose time has come, and the rows that wait behind them.
+//
+// Only the head of a key has a time; the rows behind it wait at infinity. A head that is due is sent together with as
+// many followers as fit, so a long queue does not need a look for each row. Rows that were in flight when a former
+// owner died are sent apart, after all others.
 func (w *worker) held(ctx context.Context, lanes []*lane) (moved int, err error) {
 	ctx, cancel := w.r.begun(ctx)
 	defer cancel()
@@ -45,11 +51,11 @@ func (w *worker) held(ctx context.Context, lanes []*lane) (moved int, err error)
 		}
 		left := most - bytes
 		if most > 0 {
-			left = max(left, 1) // 0 is no bound
+			left = max(left, 1) // 0 would mean no bound
 		}
 		if most > 0 && bytes > 0 && int64(len(due[i].Payload)) > left {
 			seen = max(seen, seenMost)
-			break // the rest is still due
+			break // the bytes are used up; the other rows stay due, and the next look finds them
 		}
 		q, err := w.queueOf(ctx, l, &due[i].Row, left)
 		if err != nil {
@@ -78,12 +84,14 @@ func (w *worker) held(ctx context.Context, lanes []*lane) (moved int, err error)
 	}
 	n, err := w.isolateHeld(ctx, byLane, alone)
 	if moved += n; seen == seenPart {
-		moved = max(moved, 1) // no reason to pause
+		moved = max(moved, 1) // rows that may be sent can be behind those that stay: no pause
 	}
 	return moved, err
 }
 
-// settleQueues writes down what became of the queues. The error is the database's or the broker's.
+// settleQueues writes down what became of the queues. The error is that of the database or of the broker. After an
+// error of the database, the rows that the broker has confirmed in the remaining queues are owed: they are settled
+// before the next fetch, or they would be sent twice.
 func (w *worker) settleQueues(ctx context.Context, queues []*queue, errs map[int]error) (moved int, err error) {
 	var trouble error
 	for i, q := range queues {
@@ -104,7 +112,8 @@ func (w *worker) settleQueues(ctx context.Context, queues []*queue, errs map[int
 	return moved, trouble
 }
 
-// queueOf returns what is to be sent for a row that is due, nil if it is not this worker's turn. bytes is that of
+// queueOf returns the rows to send for a row that is due: the row, and the rows behind it in its key that go the same
+// way. It returns nil if the row is not the head of its key, or may not be sent. bytes is the bound of
 // [lanedb.Held.Queue].
 func (w *worker) queueOf(ctx context.Context, l *lane, head *outboxdb.Row, bytes int64) (*queue, error) {
 	if head.Key == "" {
@@ -123,7 +132,8 @@ func (w *worker) queueOf(ctx context.Context, l *lane, head *outboxdb.Row, bytes
 	q := &queue{lane: l, key: head.Key}
 	for i := range rows {
 		r := &rows[i]
-		// What goes elsewhere, or must wait still, goes later: it is due when it has become the head.
+		// A row for another topic or routing key would not keep its order, and a row may have to wait or be
+		// expired. It becomes due as the head.
 		if i > 0 && (r.Waits || r.Expired || r.Topic != head.Topic || r.RoutingKey != head.RoutingKey) {
 			break
 		}
@@ -132,9 +142,10 @@ func (w *worker) queueOf(ctx context.Context, l *lane, head *outboxdb.Row, bytes
 	return q, nil
 }
 
-// doubt has the blocks of a lane read again at once, because what is due does not fit them: an operator was here since they
-// were read. If the operators' counter has not moved by then, nobody was, and a row was made due by hand under a block that
-// holds it. It stays until somebody is.
+// doubt makes the worker read the blocks of a lane again at once, because a due row does not fit them: an operator
+// has probably changed the lane since they were read. If the operators' counter turns out to be unchanged, no
+// operator acted: somebody changed the row by hand, under a block that holds it. The row then stays until an operator
+// acts. The field doubted keeps the worker from reading the same blocks again and again.
 func (w *worker) doubt(l *lane) {
 	if l.loaded >= 0 && l.loaded != l.doubted {
 		l.doubted, l.loaded = l.loaded, -1
@@ -153,8 +164,12 @@ func (q *queue) sent(errs map[int]error) (sent []int64) {
 	return sent
 }
 
-// settleQueue writes down what became of a queue: the confirmed rows at its front leave, and the first that was refused
-// is the head now.
+// settleQueue writes down what became of a queue. The confirmed rows at its front leave. The first row that was not
+// confirmed is the head now: if it was refused, it waits for its next try or dies. If the topic or the broker is the
+// reason, it stays as it is and is due at once.
+//
+// A row behind a refused one is not settled even if the broker has confirmed it, because it is not at the front. It
+// is sent again.
 func (w *worker) settleQueue(ctx context.Context, q *queue, errs map[int]error) (moved int, err error) {
 	l, p := q.lane, w.r.p
 	sent := q.sent(errs)

@@ -10,13 +10,22 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
-// inFlight are rows of a lane that were on their way when its former owner died. One of them may have killed it. They are sent
-// apart from all others. If another projector dies over them, they are sent one by one, so that the row that kills is known.
+// inFlight names the rows of a lane that were on their way when the lane's former owner died. One of them may have
+// killed it. They are sent apart from all other rows. If another projector dies over them, they are sent one by one,
+// so that the row that kills becomes known.
+//
+// The search for that row goes through three owners or more:
+//
+//  1. The first one dies with a normal batch. Nothing is counted, but its note says which rows were taken, see lanedb.Log.Take.
+//  2. The second one sends these rows apart, together, and counts all of them before. It dies: each of them has a count of 1.
+//  3. The third one sends rows with a count one by one, and counts each before. Rows that are harmless leave. It dies over the row that kills,
+//     whose count is 2 then.
+//  4. Its successors do the same, until the count exceeds Config.MaxCrashes. Then the row becomes a dead letter without another try.
 type inFlight struct {
 	lanedb.InFlight
 
 	picked  map[int64]bool
-	cleared map[int64]bool // this process has lived through their publication
+	cleared map[int64]bool // rows whose publication this process has survived
 }
 
 func newInFlight(s lanedb.InFlight) inFlight {
@@ -27,27 +36,30 @@ func newInFlight(s lanedb.InFlight) inFlight {
 	return out
 }
 
+// has reports whether a fresh row was in flight and has not been cleared since.
 func (s *inFlight) has(seq int64) bool {
 	return (seq <= s.UpTo || s.picked[seq]) && !s.cleared[seq]
 }
 
+// hasHeld reports whether a held row was in flight. The note of the former owner does not name held rows, so each one
+// that was due at the takeover counts.
 func (s *inFlight) hasHeld(h *lanedb.DueRow) bool {
 	return !h.RetryAfter.After(s.HeldUntil) && !s.cleared[h.Sequence]
 }
 
-// passed forgets the rows when the lane begins beyond them.
+// passed forgets the rows in turn when the first unsent row of the lane lies beyond them.
 func (s *inFlight) passed(head int64) {
 	if head > s.UpTo {
 		s.UpTo = 0
 	}
 }
 
-// mostAlone is how many rows one pass sends one by one before it turns to the other rows again.
+// mostAlone is the largest number of rows that one pass sends one by one before it turns to the other rows again.
 const mostAlone = 32
 
-// groupsOf divides the rows that were in flight into those that go alone and those that go together. Hardly any projector dies of a row, and there
-// may be a backlog of them, so they go together, as fast as other rows, the first time. All of them are counted then: if
-// the process dies over them, they go one by one.
+// groupsOf divides the rows that were in flight into groups that are sent one after another: a group for each row
+// that is counted already, then one group for all others. Projectors rarely die because of a row, and there may be
+// many such rows, so they are sent together, as fast as other rows, the first time.
 func groupsOf(rows []*outboxdb.Row) (groups [][]*outboxdb.Row) {
 	var together []*outboxdb.Row
 	for _, r := range rows {
@@ -63,11 +75,16 @@ func groupsOf(rows []*outboxdb.Row) (groups [][]*outboxdb.Row) {
 	return groups
 }
 
-// isolate sends the rows of a batch that were in flight. The counts of rows are committed before their attempt and taken back after it: what
-// is found counted by a successor was among the last things that a projector did. An outage does not count, because each
-// process counts a row at its first attempt only, and takes that back if it hears anything at all.
+// isolate sends the rows of a batch that were in flight. Each attempt is counted before it begins and the count is
+// committed; after the attempt it is taken back. So a count that a successor finds belongs to one of the last things
+// that some projector did.
 //
-// Only one worker of the relay does so at a time: of two, a crash would count against the rows of both.
+// An outage of the broker is not a crash. Each process counts a row at its first attempt only, and takes that back
+// when the publication ends, with whatever answer. Rows that the process has survived are cleared, and go with all
+// other rows from then on.
+//
+// Only one worker of the relay isolates at a time. If two did, a crash would count against the rows of both. A worker
+// that finds the lock taken leaves its rows where they are, and isolated wakes it.
 func (w *worker) isolate(ctx context.Context, lanes map[int16]*lane, rows []*outboxdb.Row) (moved int, err error) {
 	if len(rows) == 0 || !w.r.alone.TryLock() {
 		return 0, nil
@@ -128,6 +145,8 @@ func (w *worker) isolateHeld(ctx context.Context, lanes map[int16]*lane, rows []
 	return moved, nil
 }
 
+// sendHeads counts the heads of queues, publishes and settles them. If not all of them have left, the counts are
+// taken back.
 func (w *worker) sendHeads(ctx context.Context, lanes map[int16]*lane, queues []*queue, send []*outboxdb.Row) (moved int, err error) {
 	if len(send) == 0 || !w.mayPublish(lanes, send) {
 		return 0, nil
@@ -147,8 +166,8 @@ func (w *worker) sendHeads(ctx context.Context, lanes map[int16]*lane, queues []
 	return moved, err
 }
 
-// countAttempt counts rows that are about to be sent. If one of them is not this worker's any more, the lanes of all are in doubt,
-// and publish leaves them where they are.
+// countAttempt counts rows that are about to be sent. If one of them does not belong to this worker any more, the
+// lanes of all of them are in doubt, and publish leaves all rows where they are.
 func (w *worker) countAttempt(ctx context.Context, lanes map[int16]*lane, rows []*outboxdb.Row, held bool) (err error) {
 	leases, ids := identify(lanes, rows)
 	counted := w.r.lanes.Moves.CountAttempt(ctx, leases, ids, held)
@@ -158,12 +177,14 @@ func (w *worker) countAttempt(ctx context.Context, lanes map[int16]*lane, rows [
 	return err
 }
 
+// clearAttempt takes the counts of rows back that have not left.
 func (w *worker) clearAttempt(ctx context.Context, lanes map[int16]*lane, rows []*outboxdb.Row, held bool) error {
 	leases, ids := identify(lanes, rows)
 	return w.r.lanes.Moves.ClearAttempt(ctx, leases, ids, held)
 }
 
-// lived remembers that this process has lived through the publication of rows.
+// lived records that this process has survived the publication of rows. Rows that were not handed over (errInDoubt)
+// prove nothing.
 func lived(lanes map[int16]*lane, rows []*outboxdb.Row, errs map[int]error) {
 	for i, r := range rows {
 		if !errors.Is(errs[i], errInDoubt) {
@@ -179,7 +200,8 @@ func identify(lanes map[int16]*lane, rows []*outboxdb.Row) (leases []lanedb.Leas
 	return leasesOf(lanes, ids), ids
 }
 
-// killer tells whether enough projectors have died over a row. The first time it was one of many.
+// killer reports whether a row is to become a dead letter because projectors have died over it. The first count does
+// not matter: at that time the row was one of many.
 func (w *worker) killer(r *outboxdb.Row) bool {
 	most := w.r.p.cfg.MaxCrashes
 	return most > 0 && r.Crashes > most
@@ -189,5 +211,5 @@ func crashReason(r *outboxdb.Row) string {
 	return fmt.Sprintf("%d projectors died while they published this row alone", r.Crashes-1)
 }
 
-// forgetHeld ends the suspicion of held rows: all that were due at the takeover were tried.
+// forgetHeld records that all held rows that were due at the takeover have been tried.
 func (s *inFlight) forgetHeld() { s.HeldUntil = time.Time{} }

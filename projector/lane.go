@@ -6,62 +6,68 @@ import (
 	"github.com/oncebox/oncebox/internal/lanedb"
 )
 
-// lane is what a worker knows of a lane that it holds. The coordinator writes the first group of fields, under the worker's
-// lock; the second belongs to the worker alone, while it is in a pass.
+// lane is the state of a lane that a worker holds. The coordinator shares the first group of fields with the worker,
+// under the worker's lock. The second group belongs to the worker alone, while it is in a pass.
+//
+// All of it is a copy, or was learned. A lane that is lost needs no cleaning: the next owner reads position and
+// blocks from the database.
 type lane struct {
 	lease      lanedb.Lease
-	validUntil time.Time // by this process's clock, counted from before the lease was asked for
-	change     int64     // the operators' counter as last renewed
-	surplus    bool      // to be given back
-	lost       bool      // somebody else has it
-	proven     int64     // passed, as the worker says: the next renewal stores it
-	openTo     int64     // short, likewise
+	validUntil time.Time // by the clock of this process, counted from a moment before the lease was asked for
+	change     int64     // the operators' counter at the last renewal
+	surplus    bool      // the worker has to give the lane back
+	lost       bool      // another projector has the lane
+	proven     int64     // a copy of passed, which the next renewal stores
+	openTo     int64     // the number of short, which the next renewal stores
 
-	loaded   int64             // the operators' counter at which blocks was read
-	doubted  int64             // the operators' counter at which blocks was doubted last, and read again
+	loaded   int64             // the operators' counter at which blocks was read; -1: blocks is unknown
+	doubted  int64             // the operators' counter at which blocks was last doubted and read again
 	blocks   map[string]string // ordering key -> state: a copy of outbox_block
-	located  bool              // at is what the database has, as long as the server has the incarnation of the lease
+	located  bool              // at is the position in the database, as long as the server has the incarnation of the lease
 	at       lanedb.Position   // how far the lane has come
-	reached  time.Time         // when at.Upto was written down; zero: nobody knows
+	reached  time.Time         // when at.Upto was written down; zero: unknown
 	recorded time.Time         // when at was last written down
-	taken    int64             // the highest number of those that were taken in their turn
+	taken    int64             // the highest number of a row that was taken in its turn
 	full     bool              // the last fetch took its whole quota, or ended at a row that did not fit
-	more     bool              // rows may be there of which nobody will tell
+	more     bool              // rows may be there, and no notification will come for them
 	pace     pace
 	inFlight inFlight
-	short    passed           // how far it has come on a shortcut
-	passed   int64            // all that is unsent up to it is of paused tenants
-	topics   skip             // past rows of paused topics and tenants
-	farSeen  time.Time        // when rows far behind those were looked for last
-	tenants  map[string]*skip // past rows of tenants with a long backlog, see backlogged
-	held     heldSkip         // past held rows of them
-	stalled  []string         // keys of blocks behind which nothing is due or ever will be
+	short    passed           // how far the lane has come on a shortcut
+	passed   int64            // every unsent row with a number up to this belongs to a paused tenant
+	topics   skip             // the search past rows of paused topics and tenants
+	farSeen  time.Time        // the last search far behind such rows, see far
+	tenants  map[string]*skip // the searches past rows of tenants with a long backlog, see backlogged
+	held     heldSkip         // the search past held rows of paused topics and tenants
+	stalled  []string         // keys that are blocked without a row that is due or ever will be, see release
 }
 
 func newLane(lease lanedb.Lease, until time.Time) *lane {
 	return &lane{lease: lease, validUntil: until, loaded: -1, doubted: -1, more: true, inFlight: newInFlight(lease.InFlight), taken: lease.InFlight.UpTo}
 }
 
-// startAt takes a position that was read. Others may have written it down.
+// startAt takes a position that was read from the database. Another process may have written it, so the time of
+// at.Upto is unknown.
 func (l *lane) startAt(at lanedb.Position, incarnation string) {
 	l.located, l.at, l.reached, l.lease.Incarnation = true, at, time.Time{}, incarnation
 }
 
-// startAnew forgets where the lane is.
+// startAnew forgets the position of the lane, which is void after a crash of the server. It is read again before the
+// next fetch.
 func (l *lane) startAnew() {
 	l.located, l.at, l.short, l.more = false, lanedb.Position{}, passed{}, true
 	l.searchAnew()
 }
 
-// searchAnew forgets how far the searches got.
+// searchAnew forgets how far the searches got. They begin again at the head of the lane.
 func (l *lane) searchAnew() { l.passed, l.topics, l.tenants, l.held = 0, skip{}, nil, heldSkip{} }
 
-// usable tells whether a batch that begins now is settled before the lease ends.
+// usable reports whether a batch that begins now is settled before the lease ends, even if the broker needs all its
+// time.
 func (l *lane) usable(now time.Time, publishTimeout time.Duration) bool {
 	return !l.lost && now.Add(publishTimeout+settleMargin).Before(l.validUntil)
 }
 
-// next is where the lane is when what is out was written down.
+// next returns the position of the lane after the rows of o are recorded.
 func (l *lane) next(o out) lanedb.Position {
 	at := l.at.Publish(o.logged[l.lease.Lane])
 	if end, done := o.ends[l.lease.Lane]; done {
@@ -70,7 +76,7 @@ func (l *lane) next(o out) lanedb.Position {
 	return at
 }
 
-// moveTo takes a position that was written down.
+// moveTo takes a position that this worker has written down.
 func (l *lane) moveTo(at lanedb.Position) {
 	now := time.Now()
 	if at.Upto > l.at.Upto {

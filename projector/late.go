@@ -9,7 +9,9 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
-// strayed returns the lanes that have come further on a shortcut which has ended than they are.
+// strayed returns the lanes that jumped over a stretch on a shortcut that has ended: the fetches of that shortcut
+// began further on than the position of the lane. The stretch may have rows now, of a transaction that was open and
+// has ended.
 func strayed(lanes []*lane, short shortcut) (out []*lane) {
 	for _, l := range lanes {
 		if l.located && l.short.n != short.n && l.short.to > l.at.Sent {
@@ -19,8 +21,11 @@ func strayed(lanes []*lane, short shortcut) (out []*lane) {
 	return out
 }
 
-// late publishes what the transactions of a shortcut have left behind, when one of them has ended. A fetch would find it, too, and would go through
-// the index entries of all that left meanwhile. What this does not bring to an end is left to the fetches: each stretch is tried once.
+// late publishes the rows of the transactions that a shortcut has jumped over, when one of them has ended.
+//
+// A fetch would find these rows too. But it would walk over the dead index entries of all rows that left meanwhile,
+// which can be millions, and it would do so in each lane. A scan by pages of the table is much cheaper. Each stretch
+// is tried once: if there are too many rows, or a row stays, the fetches do the rest.
 func (w *worker) late(ctx context.Context, group []*lane) (moved int, err error) {
 	ctx, cancel := w.r.begun(ctx)
 	defer cancel()
@@ -28,7 +33,7 @@ func (w *worker) late(ctx context.Context, group []*lane) (moved int, err error)
 	found, err := w.r.lateRows(ctx, group)
 	b, cursors := lateBatch(group, found.low, found.short)
 	if err != nil || !found.all {
-		return 1, err // no reason to pause
+		return 1, err // the fetches have to find the rows: no pause
 	}
 	var ids []outboxdb.RowID
 	for _, c := range cursors {
@@ -47,26 +52,31 @@ func (w *worker) late(ctx context.Context, group []*lane) (moved int, err error)
 	return max(1, moved), err
 }
 
-// lateRows is what a scan has found in all lanes of a relay. The scan reads each page of the table in which rows of its lanes lie, and those of
-// each worker lie in nearly all pages, so one scan is for all workers.
+// lateRows is the result of a scan of all lanes of a relay. The scan reads each page of the table that has rows of
+// its lanes. Nearly every page has rows of the lanes of each worker, so one scan serves all workers.
 type lateRows struct {
-	low      int64
-	short    shortcut
-	of       map[int16]bool // the lanes
-	from, to int64
-	all      bool
-	rows     map[int16][]int64
+	low      int64             // the mark before the scan
+	short    shortcut          // the shortcut before the scan
+	of       map[int16]bool    // the lanes that were scanned
+	from, to int64             // the stretch: numbers beyond from, up to to
+	all      bool              // the scan found all rows; false: there were too many
+	rows     map[int16][]int64 // their numbers, by lane
 }
 
-// covers tells whether the scan saw all that the lanes have to do, on the shortcut of now. It does not matter when it was: a lane was the same
-// worker's ever since, or it would have come nowhere on a shortcut, and what has left since then is in its position or not in the log any more.
+// covers reports whether an earlier scan, of any age, already contains all rows that these lanes need, on the present
+// shortcut.
+//
+// Its age does not matter. The lane has belonged to the same worker ever since, or it would have come nowhere on a
+// shortcut. Rows that have left since the scan are in the lane's position, or not in the log any more, so they are
+// not published twice.
 func (f *lateRows) covers(group []*lane, short shortcut) bool {
 	return f.of != nil && f.short.n == short.n && !slices.ContainsFunc(group, func(l *lane) bool {
 		return !f.of[l.lease.Lane] || l.at.Sent < f.from || l.short.to > f.to
 	})
 }
 
-// lateRows returns what is in the log up to where the lanes came on a shortcut. The first worker that asks looks, the others wait for it.
+// lateRows returns the rows in the log up to the furthest number that the lanes reached on a shortcut. The first
+// worker that asks scans, the others wait for it and use its result.
 func (r *relay) lateRows(ctx context.Context, group []*lane) (lateRows, error) {
 	r.lateScan.Lock()
 	defer r.lateScan.Unlock()
@@ -95,8 +105,10 @@ func (r *relay) lateRows(ctx context.Context, group []*lane) (lateRows, error) {
 	return f, nil
 }
 
-// lateBatch is for all that is unsent up to where the lanes came on a shortcut. It is a fetch from their positions, and what is true of a fetch is true of
-// it: all rows are of one snapshot, and the mark and the next shortcut were read before. So a lane is done up to the mark, if that is lower.
+// lateBatch makes a batch for all unsent rows up to the number that each lane reached on the shortcut. It is like a
+// fetch from the lanes' positions, and the same is true of it: all rows are of one snapshot, and the mark and the
+// next shortcut were read before. So a lane whose rows have all left is done up to that number, or up to the mark if
+// the mark is lower.
 func lateBatch(group []*lane, low int64, short shortcut) (*batch, []lanedb.Cursor) {
 	b := newBatch(map[int16]*lane{})
 	b.low, b.short, b.upto = low, short, map[int16]int64{}
@@ -110,8 +122,8 @@ func lateBatch(group []*lane, low int64, short shortcut) (*batch, []lanedb.Curso
 	return b, cursors
 }
 
-// deliverAll publishes rows that a scan has found, in batches. Of a lane in which something is left the rest is left as well: it may be of the
-// same key.
+// deliverAll publishes rows that a scan has found, in batches. If a row of a lane stays, all later rows of this lane
+// stay too: they may be of the same key. Rows that did not fit into the bytes of a batch come first in the next one.
 func (w *worker) deliverAll(ctx context.Context, all *batch, ids []outboxdb.RowID) (moved int, err error) {
 	for len(ids) > 0 {
 		part := ids[:min(len(ids), w.batch(len(all.lanes)))]
@@ -143,7 +155,7 @@ func (w *worker) deliverAll(ctx context.Context, all *batch, ids []outboxdb.RowI
 	return moved, nil
 }
 
-// reached is for writing down where the lanes are in which nothing was left.
+// reached returns the record for lanes in which no row was left: no rows, only the position that they have come to.
 func (b *batch) reached() out {
 	o := out{logged: map[int16][]int64{}}
 	for n, l := range b.lanes {

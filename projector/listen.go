@@ -8,12 +8,13 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
-// relistenPause is between the loss of a listening connection and the first attempt to have another. It is also what a
-// server costs us that takes connections and drops them again.
+// relistenPause is the pause between the loss of a listening connection and the first attempt to open another one. It
+// also bounds the attempts on a server that accepts connections and drops them at once.
 const relistenPause = 100 * time.Millisecond
 
-// listen wakes the workers when another process has committed, and the coordinator when one has handed lanes back, until the
-// connection is lost. It saves the time to the next poll or beat and is needed for nothing else.
+// listen wakes the workers when another process has committed events, and the coordinator when another process has
+// handed lanes back. It returns when the connection is lost. Nothing depends on it: it only saves the time to the
+// next poll or beat.
 func (r *relay) listen(ctx context.Context) error {
 	listened := false
 	err := r.store.Handle().Listen(ctx, func(lanes outboxdb.LaneSet) {
@@ -27,7 +28,8 @@ func (r *relay) listen(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	case err != nil && listened:
-		// A connection that was good is no failed attempt: the pauses begin at the shortest again.
+		// The connection had worked, so this does not count as a failed attempt: the pauses begin at the shortest
+		// again.
 		r.p.log.WarnContext(ctx, "oncebox: the connection that listens for commits was lost, opening another", "error", err)
 		return nil
 	default:

@@ -6,26 +6,35 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
-// out are rows that the broker confirmed, and what is to be written down of them.
+// out holds rows that the broker has confirmed, and the way in which each is recorded.
+//
+// The cheap way is to leave a row where it is, in the log, and to record only the lane's position: one small write
+// for a batch. The row is history from then on. The other way moves the row to outbox_sent, or deletes it if nothing
+// is kept: one write for each row. It is needed for rows that a position cannot describe well.
 type out struct {
-	logged map[int16][]int64 // they stay where they are
-	moved  []outboxdb.RowID  // they leave the log
-	ends   map[int16]int64   // how far lanes are done, once that is written down
+	logged map[int16][]int64 // numbers of rows that stay in the log, by lane; an empty list records the position alone
+	moved  []outboxdb.RowID  // rows that leave the log
+	ends   map[int16]int64   // the number up to which a lane is done, once the rows are recorded
 }
 
 const (
-	// maxAhead is how many published rows a position may list. Its entry is written anew with each batch, so what leaves while somebody's
-	// writing transaction stays open for long is moved instead.
+	// maxAhead is the largest number of published rows that a position lists. The whole list is written with each
+	// batch. It grows while a transaction stays open for long, because the lane is not done beyond the mark then.
+	// Further rows are moved instead.
 	maxAhead = 500
-	// maxLate is for how long after a row with a higher number of its lane a row may be published that stays in the log. The time of
-	// its publication is taken for that of the other.
+	// maxLate is the longest time between two publications of a lane for which a row with a lower number, published
+	// later, may stay in the log. For such a row the time of the other publication is shown, which is wrong by this
+	// much at most. Later rows are moved.
 	maxLate = time.Second
-	// recordEvery is how often a position is written down where published rows are deleted. It spares the next owner the dead
-	// entries of the index.
+	// recordEvery is the interval at which a position is written down if published rows are deleted. Nothing but
+	// speed depends on it: the next owner begins there, and does not walk over the dead index entries of deleted
+	// rows.
 	recordEvery = 5 * time.Second
 )
 
-// out decides which of the published rows stay. Rows up to the end of a lane are covered by its position, and those beyond are listed in it.
+// out decides which of the published rows stay in the log. A row up to the end of its lane is covered by the
+// position. A row beyond it is listed in the position, as long as there is room. All other rows are moved, and so are
+// rows that were published out of their turn or late.
 func (b *batch) out(keeps bool) out {
 	o := out{logged: map[int16][]int64{}, ends: map[int16]int64{}}
 	room := map[int16]int{}
@@ -47,8 +56,9 @@ func (b *batch) out(keeps bool) out {
 	return o
 }
 
-// findEnds finds how far lanes are done, and how much room there is in their positions. A lane is not done with rows that go elsewhere: they
-// are in the log until that is written down.
+// findEnds finds the number up to which each lane is done, and the room for further rows in each position. A lane
+// with rows that go to other tables is not done: these rows are in the log until that is written down, and a crash in
+// between must not lose them.
 func (b *batch) findEnds(o *out, keeps bool, room map[int16]int) {
 	elsewhere := map[int16]bool{}
 	for _, id := range b.timed {
@@ -70,7 +80,7 @@ func (b *batch) findEnds(o *out, keeps bool, room map[int16]int) {
 	}
 }
 
-// rows is how many there are.
+// rows returns the number of rows.
 func (o out) rows() int {
 	n := len(o.moved)
 	for _, seqs := range o.logged {
@@ -79,7 +89,7 @@ func (o out) rows() int {
 	return n
 }
 
-// ids are those of the rows that stay, one for each lane.
+// recorded returns an id for each lane whose position is recorded. The ids have no sequence number.
 func (o out) recorded() (ids []outboxdb.RowID) {
 	for n := range o.logged {
 		ids = append(ids, outboxdb.RowID{Lane: n})

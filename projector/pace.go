@@ -8,18 +8,18 @@ import (
 	"github.com/oncebox/oncebox/internal/lanedb"
 )
 
-// pace shares a batch out among the lanes of a worker, so that those with a backlog keep step: they reach the same place
-// in the sequence, however many rows each has on the way there.
+// pace is the speed of a lane. A batch is shared out among the lanes of a worker so that lanes with a backlog keep
+// step: they reach the same place in the sequence together, however many rows each has on the way there.
 //
-// With equal parts the sparse lanes run far ahead of the dense ones. A page of the table holds the rows of many lanes; it
-// would be read, changed and written once for each of them instead of once for all.
+// With equal parts, lanes with few rows would run far ahead of lanes with many rows. A page of the table holds rows
+// of many lanes. It would be read, changed and written once for each lane instead of once for all.
 type pace struct {
-	at      int64   // the last row that was fetched
-	density float64 // rows per number of the sequence, of late
-	quota   int32   // what was asked for last
+	at      int64   // the number of the last row that was fetched
+	density float64 // rows per number of the sequence, an average that follows the latest fetches
+	quota   int32   // the number of rows that the last fetch asked for
 }
 
-// saw takes what a fetch brought: n rows, from first to last.
+// saw takes the result of a fetch: n rows, with numbers from first to last.
 func (p *pace) saw(n int, first, last int64) {
 	if n == 0 {
 		p.density = 0
@@ -36,8 +36,9 @@ func (p *pace) saw(n int, first, last int64) {
 	p.at, p.density = last, now
 }
 
-// cursors shares the batch out: equal parts at first; once lanes have filled theirs, those divide a whole batch among
-// themselves. A lane that is ahead gets little, and never nothing, because somebody may wait for just this lane.
+// cursors shares the batch out. At first all lanes get equal parts. Lanes that have filled their part divide a whole
+// batch among themselves. A lane that is ahead of the others gets a small part, but always some: an event in this
+// lane may be urgent.
 func (w *worker) cursors(lanes []*lane, short shortcut) []lanedb.Cursor {
 	batch := w.batch(len(lanes))
 	part := max(1, batch/len(lanes))
@@ -60,8 +61,12 @@ func (w *worker) cursors(lanes []*lane, short shortcut) []lanedb.Cursor {
 	return out
 }
 
-// meet returns the number that the lanes with a backlog would reach together with the given number of rows. Those that are
-// beyond it wait for the others.
+// meet returns the number that the lanes with a backlog would reach together with the given number of rows. Lanes
+// that are already beyond it wait for the others.
+//
+// It goes through the lanes from the one that is furthest behind. With the lanes so far, the goal is where the sum of
+// density * (goal - at) is the number of rows. A lane beyond that goal needs no rows, and neither do the lanes after
+// it, so the search ends there.
 func meet(lanes []*lane, rows int) float64 {
 	behind := make([]*lane, 0, len(lanes))
 	for _, l := range lanes {
@@ -82,7 +87,7 @@ func meet(lanes []*lane, rows int) float64 {
 	return goal
 }
 
-// note remembers what became of the parts.
+// note records how many rows each lane gave, for the next cursors.
 func note(lanes []*lane, b *batch) {
 	for _, l := range lanes {
 		n := b.fetched[l.lease.Lane]

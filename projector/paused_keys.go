@@ -2,15 +2,16 @@ package projector
 
 import "maps"
 
-// mostPausedKeys is how many ordering keys of one lane are told apart while a topic is paused. With as many shared places
-// behind them that is about 2 MiB.
+// mostPausedKeys is the number of ordering keys of one lane that have a place of their own while a topic is paused.
+// Together with the same number of shared places they need about 2 MiB.
 const mostPausedKeys = 1 << 15
 
-// pausedKeys are the ordering keys of paused rows, hashed with 64 bits, each with its first such row.
+// pausedKeys holds the ordering keys of paused rows, hashed with 64 bits, each with the number of its first paused
+// row.
 //
-// The first keys have a place of their own: an event of another topic waits only behind a row of its own key. What is
-// remembered is bounded, so keys beyond [mostPausedKeys] share places. Then a key that shares one with a paused key waits as
-// if it was that key, until the topic is back.
+// The first keys have a place of their own: an event of another topic waits only behind a row of its own key. The
+// memory is bounded, so all keys after [mostPausedKeys] share places. A key that shares its place with a paused key
+// waits as well, until the topic is back. That costs time and never the order.
 type pausedKeys struct {
 	own    map[uint64]int64
 	shared map[uint64]int64
@@ -29,7 +30,8 @@ func (k *pausedKeys) pause(key uint64, seq int64) {
 	}
 }
 
-// waits says whether the row seq has a paused row of its key in front of it.
+// waits reports whether the row with number seq has a paused row of its key, or of a key in the same shared place, in
+// front of it.
 func (k *pausedKeys) waits(key uint64, seq int64) bool {
 	if first, ok := k.own[key]; ok {
 		return first < seq

@@ -10,19 +10,20 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
-// pausedTenants are the tenants that an operator has paused, as of the last beat. Their rows stay where they are and others pass them, as
-// they pass those of a paused topic.
+// pausedTenants lists the tenants that an operator has paused, as of the last beat. Their rows stay where they are,
+// and rows of other tenants pass them, as they pass rows of a paused topic.
 //
-// That decides nothing about the order. A key is of one tenant, and a worker publishes the rows of a key from the first one on or none of
-// them: a worker that hears late of a pause goes on in order, one that hears late of its end begins where it stopped, and a projector that
-// takes over a lane begins at its head.
+// The order of events does not depend on the moment at which a worker learns of a pause. A key belongs to one tenant,
+// and a worker publishes the rows of a key from the first one on, or none of them. A worker that learns late of a
+// pause goes on in order. A worker that learns late of its end begins where it stopped. A projector that takes over a
+// lane begins at its head.
 type pausedTenants struct {
 	mu      sync.Mutex
 	names   []string             // sorted
-	resumed map[string]time.Time // those that are not paused any more
+	resumed map[string]time.Time // tenants that were resumed of late, and when
 }
 
-// set takes what was read. It tells whether other tenants are paused than before.
+// set takes the list that was read. It reports whether the paused tenants are others than before.
 func (t *pausedTenants) set(list []lanedb.Pause) (changed bool) {
 	var names []string
 	resumed := map[string]time.Time{}
@@ -41,14 +42,15 @@ func (t *pausedTenants) set(list []lanedb.Pause) (changed bool) {
 	return changed
 }
 
-// list returns the tenants that are paused. The caller does not change it.
+// list returns the tenants that are paused. The caller must not change it.
 func (t *pausedTenants) list() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.names
 }
 
-// due returns since when a row should have left: since it was recorded, or its time has come, or its tenant was resumed.
+// due returns the time from which on a row was free to leave, for the metric of the lag: when it was recorded, when
+// its own time came, or when its tenant was resumed, whichever is latest.
 func (t *pausedTenants) due(r *outboxdb.Row) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,8 +63,9 @@ func (t *pausedTenants) due(r *outboxdb.Row) time.Time {
 	return due
 }
 
-// readPauses asks which tenants are paused. It comes right before leases are renewed or taken, and without an answer none is: so no lane is
-// published for longer than its lease after the last answer.
+// readPauses asks which tenants are paused. It runs right before leases are renewed or claimed. Without an answer no
+// lease is renewed or claimed, so a process that cannot read the pauses publishes for the length of its lease, and
+// not longer.
 func (r *relay) readPauses(ctx context.Context) error {
 	var list []lanedb.Pause
 	err := r.answered(ctx, func(ctx context.Context) (err error) {
@@ -79,8 +82,11 @@ func (r *relay) readPauses(ctx context.Context) error {
 	return nil
 }
 
-// staying returns what is to be left alone now: topics in trouble, and paused tenants. When any of them comes back, what was skipped for its
-// sake comes first. When another tenant is paused, the first rows that are known of topics in trouble may be of that tenant.
+// staying returns the topics and tenants whose rows stay now: topics in trouble, and paused tenants.
+//
+// If one of them comes back, all searches begin again at the heads, because rows that were skipped come first now.
+// They also begin again if another tenant is paused: the first rows that a search knows of a topic in trouble may
+// belong to that tenant, and must not be sent as a probe.
 func (w *worker) staying() lanedb.Filter {
 	now := lanedb.Filter{Topics: w.leftAlone(), Tenants: w.r.tenants.list()}
 	back := func(topic string) bool { return !slices.Contains(now.Topics, topic) }

@@ -6,15 +6,15 @@ import (
 	"github.com/oncebox/oncebox/retry"
 )
 
-// pauses are how long the relay waits after failures, and between looks at the state.
+// pauses has the waiting times of the relay that are not settings. Tests use shorter ones.
 type pauses struct {
-	loop   retry.Policy // a loop, after a step that failed
-	topic  retry.Policy // a topic in trouble, until a row of it is tried
-	silent retry.Policy // a worker, after a call without a receipt
+	loop   retry.Policy // of a loop, after a step that failed
+	topic  retry.Policy // of a topic in trouble, until one of its rows is tried
+	silent retry.Policy // of a worker, after a call to the broker without a receipt
 
-	shortcut time.Duration // for how long a mark waits for open transactions before fetches take a shortcut
+	shortcut time.Duration // the time that a mark waits for open transactions before fetches take a shortcut
 
-	observe time.Duration // how often the state of an outbox is read for the gauges; 0: the default of leader.Reader
+	observe time.Duration // the interval at which the state of an outbox is read for the gauges; 0: the default of leader.Reader
 }
 
 func defaultPauses() pauses {

@@ -10,23 +10,28 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
-// probe is the oldest row of a topic in trouble, on its way alone. It may take as long as a publication may, so the worker
-// goes on meanwhile with what is for other topics, and writes down what became of the row when that is known. Until then
-// the topic, and all that waits behind the row under its key, is left alone by everybody.
+// probe is one row of a topic in trouble, the oldest, which is sent by itself to find out whether the topic works
+// again. The publication may take up to Config.PublishTimeout, so it runs beside the worker, which goes on with rows
+// of other topics. When the publication has ended, the worker writes down what became of the row, see probed. Until
+// then all workers leave the topic alone, and all rows of the row's key wait.
 type probe struct {
 	topic string
 	queue *queue // of one row
-	fresh bool   // the row is not a held one
+	fresh bool   // the row is in the log; false: it is a held one
 	began time.Time
-	done  chan struct{}
+	done  chan struct{} // closed when the publication has ended; errs and failed may be read then
 
-	generation int // of the mark when the row was read, as in unsettled
+	generation int // the generation of the mark when the row was read, as in unsettled
 
 	errs   map[int]error
 	failed error // the publisher panicked
 }
 
-// probe tries a topic whose pause is over, if this worker has a row of it. It returns how many rows it moved on the way.
+// probe starts a probe of a topic whose pause is over, if this worker knows a row of it. It returns how many rows it
+// moved on the way to that row.
+//
+// A worker has one probe at a time, and a topic has one probe at a time: pausedTopics.probe gives the right to a
+// single worker.
 func (w *worker) probe(ctx context.Context, group []*lane) (moved int, err error) {
 	if w.trial != nil {
 		return 0, nil
@@ -51,6 +56,8 @@ func (w *worker) probe(ctx context.Context, group []*lane) (moved int, err error
 	return 0, nil
 }
 
+// try publishes the row of a probe. It runs in a goroutine of its own. It wakes the worker at the end, whatever
+// happens, also after a panic.
 func (w *worker) try(ctx context.Context, p *probe) {
 	defer w.nudge()
 	defer close(p.done)
@@ -61,18 +68,18 @@ func (w *worker) try(ctx context.Context, p *probe) {
 	})
 }
 
-// knows tells whether a row of the topic was seen in the lane.
+// knows reports whether a search has seen a row of the topic in the lane.
 func (l *lane) knows(topic string) bool {
 	_, fresh := l.topics.first[topic]
 	_, held := l.held.first[topic]
 	return fresh || held
 }
 
-// probes tells whether a row of the lane is on its way as a probe.
+// probes reports whether a row of the lane is on its way as a probe.
 func (w *worker) probes(l *lane) bool { return w.trial != nil && w.trial.queue.lane == l }
 
-// oldest finds the row to try a topic with: a held row that is due, else the first row of the lanes. Where what was seen has
-// gone, the search begins anew.
+// oldest finds the row for a probe: a held row that is due, or else the fresh row with the lowest number in these
+// lanes. If the row that a search has seen is not there any more, that search begins again.
 func (w *worker) oldest(ctx context.Context, group []*lane, p *probe) (moved int, err error) {
 	ctx, cancel := w.r.begun(ctx)
 	defer cancel()
@@ -96,6 +103,8 @@ func (w *worker) oldest(ctx context.Context, group []*lane, p *probe) (moved int
 	return moved, err
 }
 
+// oldestHeld returns a held row as a queue, or nil if it cannot be sent now: it has expired, it is not the head of
+// its key, or it was in flight when a former owner died and is sent apart instead.
 func (w *worker) oldestHeld(ctx context.Context, l *lane, id outboxdb.RowID) (q *queue, moved int, err error) {
 	due, err := w.r.lanes.Held.FetchDueRows(ctx, []outboxdb.RowID{id}, headOnly)
 	if err != nil || len(due) == 0 {
@@ -122,11 +131,11 @@ func (w *worker) oldestHeld(ctx context.Context, l *lane, id outboxdb.RowID) (q 
 	return q, 0, nil
 }
 
-// oldestFresh takes the first row of a topic that is not behind another one of its key. What is in front of it and is not
-// to be sent either, because it has expired or must wait, is moved to where it belongs.
+// oldestFresh takes the first row of a topic that is the first unsent row of its key. Rows in front of it that cannot
+// be sent either, because they have expired or must wait, are moved to where they belong.
 func (w *worker) oldestFresh(ctx context.Context, l *lane, topic string) (*queue, int, error) {
-	// Up to the position of the search there is nothing but what is paused or waits behind it; beyond, rows may be in front
-	// that will be sent.
+	// Up to the position of the search there are only rows that are paused, and rows that wait behind these. Beyond
+	// it, there may be rows of the same key that are still to be sent.
 	from := min(l.topics.to, l.topics.first[topic]-1)
 	infos, err := w.r.lanes.Log.Scan(ctx, []lanedb.Cursor{{Lease: l.lease, Position: l.at, After: from}}, w.stay)
 	if err != nil {
@@ -167,13 +176,15 @@ func (w *worker) oldestFresh(ctx context.Context, l *lane, topic string) (*queue
 	return &queue{lane: l, rows: one}, b.moved, nil
 }
 
-// isolateProbe sends a row that was in flight. It is sent apart, and tells of the topic as every other publication does.
+// isolateProbe sends a row that was in flight when a former owner died. It is sent by isolate, not beside the worker,
+// and its publication reports about the topic as every other one does. So the probe itself ends here.
 func (w *worker) isolateProbe(topic string, isolate func() (int, error)) (int, error) {
 	w.r.topics.probed(topic, verdictOfTheRow)
 	return isolate()
 }
 
-// awaitProbe ends the probe of a worker that has stopped.
+// awaitProbe waits for the probe of a worker that has stopped, and writes down what became of its row. Otherwise the
+// next owner would send it again.
 func (w *worker) awaitProbe(ctx context.Context) {
 	if w.trial == nil {
 		return
@@ -184,9 +195,12 @@ func (w *worker) awaitProbe(ctx context.Context) {
 	}
 }
 
-// probed writes down what became of a probe that has ended, and what that says of its topic. It looks at the sequence first: a
-// server that came after the row was read may have given its number to another one. Then nothing is written, and the row is
-// sent again if it is still there.
+// probed writes down what became of the row of a probe that has ended, and what that says about its topic. It does
+// nothing while the probe is on its way.
+//
+// It looks at the sequence first. If the server has crashed since the row was read, or another one has taken over,
+// the row's number may belong to another row now. Then nothing is written, and the row is sent again if it is still
+// there.
 func (w *worker) probed(ctx context.Context) (moved int, err error) {
 	p := w.trial
 	if p == nil {
@@ -204,7 +218,7 @@ func (w *worker) probed(ctx context.Context) (moved int, err error) {
 		return 0, err // the next pass asks again
 	}
 	w.trial = nil
-	defer func() { // the topic comes back when the row has gone
+	defer func() { // after the settle: the topic must not come back while its first row is still in the lane
 		if pause := w.r.topics.probed(p.topic, w.conclude(p)); pause > 0 {
 			w.reportPause(ctx, p.topic, pause, p.errs[0])
 		}
@@ -225,7 +239,8 @@ func (w *worker) probed(ctx context.Context) (moved int, err error) {
 	return b.moved, err
 }
 
-// conclude says what the end of a probe means. No answer, while nothing else has one either, is the broker's trouble.
+// conclude returns what the end of a probe says about its topic. If no answer came, and no other call has had an
+// answer meanwhile, the broker is in trouble, and nothing is known about the topic.
 func (w *worker) conclude(p *probe) verdict {
 	switch class := classify(p.errs[0]); {
 	case p.failed != nil:

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Progress tells how a [Projector] gets on.
+// Progress shows whether a [Projector] works, for health checks.
 type Progress struct {
-	// Running tells whether Run is under way.
+	// Running is true while Run is under way and a database has answered.
 	Running bool
-	// Last is when the loop that is furthest behind last came round without an error: the leases renewed, a batch
-	// published and settled, or nothing found to publish. Zero before the first time. It is never older than a few
-	// seconds while database and broker answer, however little there is to do.
+	// Last is the time at which the slowest loop last finished a turn without an error: it has renewed the leases,
+	// published and settled a batch, or found nothing to publish. Zero until each loop has finished one. While
+	// database and broker answer, it is never older than a few seconds, however little there is to do.
 	Last time.Time
 }
 
-// Stalled tells whether the projector is not running, or has got nothing done for longer than limit.
+// Stalled reports whether the projector is not running, or has finished nothing for longer than limit.
 func (p Progress) Stalled(limit time.Duration) bool { return !p.Running || time.Since(p.Last) > limit }
 
-// Progress tells how far the projector has come.
+// Progress returns the present state. It may be called at any time and never waits for a database.
 func (p *Projector) Progress() Progress {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -36,10 +36,10 @@ func (p *Projector) Progress() Progress {
 	return Progress{Running: true, Last: last}
 }
 
-// pulse is when a loop last came round without an error.
+// pulse is the time at which a loop last finished a turn without an error. The zero value means never.
 type pulse struct{ at atomic.Pointer[time.Time] }
 
-// after makes a step leave its mark when it succeeds.
+// after returns a step that marks the pulse when it succeeds.
 func (p *pulse) after(step func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := step(ctx)
@@ -55,6 +55,7 @@ func (p *pulse) mark() {
 	p.at.Store(&now)
 }
 
+// earlier returns the earlier one of two times: t, and that of the pulse.
 func (p *pulse) earlier(t time.Time) time.Time {
 	at := p.at.Load()
 	switch {

@@ -21,7 +21,8 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// Projector relays outboxes to a broker. Make it with [New].
+// Projector relays one or more outboxes to a broker: it publishes their events and records that they are out. Make it
+// with [New].
 type Projector struct {
 	pub    messaging.Publisher
 	cfg    Config
@@ -34,11 +35,12 @@ type Projector struct {
 
 	mu     sync.Mutex
 	begun  bool     // Run or RunOnce is under way
-	relays []*relay // its relays, once a database has answered
-	forget []func() // end the stores' calls of Wake
+	relays []*relay // one for each store; nil until a database has answered
+	forget []func() // each ends the calls of Wake from one store
 }
 
-// New returns a projector of the stores. It errs if the configuration cannot work.
+// New returns a projector of the stores. It returns an error if the configuration cannot work, see [Config.Validate],
+// or if the publisher or the stores are missing. It does not connect to anything yet.
 func New(pub messaging.Publisher, cfg *Config, stores ...*outbox.Store) (*Projector, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -59,6 +61,8 @@ func New(pub messaging.Publisher, cfg *Config, stores ...*outbox.Store) (*Projec
 	return p, nil
 }
 
+// uniqueName has a random part: host and process id can repeat, for example in containers whose first process is
+// always number 1.
 func uniqueName() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -67,10 +71,11 @@ func uniqueName() string {
 	return fmt.Sprintf("%.100s-%d-%.8s", host, os.Getpid(), uuid.NewString())
 }
 
-// Name is under which name this projector owns lanes.
+// Name returns the name under which this projector owns lanes: that of the configuration, or one that New has made.
 func (p *Projector) Name() string { return p.cfg.Name }
 
-// Wake makes a running projector look for rows now.
+// Wake makes a running projector look for rows at once instead of after its pause. It does nothing if the projector
+// is not running.
 func (p *Projector) Wake() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,13 +84,14 @@ func (p *Projector) Wake() {
 	}
 }
 
-// Run relays until ctx is done, finishes the batches under way, hands its lanes back and returns nil. Call it once at
-// a time. At its start it waits for the database, see [Config.DatabaseWait].
+// Run relays until ctx is done. Then it finishes the batches under way, hands its lanes back and returns nil. At its
+// start it waits for the database, see [Config.DatabaseWait]. It returns an error if this projector is running
+// already, or if a database can never be relayed.
 func (p *Projector) Run(ctx context.Context) error {
 	defer quietlog.Flush(p.log)
 	relays, err := p.start(ctx, p.cfg.DatabaseWait)
 	if ctx.Err() != nil && err != nil {
-		return nil // told to stop before it began
+		return nil // stopped before it began
 	}
 	if err != nil {
 		return err
@@ -102,8 +108,9 @@ func (p *Projector) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// RunOnce publishes what can be published now and returns. Rows that wait for their time stay, and so do the lanes of
-// other projectors. It is for tests, and for programs that relay by a timer of their own. A database that is away is an error.
+// RunOnce publishes all rows that can be published now, and returns. Rows that wait for their time stay where they
+// are, and so do the rows in lanes of other projectors. RunOnce is for tests, and for programs that relay by a timer
+// of their own. It does not wait for a database: if none answers, it returns an error.
 func (p *Projector) RunOnce(ctx context.Context) error {
 	relays, err := p.start(ctx, arrival.Off)
 	if err != nil {
@@ -117,6 +124,8 @@ func (p *Projector) RunOnce(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// start makes the relays and waits until a database has answered. The stores call the relays only after that, so a
+// commit before it wakes nobody; nothing is missed, because every lane is read when it is claimed.
 func (p *Projector) start(ctx context.Context, wait time.Duration) ([]*relay, error) {
 	if err := p.begin(); err != nil {
 		return nil, err
@@ -125,7 +134,7 @@ func (p *Projector) start(ctx context.Context, wait time.Duration) ([]*relay, er
 	for i, s := range p.stores {
 		relays[i] = newRelay(p, s)
 	}
-	// Without the mutex: Progress is asked meanwhile.
+	// The mutex is not held during this wait: health checks call Progress meanwhile and must not hang.
 	err := arrival.Wait{Limit: wait, Log: p.log}.Until(ctx, func() error { return p.reach(ctx, relays) })
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,6 +149,8 @@ func (p *Projector) start(ctx context.Context, wait time.Duration) ([]*relay, er
 	return relays, nil
 }
 
+// begin makes sure that one Run or RunOnce is under way at a time: a second one would claim the same lanes under the
+// same name.
 func (p *Projector) begin() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,7 +161,9 @@ func (p *Projector) begin() error {
 	return nil
 }
 
-// reach returns nil if one of the databases answers and none of them can never be relayed.
+// reach pings all databases. It returns nil if at least one answers and the others are only away: these are relayed
+// when they are back. It returns an error if all are away, or if one answers with an error that waiting does not
+// mend, such as missing tables.
 func (p *Projector) reach(ctx context.Context, relays []*relay) error {
 	var absent []error
 	for _, r := range relays {
@@ -169,6 +182,7 @@ func (p *Projector) reach(ctx context.Context, relays []*relay) error {
 	return nil
 }
 
+// stop ends the calls of the stores, so that a stopped projector can be collected and started again.
 func (p *Projector) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

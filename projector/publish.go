@@ -16,13 +16,15 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// errInDoubt is why rows stay that were to be published when it was not sure any more that it is their turn.
+// errInDoubt is the error of rows that publish did not hand over, because this worker may not own them any more, or
+// may not know their blocks. It counts as behind: nothing is said about the topic or the broker, and the rows stay.
 var errInDoubt = fmt.Errorf("projector: the lease ends too soon, or the lane's blocks have changed: %w", messaging.ErrBehind)
 
-// publish hands rows to the broker and returns the errors by index.
+// publish hands rows to the broker and returns the errors by index. A row without an error is confirmed.
 //
-// The leases are looked at once more, because the database may have taken long to give the rows: the projector that has a lane by
-// then publishes them too. One lane in doubt stops the call. The next pass begins without it, or with its blocks read anew.
+// It checks the leases once more. The database may have taken long to return the rows, and a projector that has
+// claimed a lane meanwhile publishes them too. One lane in doubt stops the whole call. The next pass begins without
+// this lane, or with its blocks read again.
 func (w *worker) publish(ctx context.Context, lanes map[int16]*lane, rows []*outboxdb.Row) map[int]error {
 	if !w.mayPublish(lanes, rows) {
 		errs := map[int]error{}
@@ -39,7 +41,8 @@ func (w *worker) publish(ctx context.Context, lanes map[int16]*lane, rows []*out
 	return errs
 }
 
-// handOver is the part of publish that may run beside the worker.
+// handOver is the part of publish that may run beside the worker. It touches no field of the worker. No transaction
+// of the database is open meanwhile.
 func (w *worker) handOver(ctx context.Context, rows []*outboxdb.Row) map[int]error {
 	p := w.r.p
 	n := int64(len(rows))
@@ -65,7 +68,7 @@ func (w *worker) handOver(ctx context.Context, rows []*outboxdb.Row) map[int]err
 		errs = partial.Failed
 	} else {
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-			err = errors.Join(messaging.ErrUnknown, err) // of the call as a whole, not of a message
+			err = errors.Join(messaging.ErrUnknown, err) // the time was up for the call as a whole, so each row may have been stored
 		}
 		for i := range rows {
 			errs[i] = err
@@ -74,8 +77,9 @@ func (w *worker) handOver(ctx context.Context, rows []*outboxdb.Row) map[int]err
 	return errs
 }
 
-// mayPublish tells whether what is published now is settled before the leases of these rows' lanes end, and whether the
-// blocks that the choice of the rows rests on are still those of the database, as far as this worker knows.
+// mayPublish reports whether rows may be handed over now: the leases of their lanes last until the rows are settled,
+// and the blocks of the lanes, which decided about the rows, are still those of the database as far as this worker
+// knows.
 func (w *worker) mayPublish(lanes map[int16]*lane, rows []*outboxdb.Row) bool {
 	now := time.Now()
 	w.mu.Lock()
@@ -88,7 +92,7 @@ func (w *worker) mayPublish(lanes map[int16]*lane, rows []*outboxdb.Row) bool {
 	return true
 }
 
-// describe links the span to those in which the messages were created.
+// describe names the span, and links it to the spans in which the messages were created.
 func describe(span trace.Span, msgs []event.Envelope) {
 	if !span.IsRecording() {
 		return
@@ -98,7 +102,7 @@ func describe(span trace.Span, msgs []event.Envelope) {
 		if msgs[i].Topic != topic {
 			topic = ""
 		}
-		// The SDK keeps 128 links per span and drops the rest without a word.
+		// The SDK keeps 128 links per span and silently drops the others.
 		if sc := otelx.Extract(msgs[i].Metadata); sc.IsValid() && i < 128 {
 			span.AddLink(trace.Link{SpanContext: sc})
 		}

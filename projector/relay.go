@@ -22,7 +22,9 @@ import (
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
-// relay serves one store: a coordinator that holds leases, workers that publish, and a cleaner that keeps the tables in order.
+// relay serves one store. Its goroutines are a coordinator, which holds the leases; the workers, which publish; a
+// listener, which receives the notifications of other processes; a cleaner, which makes and drops partitions; and an
+// observer, which reads the state for the metrics.
 type relay struct {
 	p       *Projector
 	store   *outbox.Store
@@ -34,23 +36,23 @@ type relay struct {
 	kept    pulse
 	failure failure
 	state   *leader.Reader[outboxstate.Stats] // for the metrics
-	freed   chan struct{}                     // lanes were handed back: beat now
-	hears   atomic.Bool                       // of commits: of those in this process and, by NOTIFY, of others
-	// Whether the statements that serve lanes went well before, and nothing has failed since.
+	freed   chan struct{}                     // has a token when lanes were handed back: the next beat comes at once
+	hears   atomic.Bool                       // the connection for NOTIFY is up, so commits of all processes wake the workers
+	// rehearsed is true if the statements that serve lanes succeeded, and nothing has failed since.
 	rehearsed atomic.Bool
 
-	alone sync.Mutex // held while rows are sent that may kill the process
-	seed  maphash.Seed
+	alone sync.Mutex   // held while rows are sent that may kill the process
+	seed  maphash.Seed // of the hashes of ordering keys
 
-	lateScan sync.Mutex // held while one worker looks for what a shortcut has left behind
-	latest   lateRows   // what was found last
+	lateScan sync.Mutex // held while one worker looks for the rows that a shortcut has left behind
+	latest   lateRows   // the result of the last such scan
 
-	// These belong to the coordinator.
-	unserved      []int64
-	unservedBeats int
-	noted         time.Time     // when what failed was written down last
-	short         bool          // others have lanes of this relay's share
-	nextFree      time.Duration // until a lane of somebody else may be free, as of the last beat
+	// The fields from here on belong to the coordinator.
+	unserved      []int64       // groups that had no projector at the last beat
+	unservedBeats int           // the number of beats for which they have been the same
+	noted         time.Time     // the time of the last failure that was written down
+	short         bool          // other projectors have lanes of this relay's share
+	nextFree      time.Duration // until a lane of another projector may be free, as of the last beat
 }
 
 func newRelay(p *Projector, s *outbox.Store) *relay {
@@ -66,16 +68,19 @@ func newRelay(p *Projector, s *outbox.Store) *relay {
 	return r
 }
 
-// wake has all lanes looked at.
+// wake makes the workers look at all lanes.
 func (r *relay) wake() { r.hear(outboxdb.AllLanes) }
 
-// hear has the workers of these lanes look at them.
+// hear makes the workers of these lanes look at them. A store calls it after each commit of this process, and the
+// listener after each notification of another one.
 func (r *relay) hear(lanes outboxdb.LaneSet) {
 	for _, w := range r.workers {
 		w.hear(lanes)
 	}
 }
 
+// run starts all goroutines and waits for them. Each of them goes on through failures and ends with ctx only, see
+// supervise. The lanes are handed back last, when no worker can write to them any more.
 func (r *relay) run(ctx context.Context) error {
 	r.ensurePartitions(ctx)
 	group, ctx := errgroup.WithContext(ctx)
@@ -95,25 +100,29 @@ func (r *relay) run(ctx context.Context) error {
 	return err
 }
 
-// isolated ends a time in which one worker sent what was in flight. Others may have had to leave theirs.
+// isolated ends a time in which one worker sent rows that had been in flight. Another worker that wanted to do the
+// same meanwhile has left its rows where they are, see isolate. So all workers look again.
 func (r *relay) isolated() {
 	r.alone.Unlock()
 	r.wake()
 }
 
-// bounded is for statements that must not wait for ever. A server that vanishes without a word, as with its machine, leaves
-// connections on which an answer is waited for a quarter of an hour; others have the lanes by then.
+// bounded limits statements to the length of a lease. A server that vanishes together with its machine closes no
+// connection: without a limit, a statement would wait about a quarter of an hour for its answer, and other projectors
+// own the lanes by then.
 func (r *relay) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, r.p.cfg.Lease)
 }
 
-// begun is for what is not broken off when the program is told to stop. A statement that nobody waits for any more may
-// be carried out all the same, after the lanes were handed back: they would wait for a projector that is gone.
+// begun is bounded for work that must be finished even if the program is stopped. A statement that is cancelled may
+// be carried out all the same, after the lanes were handed back. A claim that comes through so late would leave a
+// lane with a projector that is gone.
 func (r *relay) begun(ctx context.Context) (context.Context, context.CancelFunc) {
 	return r.bounded(context.WithoutCancel(ctx))
 }
 
-// ping says what to do if a server takes the question and never answers it.
+// ping asks the store for an answer within the length of a lease. A server that takes the question and never answers
+// it gets an error of its own, which says where to look.
 func (r *relay) ping(ctx context.Context) error {
 	bounded, cancel := r.bounded(ctx)
 	defer cancel()
@@ -128,14 +137,16 @@ func (r *relay) ping(ctx context.Context) error {
 	return nil
 }
 
-// away tells whether a database could not be asked. What it answered, if it was asked, does not mend itself.
+// away reports whether an error means that a database could not be asked, so that waiting may help. An error that the
+// database has answered does not go away by waiting.
 func away(err error) bool {
 	_, unconnected := errors.AsType[*pgconn.ConnectError](err)
 	return unconnected || pgsql.IsConnectionError(err) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// ensurePartitions makes the child of today before the first settle. Without it rows go to the DEFAULT child, and have to be
-// moved when the child is made. Nothing else depends on it: a long read of the table must not stop the relay.
+// ensurePartitions makes the partition of today before the first settle. Without it rows go to the DEFAULT partition,
+// and have to be moved when the right one is made. Nothing else depends on it, so a failure is only logged:
+// somebody's long read of the table, which keeps the statement waiting, must not stop the relay.
 func (r *relay) ensurePartitions(ctx context.Context) {
 	bounded, cancel := r.bounded(ctx)
 	defer cancel()
@@ -144,12 +155,16 @@ func (r *relay) ensurePartitions(ctx context.Context) {
 	}
 }
 
-// clean reconciles first: to archive a day before it is dropped may take hours.
+// clean reconciles the lanes first. The cleaning after it may take hours, because a day may be archived before it is
+// dropped.
 func (r *relay) clean(ctx context.Context) error {
 	_, err := r.store.Reconcile(ctx)
 	return errors.Join(err, r.store.Clean(ctx))
 }
 
+// runOnce makes the workers pass, one after another, until none of them has moved a row. Before each pass it forgets
+// the times at which held rows become due and the lanes that were empty, because there is no listener that would
+// report a change.
 func (r *relay) runOnce(ctx context.Context) error {
 	defer r.handBack(context.WithoutCancel(ctx))
 	r.ensurePartitions(ctx)
@@ -178,8 +193,11 @@ func (r *relay) runOnce(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// supervise calls step again and again until ctx is done. A step that fails or panics is logged and tried again after a
-// pause; nothing but ctx ends the loop, because a relay that has stopped without a word looks like one with no work.
+// supervise calls step again and again until ctx is done. A step that fails or panics is logged and tried again after
+// a pause. Nothing but ctx ends the loop: from outside, a relay that stopped silently could not be distinguished from
+// a relay without work.
+//
+// Every failure also asks for a new rehearsal: the tables or the rights of the role may have changed.
 func (r *relay) supervise(ctx context.Context, name string, every time.Duration, step func(context.Context) error) error {
 	failures := 0
 	for ctx.Err() == nil {
@@ -197,6 +215,8 @@ func (r *relay) supervise(ctx context.Context, name string, every time.Duration,
 	return nil
 }
 
+// guard calls step and turns a panic into an error: a bug in one loop, or in the publisher, must not end the process
+// of the application.
 func guard(ctx context.Context, step func(context.Context) error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -206,7 +226,11 @@ func guard(ctx context.Context, step func(context.Context) error) (err error) {
 	return step(ctx)
 }
 
-// handBack releases every lane, so that the others need not wait for the leases to end.
+// handBack releases every lane, so that other projectors need not wait for the leases to end.
+//
+// It runs after the last pass, in this order: a probe that is on its way is awaited and recorded; rows that were
+// published but not settled are settled; then the lanes are released. A lane that is released first could be claimed
+// by another projector, which would publish the unsettled rows once more.
 func (r *relay) handBack(ctx context.Context) {
 	for _, w := range r.workers {
 		w.awaitProbe(ctx)
@@ -218,7 +242,7 @@ func (r *relay) handBack(ctx context.Context) {
 		w.settleLast(settling)
 		leases = append(leases, w.drop()...)
 	}
-	// Anew: a settle that hangs must not keep the lanes from the others.
+	// A new limit: a settle that hung has used up the first one, and the lanes must be released all the same.
 	ctx, stop := context.WithTimeout(ctx, r.p.cfg.PublishTimeout)
 	defer stop()
 	err := r.lanes.Leases.Unregister(ctx, r.p.cfg.Name)

@@ -7,11 +7,13 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
-// mostReleased is how many keys one pass releases. An operator may discard the dead letters of many more at once.
+// mostReleased is the largest number of keys that one pass releases. An operator may discard the dead letters of many
+// more keys at once.
 const mostReleased = 500
 
-// release is for keys without a row that is due or ever will be, because an operator discarded the head. It makes their next row due, or
-// lifts their blocks if there is none. Until a key has its turn, what is stored under it goes through the held rows.
+// release handles keys that are stalled: they are blocked, but none of their rows is due or ever will be, because an
+// operator discarded the head. It makes the next row of each key due, or lifts the block if there is no row. Until
+// then, new events of such a key become held rows, so the order is kept.
 func (w *worker) release(ctx context.Context, group []*lane) (moved int, err error) {
 	lanes := map[int16]*lane{}
 	var ids []outboxdb.RowID
@@ -42,6 +44,6 @@ func (w *worker) release(ctx context.Context, group []*lane) (moved int, err err
 	for _, k := range lifted {
 		delete(lanes[k.Lane].blocks, k.Key)
 	}
-	w.more = true // perhaps
+	w.more = true // rows of released keys may be due, or in the lanes
 	return len(keys), nil
 }

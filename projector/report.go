@@ -8,7 +8,8 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
-// report tells in metrics and in the log what became of a row that the broker has not taken.
+// report shows in the metrics and in the log what became of a row that the broker has not taken. Followers and
+// delayed rows are not reported: there may be any number of them, and nothing is wrong with them.
 func (w *worker) report(ctx context.Context, r *outboxdb.Row, o lanedb.Outcome) {
 	p := w.r.p
 	log := func(level slog.Level, message string, more ...any) {

@@ -6,31 +6,45 @@ import (
 	"github.com/oncebox/oncebox/internal/lanedb"
 )
 
-// shortcutOpen is the most transactions that a shortcut is for. One that ends makes lanes begin anew.
+// shortcutOpen is the largest number of open transactions for which there is a shortcut. Each of them ends it for all
+// lanes when it ends, so with many of them a shortcut would never last.
 const shortcutOpen = 8
 
-// shortcut is a mark that counts although some transactions below it are open. A transaction that writes for ten minutes holds up the watermark as
-// long, and each fetch would walk over all that was published meanwhile.
+// shortcut is a mark that counts although some transactions below it are open. A transaction that writes for ten
+// minutes holds up the watermark for ten minutes, and each fetch would walk over the index entries of all rows that
+// were published meanwhile.
 //
-// All other transactions that could have drawn a number up to it have ended. So a lane whose rows up to it have left can get rows there from the
-// open ones only. A fetch begins behind it and demands that those are open in its own snapshot, which then shows none of their rows. PostgreSQL
-// compares that, because what is known here is as old as the last look. When one has ended, the fetch gives nothing, a look finds out, and the next
-// fetch begins at the position. Nothing that a lane knows by then counts any more.
+// All transactions that could have drawn a number up to the mark have ended, except the open ones. So if the rows of
+// a lane up to the mark have left, only the open transactions can bring rows there. A fetch may begin behind the mark
+// as long as these transactions are open, because their rows are not visible then.
+//
+// The race is that a transaction ends between the last look and the fetch. Its rows would be visible and the fetch
+// would begin behind them: they would be late, and a later row of the same key could be published first. So the fetch
+// names the open transactions, and PostgreSQL compares them with the snapshot of the fetch itself. If one of them has
+// ended, the fetch returns nothing. Then lookAgain finds out, the shortcut is dropped, and the next fetch begins at
+// the position of the lane. The progress that lanes made on the shortcut is void by then, see strayed.
 type shortcut struct {
 	to   int64
-	open []int64 // transaction ids, in order; none: there is no shortcut
-	n    int     // changes when what lanes know of it becomes void
+	open []int64 // transaction ids, in order; empty: there is no shortcut
+	n    int     // changes when the progress of lanes on the shortcut becomes void
 }
 
-// drop ends the shortcut.
+// drop ends the shortcut. The number n grows, so that lanes cannot take their old progress for progress on the next
+// shortcut.
 func (s *shortcut) drop() {
 	if len(s.open) > 0 {
 		*s = shortcut{n: s.n + 1}
 	}
 }
 
-// find looks for the latest mark that waits for nothing but what the first one waits for. A mark that another worker has just taken may be younger
-// than the look: of what it waits for, the look does not tell all.
+// find looks for the latest mark that waits for the same transactions as the first one, and for no others. now is the
+// last look, waits are the marks that do not count yet, the oldest first.
+//
+// Another worker may have taken a mark after the look. Such a mark may wait for transactions that the look does not
+// list, so only marks below the next running transaction, or below the end of the look, are used.
+//
+// The shortcut grows without becoming void as long as its transactions are open. If one of them is not open any more,
+// it is dropped first.
 func (s *shortcut) find(now lanedb.Watermark, waits []pendingMark) {
 	n, _ := slices.BinarySearch(now.Running, waits[0].xid)
 	open := now.Running[:n]
@@ -42,7 +56,7 @@ func (s *shortcut) find(now lanedb.Watermark, waits []pendingMark) {
 		s.drop()
 	}
 	s.open = open
-	next := now.Xmax // or the first that is not one of them
+	next := now.Xmax // or the first running transaction that is not one of them
 	if n < len(now.Running) {
 		next = now.Running[n]
 	}
@@ -53,20 +67,20 @@ func (s *shortcut) find(now lanedb.Watermark, waits []pendingMark) {
 	}
 }
 
-// passed is how far a lane has come on a shortcut.
+// passed is the progress of a lane on a shortcut: it has no visible unsent row up to the number to.
 type passed struct {
 	to int64
 	n  int // of the shortcut
 }
 
-// cursor lets a fetch of the lane take the shortcut.
+// cursor makes a fetch of the lane begin where the lane is on the shortcut, if that is further than its position.
 func (p *passed) cursor(s shortcut, c *lanedb.Cursor) {
 	if to := p.reached(s); to > c.Position.Sent {
 		c.After, c.While = to, s.open
 	}
 }
 
-// reached is how far the lane has come on this shortcut, 0 on another one.
+// reached returns how far the lane has come on this shortcut. It returns 0 if its progress belongs to another one.
 func (p *passed) reached(s shortcut) int64 {
 	if p.n != s.n || len(s.open) == 0 {
 		return 0
@@ -74,7 +88,7 @@ func (p *passed) reached(s shortcut) int64 {
 	return p.to
 }
 
-// advance is told that nothing was left up to a number, as of a fetch that knew the shortcut.
+// advance records that a fetch on this shortcut left no row at or below the number to.
 func (p *passed) advance(s shortcut, to int64) {
 	if len(s.open) == 0 {
 		return

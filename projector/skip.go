@@ -9,19 +9,22 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
-// skip is how far into a lane rows were searched for that may leave before those in front of them. It holds for one
-// filter: more may be filtered out later, but when anything less is, the search begins anew at the head.
+// skip is the progress of a search through a lane for rows that may leave before the rows in front of them. The
+// search does not read the same rows again and again: it remembers what it has passed.
 //
-// It never passes the mark, because a row could still appear below it, and what comes after that row under its key must
-// not have gone by.
+// That is right for one filter. If the filter keeps more topics or tenants later, the progress stays true. If it
+// keeps fewer, rows that were passed may leave now, and the search begins again at the head.
+//
+// The search never passes the mark. A row could still appear below its position there, and a later row of the same
+// key must not have been published by then.
 type skip struct {
-	to    int64
-	stuck int64            // the mark at which a search could get no further: it is of no use before the mark has moved
-	keys  pausedKeys       // what comes later under one of them waits
+	to    int64            // the search has passed all rows up to this number
+	stuck int64            // the mark at which the search could get no further; it is useless to try before the mark has moved
+	keys  pausedKeys       // keys of paused rows; later rows of these keys wait
 	first map[string]int64 // paused topics, and the first row of each that was seen
 }
 
-// saw notes a paused row.
+// saw records a row of a paused topic.
 func (s *skip) saw(topic string, seq int64) {
 	if s.first == nil {
 		s.first = map[string]int64{}
@@ -35,16 +38,20 @@ func (s *skip) clone() skip {
 	return skip{to: s.to, stuck: s.stuck, keys: s.keys.clone(), first: maps.Clone(s.first)}
 }
 
-// picked is what a pick did.
+// picked is the result of a pick.
 type picked struct {
-	moved  int
-	rows   []outboxdb.Row
-	more   bool           // there is more to look at
-	beyond map[int16]bool // lanes that have rows beyond those that were looked at or taken
+	moved  int            // the number of rows that left their lanes
+	rows   []outboxdb.Row // the rows that were fetched
+	more   bool           // the search can go on
+	beyond map[int16]bool // lanes with rows behind the last row that was looked at or taken
 }
 
-// pick publishes rows that the filter lets through, from wherever in the lanes they are. which says for what the lanes
-// remember their position.
+// pick publishes a batch of rows that the filter lets through, wherever in the lanes they are. which returns the
+// search of a lane that goes on here.
+//
+// The steps are a scan, which reads the keys and topics of rows but no payloads; a choice among them; and a fetch,
+// publication and settle of the chosen rows. The position of a search moves up to the last row that was looked at,
+// but not beyond the mark, and not if a row of the lane stayed for another try: this row has to be found again.
 func (w *worker) pick(ctx context.Context, group []*lane, keep lanedb.Filter, which func(*lane) *skip) (p picked, err error) {
 	ctx, cancel := w.r.begun(ctx)
 	defer cancel()
@@ -66,7 +73,7 @@ func (w *worker) pick(ctx context.Context, group []*lane, keep lanedb.Filter, wh
 	b := newBatch(byLane)
 	b.low = low
 	for n, s := range seen {
-		// Nothing has been left in front of these rows, so they leave as the heads of the lane.
+		// No row has been left in front of these rows, so they count as the heads of the lane.
 		b.inTurn[n] = s.whole && which(byLane[n]).to <= byLane[n].at.Sent
 	}
 	if len(ids) > 0 {
@@ -82,7 +89,6 @@ func (w *worker) pick(ctx context.Context, group []*lane, keep lanedb.Filter, wh
 	for n, s := range seen {
 		p.beyond[n] = s.more || b.cut[n]
 		p.more = p.more || b.cut[n] && b.moved > 0
-		// What stayed for another try is looked at again.
 		position := which(byLane[n])
 		if s.to > low {
 			position.stuck = low
@@ -95,15 +101,18 @@ func (w *worker) pick(ctx context.Context, group []*lane, keep lanedb.Filter, wh
 	return p, nil
 }
 
-// extent is how far one scan saw into a lane, and whether there are rows beyond. whole says that all rows up to there are to leave.
+// extent is the stretch of a lane that one scan has seen.
 type extent struct {
 	to    int64
-	more  bool
-	whole bool
+	more  bool // there are rows beyond it
+	whole bool // all of its rows are chosen
 }
 
-// choose takes the rows that may leave, about a batch, in equal parts from the lanes that have any: else one lane with a
-// backlog would be served to its end before the next.
+// choose takes rows that may leave, about a batch, in equal parts from all lanes that have such rows. Otherwise a
+// lane with a backlog would be served to its end before the next one. A row may leave if the filter lets it through,
+// and no paused row of its key is in front of it.
+//
+// It goes on behind a full part, because a paused row that comes later has to be recorded too.
 func (w *worker) choose(infos []lanedb.RowInfo, lanes map[int16]*lane, which func(*lane) *skip) ([]outboxdb.RowID, map[int16]extent) {
 	var ids []outboxdb.RowID
 	seen := map[int16]extent{}
@@ -137,7 +146,7 @@ func (w *worker) choose(infos []lanedb.RowInfo, lanes map[int16]*lane, which fun
 	return ids, seen
 }
 
-// part is how many rows of one lane make a batch together with those of the others.
+// part returns the number of rows to take from each lane, so that all lanes with rows make about one batch together.
 func (w *worker) part(infos []lanedb.RowInfo) int {
 	lanes := map[int16]bool{}
 	for _, g := range infos {

@@ -11,17 +11,21 @@ import (
 )
 
 const (
-	// farInterval is how often a lane is looked at far beyond the mark. A look reads up to [lanedb.FarWindow] rows.
+	// farInterval is the shortest time between two looks far beyond the mark in one lane. A look reads up to
+	// [lanedb.FarWindow] rows.
 	farInterval = 2 * time.Second
-	// farLanes is how many lanes one pass looks at: the others are not to wait for long.
+	// farLanes is the largest number of lanes that one pass looks at, so that the other work of the pass does not
+	// wait for long.
 	farLanes = 4
 )
 
-// far publishes rows far behind those that stay, in lanes whose search is stuck: it cannot go past the mark, which a
-// transaction that writes for long holds where it is, and the rows that stay fill all that one search looks at.
+// far publishes rows far behind the rows that stay, in lanes whose search is stuck. A search is stuck if a
+// transaction that writes for long holds the mark where it is, and if the rows that stay fill the whole window of the
+// search. Then the rows behind them would wait for that transaction.
 //
-// It remembers nothing, so it begins at the same place each time. That is the price for going past rows beyond the mark: a
-// row may still appear among them.
+// It remembers nothing and begins at the same place each time. That is the price for going past rows beyond the mark,
+// where rows may still appear. It is safe for the order, because the whole stretch is read in one snapshot: a
+// snapshot that shows a row shows all earlier rows of its key.
 func (w *worker) far(ctx context.Context, group []*lane) (moved int, err error) {
 	ctx, cancel := w.r.begun(ctx)
 	defer cancel()

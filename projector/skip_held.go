@@ -8,24 +8,25 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
-// heldSkip is how far, in the order in which they became due, the held rows of a lane were searched for those that do not
-// stay: everything up to there does. It holds as long as no topic or tenant comes back, as skip does, and no operator acts:
-// what the worker itself holds becomes due later than all that it has looked at.
+// heldSkip is the progress of a search through the held rows of a lane, in the order in which they became due: all
+// rows up to its position stay. It is true as long as no topic or tenant comes back, as with skip, and no operator
+// acts. Rows that the worker itself holds meanwhile become due later than all rows that it has looked at.
 type heldSkip struct {
 	to    lanedb.DueInfo
 	first map[string]outboxdb.RowID // paused topics, and the first due row of each
 }
 
-// dueSeen is how much of what is due was seen.
+// dueSeen says how much of the due rows a look has seen.
 type dueSeen int
 
 const (
-	seenAll  dueSeen = iota
-	seenMost         // the rest stays, or is more than is taken at once
-	seenPart         // there may be rows behind those that stay
+	seenAll  dueSeen = iota // all of them, and all were returned
+	seenMost                // the other rows stay, or are more than one look returns
+	seenPart                // there may be rows to send behind the rows that stay
 )
 
-// lookDue returns held rows that may be tried now. It reads each row that stays once, however long it does.
+// lookDue returns held rows that may be tried now. While topics or tenants are left alone, it reads each row that
+// stays only once, however long it stays.
 func (w *worker) lookDue(ctx context.Context, lanes []*lane) ([]lanedb.DueRow, dueSeen, error) {
 	stay := w.staying()
 	if len(stay.Topics)+len(stay.Tenants) == 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
-// instruments are what a projector measures of its own work. What waits in the tables is shown by gauges.
+// instruments measure the work of this projector itself. The state of the tables is shown by gauges.
 type instruments struct {
 	published, fenced, unconfirmed metric.Int64Counter
 	refused, dead                  otelx.TenantCounter
@@ -51,7 +51,8 @@ func newInstruments(provider metric.MeterProvider) *instruments {
 	return t
 }
 
-// took notes how long the broker took for rows, and for how long the oldest of those that it confirmed had waited: since due.
+// took records how long the broker took for a batch, and how long the oldest row that it confirmed had waited. due
+// returns the time from which on a row was free to leave.
 func (t *instruments) took(ctx context.Context, rows []*outboxdb.Row, errs map[int]error, began time.Time, due func(*outboxdb.Row) time.Time) {
 	now := time.Now()
 	t.latency.Record(ctx, now.Sub(began).Seconds())
@@ -82,7 +83,7 @@ func (t *instruments) tried(ctx context.Context, r *outboxdb.Row, outcome string
 	t.attempts.Record(ctx, int64(r.RetryCount+1), metric.WithAttributes(attribute.String("outcome", outcome)))
 }
 
-// gaveUp notes a dead letter.
+// gaveUp records a dead letter.
 func (t *instruments) gaveUp(ctx context.Context, r *outboxdb.Row) {
 	t.dead.Add(1, r.Topic, r.TenantID)
 	t.tried(ctx, r, outcomeDead)

@@ -13,14 +13,18 @@ import (
 	"github.com/oncebox/oncebox/retry"
 )
 
-// pausedTopics are topics in trouble. All leave them alone until one row of such a topic, sent alone after a while that
-// grows with each failure, was taken: see probe.
+// pausedTopics holds the topics in trouble, for all workers of a relay. The workers leave such a topic alone until
+// the broker takes one row of it, which is sent by itself after a pause, see probe. The pause grows with each
+// failure.
+//
+// A topic goes through three states: it is paused until a time; it is ripe, when that time has come and a worker may
+// probe it; and it is probed, while the row is on its way. Then it is removed, or paused again.
 type pausedTopics struct {
 	pause retry.Policy
 
 	mu    sync.Mutex
-	byKey map[string]topicPause
-	heard time.Time // when the latest call that brought a receipt began
+	byKey map[string]topicPause // by topic
+	heard time.Time             // the begin of the latest call to the broker that brought a receipt
 }
 
 type topicPause struct {
@@ -29,19 +33,21 @@ type topicPause struct {
 	probed   bool // its probe is on its way
 }
 
-// forgotten is how long after its pause a topic is taken for sound if no worker has a row to try it with.
+// forgotten is the time after its pause at which a topic is taken for sound if no worker has a row to probe it with.
 const forgotten = time.Minute
 
-// begin begins to leave a topic alone. It returns for how long, and whether that was news.
+// begin starts to leave a topic alone. It returns the length of the pause, and whether the topic was free or ripe
+// until now.
 func (t *pausedTopics) begin(topic string) (time.Duration, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if p := t.byKey[topic]; p.probed || time.Now().Before(p.until) {
-		return 0, false // several messages of one batch are one failure
+		return 0, false // several messages of one batch count as one failure
 	}
 	return t.prolong(topic, 1), true
 }
 
+// prolong adds failures to a topic and pauses it anew. It ends a probe. The caller has the lock.
 func (t *pausedTopics) prolong(topic string, failures int) time.Duration {
 	if t.byKey == nil {
 		t.byKey = map[string]topicPause{}
@@ -52,8 +58,8 @@ func (t *pausedTopics) prolong(topic string, failures int) time.Duration {
 	return d
 }
 
-// heal: the topic took something. A call that began before the probe does not count: while that is on its way, nothing of
-// its key may be sent by another.
+// heal records that the topic took a message. It does nothing while a probe is on its way: the call that brought this
+// message may have begun before the probe, and no other row of the probe's key may be sent until the probe has ended.
 func (t *pausedTopics) heal(topic string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,7 +83,7 @@ func (t *pausedTopics) list() []string {
 	return topics
 }
 
-// ripe returns the topics whose pause is over and that nobody probes.
+// ripe returns the topics whose pause is over and that no worker probes.
 func (t *pausedTopics) ripe() (topics []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -89,7 +95,8 @@ func (t *pausedTopics) ripe() (topics []string) {
 	return topics
 }
 
-// probe gives the caller, and nobody else until it calls [pausedTopics.probed], the right to send a row of the topic.
+// probe gives the caller the right to send a row of the topic. No other worker gets it until the caller calls
+// [pausedTopics.probed]. It returns false if another worker was faster, or if the topic is not ripe any more.
 func (t *pausedTopics) probe(topic string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,17 +109,17 @@ func (t *pausedTopics) probe(topic string) bool {
 	return true
 }
 
-// verdict is what a probe says of its topic.
+// verdict is the result of a probe for its topic.
 type verdict int
 
 const (
-	verdictSound    verdict = iota // it takes messages
-	verdictTrouble                 // it still does not
-	verdictNone                    // the probe says nothing, and another one would not now
-	verdictOfTheRow                // the row was refused: the next one may say more
+	verdictSound    verdict = iota // the topic takes messages
+	verdictTrouble                 // the topic still takes none: a longer pause
+	verdictNone                    // nothing is known, and another probe would not help now: the same pause again
+	verdictOfTheRow                // the row itself was the reason: another row may be probed at once
 )
 
-// probed ends a probe. It returns for how long the topic is left alone.
+// probed ends a probe. It returns the length of the next pause; 0: the topic is free, or may be probed again at once.
 func (t *pausedTopics) probed(topic string, v verdict) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -134,7 +141,7 @@ func (t *pausedTopics) probed(topic string, v verdict) time.Duration {
 	return 0
 }
 
-// answered notes that a call that began then brought a receipt.
+// answered records that a call to the broker, which began at the given time, brought a receipt.
 func (t *pausedTopics) answered(began time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -143,43 +150,47 @@ func (t *pausedTopics) answered(began time.Time) {
 	}
 }
 
-// answers tells whether the broker has given a receipt to a call that began since then.
+// answers reports whether the broker has given a receipt to a call that began after since. Then a call without any
+// answer is the trouble of its topics, not of the broker.
 func (t *pausedTopics) answers(since time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.heard.After(since)
 }
 
-// silence is how a worker finds out what is wrong when a call brings no receipt at all: the broker may be away, or the
-// topics of the call hang while others would take something. So it leaves those topics out for a while, as long as there
-// are others. If a receipt comes then, it was they.
+// silence is the state of a worker whose calls to the broker bring no receipt at all. There are two possible reasons:
+// the broker is away, or the topics of the call hang while other topics would work. To find out, the worker leaves
+// these topics out for a while and sends rows of other topics, if there are any. If a receipt comes for those, the
+// topics that are left out are in trouble.
 type silence struct {
-	topics   []string // that brought nothing in this turn
-	avoided  []string
-	until    time.Time
-	failures int // in a row
+	topics   []string  // topics that brought nothing in this turn
+	avoided  []string  // topics that are left out
+	until    time.Time // the end of avoided
+	failures int       // turns without a receipt in a row
 
-	// Calls in a row that may have been carried out although no receipt came. What they sent may be stored, and each further
-	// try stores it once more. So the tries become rare, and small.
+	// unknown is the number of calls in a row that may have been carried out although no receipt came. Their rows
+	// may be stored, and each further try may store them once more. So the tries become rare and small, see quiet
+	// and worker.batch.
 	unknown int
-	quiet   time.Time // until then nothing is sent, but once for the others
-	others  bool      // the last such call was that one for the others
+	quiet   time.Time // nothing is sent until then, except one try of other topics
+	others  bool      // the last such call was that try of other topics
 }
 
-// unheard notes a call that may have been carried out.
+// unheard records a call that may have been carried out.
 func (s *silence) unheard(pause retry.Policy) {
 	s.unknown++
 	s.others = len(s.avoided) > 0
 	s.quiet = time.Now().Add(pause.Longest(s.unknown))
 }
 
-// isQuiet tells whether nothing is to be sent now. After each call for the heads of the lanes the others have a try at once: they
-// may be sound, and they may have come since the last try.
+// isQuiet reports whether nothing may be sent now. After a call for the heads of the lanes brought no receipt, other
+// topics have one try at once: they may work, and their rows may have come since the last try.
 func (s *silence) isQuiet() bool {
 	return time.Now().Before(s.quiet) && (s.others || len(s.avoided) == 0)
 }
 
-// batch is about how many rows of that many lanes are published at once: one of each while no receipt comes.
+// batch returns the number of rows to publish at once from a number of lanes, roughly. It is one row per lane while
+// no receipts come.
 func (w *worker) batch(lanes int) int {
 	if w.silence.unknown > 0 {
 		return lanes
@@ -187,7 +198,7 @@ func (w *worker) batch(lanes int) int {
 	return w.r.p.cfg.BatchSize
 }
 
-// turn is a step that leaves out what was silent in the one before.
+// turn is a step that leaves out the topics that brought no receipt in the step before, for one to four seconds.
 func (w *worker) turn(ctx context.Context) error {
 	if s := &w.silence; len(s.topics) > 0 {
 		s.failures++
@@ -197,7 +208,8 @@ func (w *worker) turn(ctx context.Context) error {
 	return w.step(ctx)
 }
 
-// leftAlone returns the topics to which nothing is published now.
+// leftAlone returns the topics to which nothing is published now: topics in trouble, and topics that this worker
+// avoids.
 func (w *worker) leftAlone() []string {
 	if time.Now().After(w.silence.until) {
 		w.silence.avoided = nil
@@ -205,8 +217,12 @@ func (w *worker) leftAlone() []string {
 	return append(w.r.topics.list(), w.silence.avoided...)
 }
 
-// reportTopics pauses topics in trouble and forgets the trouble of those that took something. A topic that gave no answer
-// while the broker gave receipts for others is in trouble as well: its errors become those of a topic.
+// reportTopics takes the result of a publication. It pauses topics in trouble, and frees topics that took a message.
+//
+// Rows without any answer (silent) are the hard part. If the broker gave a receipt for another row of this call, or
+// of a call of any worker that began after this one, then the broker works, and the silent topics are in trouble:
+// their errors become errors of the topic. If not, nothing is known, and the worker avoids these topics in the next
+// turn to find out, see silence.
 func (w *worker) reportTopics(ctx context.Context, rows []*outboxdb.Row, errs map[int]error, began time.Time) {
 	topics := &w.r.topics
 	silent, unknown := map[string]error{}, false
@@ -254,9 +270,10 @@ func (w *worker) reportTopics(ctx context.Context, rows []*outboxdb.Row, errs ma
 	}
 }
 
-// errSilent is why a topic is paused that gave no answer while others did.
+// errSilent is the reason for the pause of a topic that gave no answer while other topics did.
 var errSilent = errors.New("projector: the topic gave no answer, others did")
 
+// leaveAlone pauses a topic and logs it, unless the topic is paused already.
 func (w *worker) leaveAlone(ctx context.Context, topic string, reason error) {
 	if pause, news := w.r.topics.begin(topic); news {
 		w.reportPause(ctx, topic, pause, reason)

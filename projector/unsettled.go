@@ -9,22 +9,23 @@ import (
 	"github.com/oncebox/oncebox/internal/lanedb"
 )
 
-// unsettled are rows that the broker has confirmed and the database has not settled, because that failed. Until it has,
-// the worker fetches nothing: it would find the rows once more and publish them once more, as often as it tries. So there
-// is never more of it than one batch and one probe.
+// unsettled holds rows that the broker has confirmed, but whose settle in the database failed. The worker fetches
+// nothing until they are settled: it would find the same rows and publish them again, once for each try. So there is
+// never more of it than one batch and one probe.
 //
-// That the settle failed says nothing about what the database did: the answer may have been lost. A row that is gone by
-// the time of the next try is no error.
+// A settle that failed may have been carried out, because only its answer may have been lost. So the next try accepts
+// that rows are gone already.
 type unsettled struct {
 	lanes map[int16]*lane
-	fresh *out
+	fresh *out // rows of the log; nil: the rows are held ones
 
-	held       []int64 // of one key of one lane
+	held       []int64 // held rows of one key of one lane
 	key        string
-	generation int // of the mark: a server that forgot numbers may have given them to other rows
+	generation int // the generation of the mark: a server that forgot numbers may have given them to other rows
 }
 
-// settleFresh writes down that the broker confirmed rows. It returns the lanes that are not this worker's any more.
+// settleFresh writes down that the broker confirmed rows of the log. It returns the lanes that do not belong to this
+// worker any more. After an error, the rows are kept in unsettled.
 func (w *worker) settleFresh(ctx context.Context, lanes map[int16]*lane, o out) (lost []int16, err error) {
 	gone := map[int16]bool{}
 	if err := w.writeDown(ctx, lanes, o, gone); err != nil {
@@ -39,7 +40,12 @@ func (w *worker) settleFresh(ctx context.Context, lanes map[int16]*lane, o out) 
 	return lost, nil
 }
 
-// writeDown first moves rows out of the log, then says which rows of the log are out. Lanes that are not this worker's any more are added to gone.
+// writeDown moves rows out of the log first, and records the positions of the lanes second. It adds the lanes that do
+// not belong to this worker any more to gone.
+//
+// The order matters if the process dies in between. A position beyond a row that is still in the log would count this
+// row as published in its place, and the move would be lost. In this order, a row that was moved is simply not in the
+// log any more.
 func (w *worker) writeDown(ctx context.Context, lanes map[int16]*lane, o out, gone map[int16]bool) error {
 	if len(o.moved) > 0 {
 		leases := leasesOf(lanes, o.moved)
@@ -72,7 +78,8 @@ func (w *worker) writeDown(ctx context.Context, lanes map[int16]*lane, o out, go
 	return nil
 }
 
-// settleHeld settles held rows of one key that the broker confirmed. The lane's blocks are in doubt after an error.
+// settleHeld settles held rows of one key that the broker has confirmed, and lifts the block if no row of the key is
+// left. After an error, the rows are kept in unsettled, and the caller has to put the lane's blocks in doubt.
 func (w *worker) settleHeld(ctx context.Context, l *lane, key string, sent []int64) error {
 	lifted, err := w.r.lanes.Held.SettleHeld(ctx, l.lease, l.loaded, key, sent)
 	if err != nil {
@@ -86,6 +93,7 @@ func (w *worker) settleHeld(ctx context.Context, l *lane, key string, sent []int
 	return nil
 }
 
+// owe keeps held rows that are confirmed and not settled.
 func (w *worker) owe(l *lane, key string, sent []int64) {
 	if len(sent) > 0 {
 		w.unsettled = append(w.unsettled, unsettled{
@@ -94,16 +102,18 @@ func (w *worker) owe(l *lane, key string, sent []int64) {
 	}
 }
 
-// settleAgain tries to settle what could not be settled before. It returns how many rows that were; with an error, there
-// are others left.
+// settleAgain tries to settle rows whose settle has failed before. It returns how many it has settled. If it returns
+// an error, others are left.
 func (w *worker) settleAgain(ctx context.Context) (settled int, err error) {
 	ctx, cancel := w.r.begun(ctx)
 	defer cancel()
 	return w.settleOwed(ctx)
 }
 
-// settleOwed looks at the sequence first: the settle may have failed because the server went, and the one that is there now may have
-// given the numbers to other rows.
+// settleOwed looks at the sequence first. The settle may have failed because the server crashed, and the server that
+// answers now may have given the numbers to other rows. A settle by number would then remove rows that were never
+// published. If so, or if the lanes belong to another projector, the debt is dropped, and the rows are published
+// again.
 func (w *worker) settleOwed(ctx context.Context) (settled int, err error) {
 	if len(w.unsettled) == 0 {
 		return 0, nil
@@ -117,12 +127,12 @@ func (w *worker) settleOwed(ctx context.Context) (settled int, err error) {
 	for i, u := range all {
 		n := 0
 		switch {
-		case !w.owns(u) || u.generation != now: // they are published once more, here or elsewhere
+		case !w.owns(u) || u.generation != now: // the rows are published once more, by this worker or another one
 		case u.fresh != nil:
 			n = u.fresh.rows()
 			_, err = w.settleFresh(ctx, u.lanes, *u.fresh)
 		default:
-			for _, l := range u.lanes { // it is one
+			for _, l := range u.lanes { // there is one lane
 				n, err = w.settleHeldAgain(ctx, l, u)
 			}
 		}
@@ -135,9 +145,9 @@ func (w *worker) settleOwed(ctx context.Context) (settled int, err error) {
 	return settled, nil
 }
 
-// settleHeldAgain waits with rows of a lane whose blocks are unknown: nothing of that lane is published until they have been
-// loaded. A fence that refuses says that the lane is lost, which [worker.owns] will know, or that an operator changed it
-// since.
+// settleHeldAgain settles held rows. If the blocks of the lane are unknown, it keeps the rows for the next pass:
+// nothing of that lane is published until the blocks are loaded. If the fence refuses, the lane is lost, which
+// [worker.owns] will find, or an operator has changed it, and the next pass tries again.
 func (w *worker) settleHeldAgain(ctx context.Context, l *lane, u unsettled) (settled int, err error) {
 	if l.loaded < 0 {
 		w.owe(l, u.key, u.held)
@@ -149,7 +159,8 @@ func (w *worker) settleHeldAgain(ctx context.Context, l *lane, u unsettled) (set
 	return len(u.held), nil
 }
 
-// owns tells whether a lane of these rows is still this worker's.
+// owns reports whether at least one lane of these rows still belongs to this worker. The other lanes are left out by
+// the fence of the write.
 func (w *worker) owns(u unsettled) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -161,12 +172,13 @@ func (w *worker) owns(u unsettled) bool {
 	return false
 }
 
-// owes tells whether rows of the lane are still to be settled.
+// owes reports whether confirmed rows of the lane still have to be settled.
 func (w *worker) owes(l *lane) bool {
 	return slices.ContainsFunc(w.unsettled, func(u unsettled) bool { return u.lanes[l.lease.Lane] == l })
 }
 
-// settleLast ends what a worker that has stopped still owes.
+// settleLast settles the rows that a worker still owes when it has stopped. If that fails, the next owner publishes
+// them again.
 func (w *worker) settleLast(ctx context.Context) {
 	if _, err := w.settleOwed(ctx); err != nil && !errors.Is(err, lanedb.ErrFenced) {
 		w.r.p.log.WarnContext(ctx, "oncebox: published rows could not be settled, they are published again", "error", err)

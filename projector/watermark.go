@@ -9,46 +9,57 @@ import (
 	"github.com/oncebox/oncebox/internal/lanedb"
 )
 
-// observeInterval is how often the sequence is looked at while there is work.
+// observeInterval is the interval between two looks at the sequence while there is work.
 const observeInterval = 200 * time.Millisecond
 
-// watermark is the sequence up to which no row can appear any more. Published rows leave dead entries in the index,
-// which every fetch from the head would walk over until VACUUM comes; behind the mark it starts after them.
+// watermark is a number of the sequence at or below which no row can appear any more. Published rows leave dead
+// entries in the index, and every fetch from the head of a lane would walk over them until VACUUM removes them. With
+// the mark, the fetch begins behind them.
 //
-// A mark counts once a later observation shows that every transaction has ended that could have drawn a number below
-// it. It may then be used by fetches that begin afterwards, and only by them: the snapshot of an earlier one may be
-// older than a row below the mark.
+// Numbers become visible out of order: a transaction draws 7 and stays open, another one draws 8 and commits. A relay
+// that sees 8 must not conclude that all rows up to 8 are there. So a look reads the sequence first, say v, and
+// assigns a transaction id x after that. Every transaction that has drawn a number up to v has an id below x, because
+// rows assign the id before the number. The mark v counts once a later look shows that all transactions up to x have
+// ended (Xmin is beyond x).
 //
-// A server that crashes may forget the last numbers that it gave out, and give them out again, and so may a standby that takes over.
-// Both show by another incarnation or timeline, or by a lower number; then nothing is known of any lane. Until that is noticed, the statements that
-// rest on a mark find another incarnation and do nothing.
+// The mark may then be used by fetches that begin afterwards, and only by them. A fetch that began earlier may have
+// an older snapshot, in which a row below the mark is not visible yet. That is why callers read the mark before they
+// fetch, and never after.
+//
+// A server that crashes may forget the last numbers that it gave out, and give them out again. So may a standby that
+// takes over. Both show by another incarnation or timeline, or by a lower number. Then everything that is known about
+// the lanes is void (resets). Until that is noticed, the statements that rest on a mark find another incarnation and
+// do nothing.
 type watermark struct {
 	mu      sync.Mutex
 	last    lanedb.Watermark // the latest look
-	pending []pendingMark    // looks that are to count; none after a look that failed
-	short   shortcut         // while one of them waits for long
-	valid   int64
-	resets  int // how often all that was known became void
-	doubts  int // how often a look failed
+	pending []pendingMark    // looks that do not count yet; empty after a look that failed
+	short   shortcut         // exists while one of them waits for long
+	valid   int64            // the mark; 0: none
+	resets  int              // how often everything that was known became void
+	doubts  int              // how often a look failed
 
-	patience time.Duration // for how long a mark waits before there is a shortcut
+	patience time.Duration // the time that a mark waits before there is a shortcut
 
-	looking sync.Mutex // held while somebody looks
-	seen    time.Time  // when somebody looked last, and was answered
+	looking sync.Mutex // held during a look
+	seen    time.Time  // when the last look was answered
 }
 
-// pendingMark counts once all transactions up to xid, which was assigned after seq was read, have ended.
+// pendingMark counts once all transactions up to xid have ended. xid was assigned after seq was read.
 type pendingMark struct {
 	seq, xid int64
 	since    time.Time
 }
 
-// maxPending is how many looks may wait to count. While somebody's transaction stays open for long, every second one is dropped.
+// maxPending is the largest number of looks that wait to count. If there are more, because a transaction stays open
+// for long, every second one is dropped: the marks become coarser, and none of them becomes wrong.
 const maxPending = 64
 
-// observe looks at the sequence unless it was looked at within observeInterval. One worker looks at a time: of two answers the
-// older could be taken last, and would look as if numbers had been forgotten. The others wait, because to fetch without an
-// answer would be to trust cursors on a server that may be another one.
+// observe looks at the sequence, unless the last look is younger than observeInterval.
+//
+// One worker looks at a time. If two looked at once, the older answer could be taken last, and its lower number would
+// look as if the server had forgotten numbers. The other workers wait for the answer. If they fetched without it,
+// they would trust cursors on a server that may be another one.
 func (m *watermark) observe(ctx context.Context, log lanedb.Log) error {
 	m.looking.Lock()
 	defer m.looking.Unlock()
@@ -66,7 +77,8 @@ func (m *watermark) observe(ctx context.Context, log lanedb.Log) error {
 	return nil
 }
 
-// lookAgain looks at the sequence at once, because a fetch on a shortcut gave nothing. It tells whether that was because the shortcut has ended.
+// lookAgain looks at the sequence at once, because a fetch on a shortcut gave nothing. It reports whether the reason
+// was that the shortcut has ended.
 func (m *watermark) lookAgain(ctx context.Context, log lanedb.Log, before shortcut) (ended bool, err error) {
 	m.looking.Lock()
 	m.seen = time.Time{}
@@ -75,8 +87,9 @@ func (m *watermark) lookAgain(ctx context.Context, log lanedb.Log, before shortc
 	return m.shortcut().n != before.n, err
 }
 
-// doubt drops the mark that is to count next: numbers and transaction ids may be given out again, and it would be confirmed by
-// others than its own.
+// doubt drops the marks that do not count yet, after a look that failed. The server may have crashed and may give out
+// the same numbers and transaction ids again. A pending mark would then be confirmed by the end of transactions that
+// it knows nothing about.
 func (m *watermark) doubt() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -84,13 +97,14 @@ func (m *watermark) doubt() {
 	m.doubts++
 }
 
-// look is what was known when a statement began.
+// look is the state of the watermark at the moment at which a statement began.
 type look struct {
 	seq            int64
 	resets, doubts int
 }
 
-// begin is to be called before a statement is sent that looks at the sequence.
+// begin must be called before a statement is sent that looks at the sequence. With its result, take and took find out
+// what has changed meanwhile.
 func (m *watermark) begin() look {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -98,6 +112,9 @@ func (m *watermark) begin() look {
 }
 
 // take takes an answer of [lanedb.Log.ReadWatermark].
+//
+// A number below the one that was known before the look means that the server has forgotten numbers. A number below
+// that of a took that was answered meanwhile means nothing, so the comparison is with before and not with last.
 func (m *watermark) take(before look, now lanedb.Watermark) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -110,7 +127,7 @@ func (m *watermark) take(before look, now lanedb.Watermark) {
 		m.resets++
 		m.short.drop()
 	default:
-		m.last.Seq = max(now.Seq, last.Seq) // a take may have been faster
+		m.last.Seq = max(now.Seq, last.Seq) // the answer of a took may have come first
 		m.confirm(now.Xmin)
 	}
 	if waits := m.pending; len(waits) > 0 && time.Since(waits[0].since) >= m.patience {
@@ -121,8 +138,11 @@ func (m *watermark) take(before look, now lanedb.Watermark) {
 	m.wait(pendingMark{now.Seq, now.XID, time.Now()})
 }
 
-// took takes an answer of [lanedb.Log.Take]. What it read of the sequence was read after its transaction id was assigned, perhaps. So the mark is
-// what was known before it was sent.
+// took takes an answer of [lanedb.Log.Take], which saves looks while the relay is busy. That statement may have read
+// the sequence after its transaction id was assigned, so its number proves nothing about its id. The new mark is the
+// number that was known before the statement was sent.
+//
+// The answer is ignored if a look has failed or has found another server meanwhile.
 func (m *watermark) took(before look, now lanedb.Watermark) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,7 +156,8 @@ func (m *watermark) took(before look, now lanedb.Watermark) {
 	m.last.Seq = max(m.last.Seq, now.Seq)
 }
 
-// confirm is told that all transactions below xmin have ended.
+// confirm records that all transactions below xmin have ended. The pending marks that waited for them count now. It
+// drops pending marks that are not beyond the mark any more.
 func (m *watermark) confirm(xmin int64) {
 	m.pending = slices.DeleteFunc(m.pending, func(p pendingMark) bool {
 		if p.xid < xmin {
@@ -147,6 +168,7 @@ func (m *watermark) confirm(xmin int64) {
 	})
 }
 
+// wait adds a pending mark.
 func (m *watermark) wait(p pendingMark) {
 	if len(m.pending) == maxPending {
 		half := m.pending[:0]
@@ -158,7 +180,7 @@ func (m *watermark) wait(p pendingMark) {
 	m.pending = append(m.pending, p)
 }
 
-// latest is generation after [watermark.observe]: for what must not rest on a server that has gone.
+// latest is generation after [watermark.observe], for work that must not rest on a server that is gone.
 func (m *watermark) latest(ctx context.Context, log lanedb.Log) (n int, incarnation string, err error) {
 	if err := m.observe(ctx, log); err != nil {
 		return 0, "", err
@@ -167,21 +189,22 @@ func (m *watermark) latest(ctx context.Context, log lanedb.Log) (n int, incarnat
 	return n, incarnation, nil
 }
 
-// generation changes when what the lanes' cursors rest on became void. incarnation is that of the server.
+// generation returns a number that changes whenever the cursors of all lanes become void, and the incarnation of the
+// server as of the last look.
 func (m *watermark) generation() (n int, incarnation string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.resets, m.last.Incarnation
 }
 
-// current is to be read before a fetch begins.
+// current returns the mark. It must be read before a fetch begins, see watermark.
 func (m *watermark) current() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.valid
 }
 
-// shortcut is to be read before a fetch begins.
+// shortcut returns the shortcut. It must be read before a fetch begins, as current.
 func (m *watermark) shortcut() shortcut {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -12,39 +12,47 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
-// worker publishes the rows of its lanes. One goroutine is in a pass at a time, so a lane has one batch on its way.
+// worker publishes the rows of its lanes. Only one goroutine runs its passes, so a lane has at most one batch on its
+// way. That is half of the promise that rows of one key stay in order; the lease is the other half.
+//
+// The mutex protects lanes and heard, because the coordinator, the listener and the stores write to them. All other
+// fields belong to the goroutine of the passes.
 type worker struct {
 	r *relay
 
 	mu    sync.Mutex
 	lanes map[int16]*lane
-	heard outboxdb.LaneSet // lanes in which rows may be, since the last fetch began
+	heard outboxdb.LaneSet // lanes in which a commit was reported since the last fetch began
 
-	wake       chan struct{}
-	pause      time.Duration // of the last idle poll
-	more       bool          // the pass has left something to do that nobody will tell of
-	looked     time.Time     // when a fetch from all lanes began last
+	wake       chan struct{} // has a token if rows may have come: the next rest ends at once
+	pause      time.Duration // the length of the last idle pause
+	more       bool          // the pass has left rows, and no notification will come for them
+	looked     time.Time     // when the last fetch from all lanes began
 	due        dueTime
 	stepped    pulse
 	backlogged backlogged
-	stay       lanedb.Filter // what is left alone, as of the last look
+	stay       lanedb.Filter // the topics and tenants that are left alone, as of the last look
 	silence    silence
-	trial      *probe // on its way
-	unsettled  []unsettled
-	aloneUntil time.Time // only tenants with a backlog have rows, as of a moment before
-	generation int       // of the mark that the cursors rest on
-	few        bool      // the last fetch of heads brought few rows
+	trial      *probe      // the probe that is on its way; nil: there is none
+	unsettled  []unsettled // confirmed rows whose settle failed
+	aloneUntil time.Time   // until then it is taken for granted that only tenants with a backlog have rows
+	generation int         // the generation of the mark that the cursors rest on, see watermark.generation
+	few        bool        // the last fetch of heads brought few rows
 }
 
 // step is one turn of the loop: a pass, and a pause if nothing is left to do.
+//
+// After a pass that moved rows, the next one follows at once if rows were left behind, or if NOTIFY does not work: then nobody would
+// wake the worker for rows that came meanwhile. Otherwise the worker rests, and the next commit ends the rest.
 func (w *worker) step(ctx context.Context) error {
 	n, err := w.pass(ctx)
-	// Not: nothing but what was left out because no answer came.
+	// The step counts as progress, see Projector.Progress, unless it moved nothing because topics are left out that
+	// gave no answer.
 	if err == nil && (n > 0 || len(w.silence.avoided) == 0 && !w.silence.isQuiet()) {
 		w.stepped.mark()
 	}
 	if n == 0 {
-		w.silence.avoided = nil // there are no others
+		w.silence.avoided = nil // no other topic has rows, so the silent ones are tried again
 	}
 	if err != nil || n > 0 {
 		w.pause = 0
@@ -56,7 +64,7 @@ func (w *worker) step(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if w.silence.isQuiet() { // what is due is not sent either
+	if w.silence.isQuiet() { // rows that are due are not sent either
 		w.rest(ctx, time.Until(w.silence.quiet))
 	} else {
 		w.rest(ctx, min(w.longerPause(), untilDue))
@@ -70,13 +78,13 @@ func (w *worker) longerPause() time.Duration {
 	return w.pause
 }
 
-// rest waits for d, or until something is heard of.
+// rest waits for d, or until hear has reported a commit.
 func (w *worker) rest(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		// Not nudge: its token would end the next rest at once, and the pause would never grow.
+		// Not by nudge: its token would end the next rest at once, and the pause would never grow.
 		w.mu.Lock()
 		w.heard = outboxdb.AllLanes
 		w.mu.Unlock()
@@ -86,18 +94,22 @@ func (w *worker) rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// nudge has the worker look at all its lanes, at once or after the pass under way.
+// nudge makes the worker look at all its lanes, at once or after the pass under way.
 func (w *worker) nudge() { w.hear(outboxdb.AllLanes) }
 
-// hear has it look at those of the lanes that it holds.
+// hear makes the worker look at the given lanes, as far as it holds them.
 func (w *worker) hear(lanes outboxdb.LaneSet) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.noteHeard(lanes)
 }
 
-// noteHeard is hear for callers that have the lock. A worker that is in a pass may have fetched already: the lanes stay named, and the token
-// makes another pass begin.
+// noteHeard is hear for callers that have the lock.
+//
+// No commit is missed, whenever it is reported. A worker that rests is woken by the token. A worker in a pass whose
+// fetch has not begun takes the lanes with inQuestion, and the token costs one pass more. If the fetch has begun, it
+// may not see the rows: the lanes stay in heard, and the token starts another pass. The channel holds one token,
+// because one pass serves any number of commits.
 func (w *worker) noteHeard(lanes outboxdb.LaneSet) {
 	if lanes != outboxdb.AllLanes && !w.holds(lanes) {
 		return
@@ -118,9 +130,11 @@ func (w *worker) holds(lanes outboxdb.LaneSet) bool {
 	return false
 }
 
-// inQuestion returns those of the lanes in which rows may be: in which commits were heard of, or something was left. A fetch from a lane
-// costs the database the same whether there is something or not. Now and then they are all of them, because not every writer says
-// that it has committed.
+// inQuestion returns the lanes in which rows may be: a commit was reported there, or the last pass left rows there. A
+// fetch from a lane costs the database the same whether the lane has rows or not, so lanes without news are left out.
+//
+// It returns all lanes if NOTIFY does not work, and once per Config.SleepBusy in any case: not every writer sends a
+// notification.
 func (w *worker) inQuestion(group []*lane) []*lane {
 	now := time.Now()
 	w.mu.Lock()
@@ -136,6 +150,11 @@ func (w *worker) inQuestion(group []*lane) []*lane {
 
 // pass goes once over all lanes. It returns how many rows it moved. When ctx is done, the batch under way is finished
 // and no other is begun.
+//
+// The order of its parts matters. First comes what is owed: the end of a probe, and rows that are published but not
+// settled; a fetch before that would find these rows again and publish them twice. Then come fresh rows, then keys
+// that an operator has released, then held rows that are due. A part that moves something or fails may have put lanes
+// in doubt, so the lanes are checked again between the parts.
 func (w *worker) pass(ctx context.Context) (moved int, err error) {
 	w.more = false
 	if moved, err = w.probed(ctx); err != nil {
@@ -154,7 +173,7 @@ func (w *worker) pass(ctx context.Context) (moved int, err error) {
 		return moved, err
 	}
 	w.forgetBacklogged(lanes)
-	if ctx.Err() != nil { // told to stop, which is no failure
+	if ctx.Err() != nil { // stopped, and that is not an error
 		return moved, nil //nolint:nilerr // see above
 	}
 	if lanes = w.stillReady(lanes); len(lanes) == 0 {
@@ -177,7 +196,11 @@ func (w *worker) pass(ctx context.Context) (moved int, err error) {
 	return moved, nil
 }
 
-// prepare returns the lanes that a batch may be taken from, with all that the batch rests on.
+// prepare returns the lanes that a batch may be taken from. For each of them the worker then knows the position, the
+// blocked keys, and that both are those of the server that answers now.
+//
+// The server is looked at before the positions are read. If it crashes in between, locate finds another incarnation,
+// and the pass ends. If it crashes after that, the statements of the batch compare the incarnation and do nothing.
 func (w *worker) prepare(ctx context.Context) ([]*lane, error) {
 	ctx, cancel := w.r.bounded(ctx)
 	defer cancel()
@@ -186,7 +209,7 @@ func (w *worker) prepare(ctx context.Context) ([]*lane, error) {
 	}
 	lanes := w.ready()
 	if len(lanes) == 0 {
-		w.due = dueTime{} // unknown when they come back
+		w.due = dueTime{} // no lane can be looked at, so nothing is known about the time when they come back
 		return nil, nil
 	}
 	now, incarnation, err := w.r.mark.latest(ctx, w.r.lanes.Log)
@@ -194,7 +217,7 @@ func (w *worker) prepare(ctx context.Context) ([]*lane, error) {
 		return nil, err
 	}
 	for _, l := range w.mine() {
-		if w.generation != now || l.located && l.lease.Incarnation != incarnation { // it was located on a server that has crashed since
+		if w.generation != now || l.located && l.lease.Incarnation != incarnation { // the position is that of a server that has crashed since
 			l.startAnew()
 		}
 	}
@@ -209,7 +232,8 @@ func (w *worker) prepare(ctx context.Context) ([]*lane, error) {
 // errAnotherServer ends a pass when its statements have reached two servers.
 var errAnotherServer = errors.New("projector: the server has crashed, or another one has taken over, a moment ago")
 
-// locate reads where lanes are of which this worker does not know it.
+// locate reads the positions of lanes that this worker has not read yet. These are lanes that are new, and lanes
+// whose position became void.
 func (w *worker) locate(ctx context.Context, lanes []*lane, incarnation string) error {
 	var unknown []int16
 	for _, l := range lanes {
@@ -237,8 +261,9 @@ func (w *worker) locate(ctx context.Context, lanes []*lane, incarnation string) 
 	return nil
 }
 
-// isSameServer looks at the sequence unless that was done a moment before, because a pass may take long. It tells whether the
-// cursors still hold. If not, the next pass comes at once and begins at the heads.
+// isSameServer reports whether the cursors of this pass still hold. A pass may take long, so it looks at the sequence
+// again, unless that was done a moment before. If the cursors do not hold, the next pass comes at once and begins at
+// the heads of the lanes.
 func (w *worker) isSameServer(ctx context.Context) (bool, error) {
 	now, _, err := w.r.mark.latest(ctx, w.r.lanes.Log)
 	if err != nil {
@@ -250,7 +275,9 @@ func (w *worker) isSameServer(ctx context.Context) (bool, error) {
 	return now == w.generation, nil
 }
 
-// prove has the next renewal store how far all rows of the lanes are of paused tenants, and how far they are of open transactions.
+// prove passes two numbers for each lane to the next renewal, which stores them for the statistics. All unsent rows
+// up to the first number belong to paused tenants. All unsent rows up to the second one belong to transactions that
+// are still open.
 func (w *worker) prove(lanes []*lane) {
 	short := w.r.mark.shortcut()
 	w.mu.Lock()
@@ -260,7 +287,13 @@ func (w *worker) prove(lanes []*lane) {
 	}
 }
 
-// serve publishes a batch: from their heads, or, while topics are in trouble or tenants are paused, past their rows.
+// serve publishes a batch of fresh rows. There are three ways to find them:
+//
+//   - past, while topics are in trouble or tenants are paused: it searches the lanes for rows behind theirs.
+//   - late, when a shortcut has ended: it searches the stretch that the fetches have jumped over.
+//   - fresh, in all other cases: it fetches from the heads of the lanes.
+//
+// Then tenants without a backlog get their turn, see fair.
 func (w *worker) serve(ctx context.Context, group []*lane) (moved int, err error) {
 	start := time.Now()
 	if stay := w.staying(); len(stay.Topics)+len(stay.Tenants) > 0 {
@@ -278,14 +311,15 @@ func (w *worker) serve(ctx context.Context, group []*lane) (moved int, err error
 	return moved + n, err
 }
 
-// past publishes a batch past the rows that stay, and has one of a topic tried whose pause is over.
+// past publishes a batch of rows that may pass the rows that stay. It also starts a probe if the pause of a topic is
+// over.
 func (w *worker) past(ctx context.Context, group []*lane) (moved int, err error) {
 	p, err := w.pick(ctx, group, w.stay, func(l *lane) *skip { return &l.topics })
 	if err != nil {
 		return p.moved, err
 	}
 	for _, l := range group {
-		l.more = true // heads are not looked at
+		l.more = true // the heads of the lanes were not fetched, so they are in question afterwards
 		l.full = p.beyond[l.lease.Lane]
 		if len(w.stay.Topics) == 0 {
 			l.passed = l.topics.to
@@ -298,13 +332,15 @@ func (w *worker) past(ctx context.Context, group []*lane) (moved int, err error)
 	}
 	n, err := w.probe(ctx, group)
 	if moved += n; p.more {
-		moved = max(moved, 1) // no reason to pause
+		moved = max(moved, 1) // there is more to look at: no pause
 	}
 	w.more = w.more || moved > 0
 	return moved, err
 }
 
-// tidy forgets lanes that are lost and gives back those that are surplus. No batch is under way here.
+// tidy forgets lanes that are lost, and gives surplus lanes back. No batch is under way here, so nothing is written
+// to a lane after it is free. A surplus lane stays until its probe has ended and its confirmed rows are settled: the
+// next owner would publish them again.
 func (w *worker) tidy(ctx context.Context) error {
 	var surplus []lanedb.Lease
 	w.mu.Lock()
@@ -329,8 +365,8 @@ func (w *worker) tidy(ctx context.Context) error {
 	return w.r.lanes.Leases.Release(ctx, surplus)
 }
 
-// ready returns the lanes whose leases last long enough for a batch, in order. Those whose blocks are not those of the
-// database are returned too; load comes next.
+// ready returns the lanes whose leases last long enough for a batch, in order of their numbers. It includes lanes
+// whose blocks have to be read first, because load comes next.
 func (w *worker) ready() []*lane {
 	out := w.usable(w.mine())
 	slices.SortFunc(out, func(a, b *lane) int { return int(a.lease.Lane) - int(b.lease.Lane) })
@@ -343,12 +379,14 @@ func (w *worker) mine() []*lane {
 	return slices.Collect(maps.Values(w.lanes))
 }
 
-// stillReady returns those of the lanes whose leases last long enough for a batch that begins now, and whose blocks were
-// not put in doubt by what came before in this pass: publish sends nothing of any lane if one of them is in doubt.
+// stillReady returns the lanes whose leases last long enough for a batch that begins now, without lanes whose blocks
+// are in doubt since an earlier part of this pass. One lane in doubt would be enough to make publish send nothing
+// from any lane.
 func (w *worker) stillReady(lanes []*lane) []*lane {
 	return slices.DeleteFunc(w.usable(lanes), func(l *lane) bool { return l.loaded < 0 })
 }
 
+// usable takes the lock, because the coordinator renews leases at the same time.
 func (w *worker) usable(lanes []*lane) []*lane {
 	now := time.Now()
 	w.mu.Lock()
@@ -362,7 +400,10 @@ func (w *worker) usable(lanes []*lane) []*lane {
 	return out
 }
 
-// load reads the blocks of lanes that are new, that an operator has changed, or that this worker is not sure about.
+// load reads the blocks of lanes that are new, that an operator has changed, or that are in doubt, see forget.
+//
+// A change that an operator makes after the read is not missed. It raises the lane's counter, and the next renewal reports that. Until then,
+// writes to held rows compare the counter and are refused, and lanedb.Moves.Hold decides by the blocks that it finds in the database.
 func (w *worker) load(ctx context.Context, lanes []*lane) error {
 	stale := map[int16]*lane{}
 	var numbers []int16
@@ -385,7 +426,7 @@ func (w *worker) load(ctx context.Context, lanes []*lane) error {
 	for n, l := range stale {
 		lb := loaded[n]
 		l.more = true
-		l.held = heldSkip{} // what an operator lets go may be older than what was passed
+		l.held = heldSkip{} // a row that an operator has released may be older than the rows that the search has passed
 		l.loaded, l.blocks, l.stalled = lb.Change, map[string]string{}, nil
 		for _, b := range lb.Blocks {
 			l.blocks[b.Key] = b.State
@@ -397,13 +438,13 @@ func (w *worker) load(ctx context.Context, lanes []*lane) error {
 	return nil
 }
 
-// forget is what follows a write that did not return well: this worker does not know the lane's blocks any more, and the
-// next pass loads them again before it fetches.
+// forget marks the blocks of a lane as unknown after a write that did not succeed. The next pass loads them again
+// before it fetches.
 //
-// An [lanedb.ErrFenced] says that the lane is somebody else's or that an operator changed it; that is no failure. Any
-// other error is, and it leaves open what the database did: the statement may have been committed and its answer lost.
-// To go on with the blocks as they were before would publish what follows a row that is held, or hold rows behind a
-// block that is gone.
+// [lanedb.ErrFenced] says that the lane belongs to another projector now, or that an operator changed it. Both are
+// expected, so forget returns nil. It returns any other error. Such an error leaves open what the database did: the
+// statement may have been committed and its answer lost. A worker that goes on with the old blocks would publish rows
+// behind a row that is held, or hold rows behind a block that is gone.
 func (w *worker) forget(ctx context.Context, l *lane, err error) error {
 	if err == nil {
 		return nil
@@ -416,12 +457,14 @@ func (w *worker) forget(ctx context.Context, l *lane, err error) error {
 	return nil
 }
 
+// take adds a lane that was claimed.
 func (w *worker) take(l *lane) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lanes[l.lease.Lane] = l
 }
 
+// count returns the number of lanes that this worker will keep.
 func (w *worker) count() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -434,6 +477,7 @@ func (w *worker) count() int {
 	return n
 }
 
+// giveBackOne marks a lane as surplus. The worker itself gives it back between two batches, see tidy.
 func (w *worker) giveBackOne() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -445,7 +489,7 @@ func (w *worker) giveBackOne() {
 	}
 }
 
-// leases returns the leases that are to be renewed: a surplus lane stays ours until it is given back.
+// leases returns the leases that have to be renewed. A surplus lane is among them until it is given back.
 func (w *worker) leases() []lanedb.Lease {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -468,7 +512,8 @@ func (w *worker) numbers() []int16 {
 	return out
 }
 
-// renewed takes the answer to a renewal. It returns how many lanes are held.
+// renewed takes the answer to a renewal: the end of the leases, and the operators' counter of each lane that is still
+// held. A lane without a counter is lost. It returns how many lanes the worker will keep.
 func (w *worker) renewed(until time.Time, changes map[int16]int64) (held int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -478,7 +523,7 @@ func (w *worker) renewed(until time.Time, changes map[int16]int64) (held int) {
 			l.lost = true
 			continue
 		}
-		if change > l.change || !l.usable(time.Now(), w.r.p.cfg.PublishTimeout) { // passed over until now: rows may wait
+		if change > l.change || !l.usable(time.Now(), w.r.p.cfg.PublishTimeout) { // the passes left it out until now, so rows may wait
 			w.noteHeard(outboxdb.AllLanes)
 		}
 		l.change, l.validUntil = max(change, l.change), until

@@ -8,8 +8,8 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// The columns of a bounded read are outboxdb.RowColumns, but of a payload that is large its size alone. Between the two parts stands the argument that
-// says what is large.
+// A bounded read has the columns of outboxdb.RowColumns, but only the size of a payload that is large. The argument
+// that says what is large stands between the two parts.
 const (
 	boundedStart = `{columns but payload}, CASE WHEN octet_length(payload) <= `
 	boundedEnd   = `::int THEN payload END` + outboxdb.RowEnd + `, octet_length(payload)`
@@ -19,7 +19,8 @@ const readPayloads = `
 SELECT o.lane, o.seq, o.payload FROM unnest($1::smallint[], $2::bigint[]) a(lane, seq)
 JOIN {schema}.outbox o ON o.lane = a.lane AND o.seq = a.seq`
 
-// small is how large a payload may be to be read at once: this many rows of it are no more than the bound.
+// small returns the largest payload that is read at once: if all rows had one of this size, they would still be
+// within the bound.
 func small(bytes int64, rows int) int32 {
 	if bytes <= 0 {
 		return math.MaxInt32
@@ -27,9 +28,10 @@ func small(bytes int64, rows int) int32 {
 	return int32(min(max(bytes/int64(max(rows, 1)), 1), math.MaxInt32))
 }
 
-// bounded completes rows of a bounded read, sorted by lane and sequence, with the payloads that are missing, as far as all
-// payloads together are within bytes. Of a lane whose next row does not fit, that row comes last, as [Row.Cut]. The lanes
-// take turns, and not always from the same one, so that none of them waits for the others. The first row comes whatever its size.
+// bounded reads the payloads that are missing after a bounded read, as long as all payloads together are within
+// bytes. The rows are sorted by lane and sequence. If the next row of a lane does not fit, it is the last one of its
+// lane, and is marked as cut, see [outboxdb.Row]. The lanes take turns, and each fetch begins with another lane, so
+// that no lane waits for the others. The first row comes whatever its size.
 func (s Log) bounded(ctx context.Context, rows []outboxdb.Row, bytes int64) ([]outboxdb.Row, error) {
 	total, missing := int64(0), false
 	for i := range rows {
@@ -77,7 +79,7 @@ func splitLanes(rows []outboxdb.Row) (lanes [][]outboxdb.Row) {
 	return lanes
 }
 
-// complete returns the rows that were taken, with their payloads, and those that are cut.
+// complete returns the rows that were taken, with their payloads, and the rows that are cut.
 func (s Log) complete(ctx context.Context, lanes [][]outboxdb.Row, taken []int) ([]outboxdb.Row, error) {
 	var ids []outboxdb.RowID
 	for n, rows := range lanes {

@@ -6,12 +6,12 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
-// A projector that dies leaves no note about the row that killed it. So its successor sends the rows that may have been on
-// their way apart from all others, and counts the attempt before it begins: a count that is found again was among the last
-// things that some projector did.
+// A projector that dies leaves no note about the row that killed it. So its successor sends the rows that may have
+// been on their way apart from all others, and counts each attempt before it begins. A count that is still there
+// belongs to one of the last things that some projector did.
 //
-// Like the note of a fetch, a count need not outlive a crash of the server: it is for the case that the projector dies and
-// the server lives.
+// The commit of a count does not wait for the disk. A count may be lost if the server crashes, but it is needed only
+// if the projector dies and the server lives. The same is true of the note of a fetch.
 const (
 	countCrash     = settleFence + `UPDATE {schema}.outbox` + countOne
 	countHeldCrash = settleFence + `UPDATE {schema}.outbox_held` + countOne
@@ -39,7 +39,7 @@ func (s Moves) CountAttempt(ctx context.Context, leases []Lease, ids []outboxdb.
 	return outboxdb.Wrap("count attempt", err)
 }
 
-// ClearAttempt takes the counts of rows back: the projector lived through the attempt, however it ended.
+// ClearAttempt takes the counts of rows back: the projector survived the attempt, whatever its result.
 func (s Moves) ClearAttempt(ctx context.Context, leases []Lease, ids []outboxdb.RowID, held bool) error {
 	statement := clearCrash
 	if held {

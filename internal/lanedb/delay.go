@@ -38,8 +38,9 @@ SELECT h.lane, h.seq FROM ` + asynchronous + ` {schema}.outbox_held h JOIN unnes
 WHERE h.not_before <= (SELECT clock_timestamp()) AND h.retry_after <= (SELECT clock_timestamp()) FOR UPDATE OF h SKIP LOCKED`
 )
 
-// Delay takes delayed rows without order out of their lanes. They are due when their time has come. It returns those that it has
-// taken, and the lanes that were still held: a row that stays is being cancelled or moved, or was cancelled.
+// Delay takes delayed rows without an ordering key out of their lanes. They are due when their time has come. It
+// returns the rows that it has taken, and the lanes that were still held. A row of such a lane that stays is being
+// cancelled or moved, or was cancelled.
 func (s Moves) Delay(ctx context.Context, leases []Lease, ids []outboxdb.RowID) (delayed []outboxdb.RowID, held map[int16]bool, err error) {
 	owner, lanes, epochs := split(leases)
 	rowLanes, seqs := splitIDs(ids)

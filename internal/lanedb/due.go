@@ -43,8 +43,9 @@ type DueRow struct {
 	RetryAfter time.Time
 }
 
-// Due returns held rows that may be tried now: unordered ones, and the heads of blocked keys. It returns at most [MaxDue] rows,
-// and no more than bytes of payload unless a single row has more; 0: there is no bound. all tells that no other row is due.
+// Due returns held rows that may be tried now: unordered ones, and the heads of blocked keys. It returns at most
+// [MaxDue] rows, and no more than bytes of payload unless a single row has more; 0: there is no bound. all is true if
+// no other row is due.
 func (s Held) Due(ctx context.Context, lanes []int16, bytes int64) (due []DueRow, all bool, err error) {
 	due, found, err := s.heldRows(ctx, "find due rows", dueRows, bytes, lanes)
 	return due, found < MaxDue && found == len(due), err
@@ -64,9 +65,9 @@ func (s Held) heldRows(ctx context.Context, what, statement string, bytes int64,
 	return out, found, outboxdb.Wrap(what, err)
 }
 
-// lookDue looks at the next due rows of each lane, behind those that were seen already, without their payloads. Topics and
-// tenants are compared by the caller, which remembers how far it got: with a filter here, each look would read a topic in trouble
-// from its first row.
+// lookDue looks at the next due rows of each lane, behind the rows that were seen already, without their payloads.
+// The caller compares topics and tenants, and remembers how far it got. With a filter here, each look would read all
+// rows of a topic in trouble from the first one.
 //
 // It is written with a comparison of rows for the reason given at outboxdb.HeadOfKey, with a literal for that given at fetchRows.
 const lookDue = `
@@ -76,7 +77,7 @@ FROM unnest($1::smallint[], $2::timestamptz[], $3::bigint[]) c(lane, after, seq)
 	WHERE (x.lane, x.retry_after, x.seq) > (c.lane, c.after, c.seq) ORDER BY x.lane, x.retry_after, x.seq LIMIT 500) h
 WHERE h.lane = c.lane AND h.retry_after <= (SELECT clock_timestamp())`
 
-// DueInfo is what [Held.ScanDue] tells of a row.
+// DueInfo describes a held row in the answer of [Held.ScanDue].
 type DueInfo struct {
 	outboxdb.RowID
 	RetryAfter    time.Time
@@ -119,16 +120,17 @@ FROM unnest($1::smallint[]) c(lane) CROSS JOIN LATERAL (
 	WHERE h.lane = c.lane AND h.retry_after > $2::timestamptz AND h.retry_after < 'infinity'
 	ORDER BY h.retry_after LIMIT 1) h`
 
-// Upcoming is when the next held row of some lanes becomes due.
+// Upcoming says when the next held row of some lanes becomes due.
 type Upcoming struct {
-	Some  bool          // a row becomes due
-	In    time.Duration // until then; not positive: it is due already
-	Asked time.Time     // when that was found out, by the clock of the database
+	Some  bool          // there is such a row
+	In    time.Duration // the time until then; 0 or negative: the row is due already
+	Asked time.Time     // the time of the answer, by the clock of the database
 }
 
-// NextDue says when the next held row of the lanes becomes due. Rows count that became due after a moment of the database's clock.
-// Give it Asked of the question before the last [Held.Due], or the zero time: what became due between Due and this question must
-// not be left out, however long the two were on their way.
+// NextDue returns when the next held row of the lanes becomes due. Rows that were due at the time after already, by
+// the clock of the database, are left out: the caller has seen them. after must be Asked of the question before the
+// last [Held.Due], or the zero time. Then no row is missed that became due between Due and this question, however
+// long the two were on their way.
 func (s Held) NextDue(ctx context.Context, lanes []int16, after time.Time) (Upcoming, error) {
 	var (
 		next    Upcoming

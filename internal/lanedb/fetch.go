@@ -17,14 +17,16 @@ const MaxFetch = 500
 type Cursor struct {
 	Lease    Lease
 	Position Position
-	// After is a sequence beyond Position.Sent after which a scan begins. 0: at Position.Sent. [Log.Fetch] begins there only if While
-	// names transactions.
+	// After is the number behind which a scan begins, if it is higher than Position.Sent. 0: the scan begins behind
+	// Position.Sent. [Log.Fetch] uses it only if While names transactions.
 	After int64
-	// While are the ids of transactions that have to be open, else Fetch returns nothing. All cursors of a fetch that have some have the same ones.
+	// While has the ids of transactions that must be open. If one of them has ended, Fetch returns nothing. All
+	// cursors of a fetch that have a list have the same one.
 	While []int64
-	// Quota is at most [MaxFetch], and [FewRows] for [Log.FetchFew].
+	// Quota is the largest number of rows to take. It is at most [MaxFetch], and at most [FewRows] for
+	// [Log.FetchFew].
 	Quota int32
-	// Taken is the highest number that was taken in its turn before. [Log.FetchFew] notes no lower one.
+	// Taken is the highest number that was taken in its turn before. [Log.FetchFew] notes no lower number.
 	Taken int64
 }
 
@@ -47,8 +49,9 @@ const asynchronous = `(SELECT set_config('synchronous_commit', 'off', true)) asy
 
 // fetchStart: $1 lanes, $2 after, $3 ahead, $4 quota, $5 incarnation, $6 what is large, $7 while.
 //
-// A transaction that is open for this snapshot shows none of its rows, so a fetch that begins behind them misses none. One that has ended shows
-// them all, and they may lie before.
+// The rows of a transaction that is open for this snapshot are not visible, so a fetch that begins behind them misses
+// none of them. If the transaction has ended, all its rows are visible, and some may lie before the place where the
+// fetch begins.
 const fetchStart = `
 SELECT ` + boundedStart + `$6` + boundedEnd + ` FROM (
 	SELECT o.* FROM unnest($1::smallint[], $2::bigint[], $3::text[]::int8multirange[], $4::int[]) c(lane, after, ahead, quota)
@@ -61,9 +64,10 @@ const fetchEnd = `) x
 		ORDER BY x.seq LIMIT c.quota) o
 	WHERE ` + sameServer + `$5::text AND $7::text::xid8[] <@ ARRAY(SELECT pg_snapshot_xip(pg_current_snapshot()))) f`
 
-// Fetch reads the next rows of the lanes, ordered by lane and sequence. The rows stay where they are until they are settled. [Log.Take]
-// tells whether the lanes are still held, and comes before anything is published. All payloads together are within bytes, but the first row
-// comes whatever its size; 0: there is no bound. The last row of a lane may be cut, because it did not fit, see [Row].Cut.
+// Fetch reads the next rows of the lanes, ordered by lane and sequence. The rows stay where they are until they are
+// settled. Before any of them is published, [Log.Take] must be called, which reports the lanes that are still held.
+// All payloads together are within bytes, but the first row comes whatever its size; 0: there is no bound. The last
+// row of a lane may be cut, because it did not fit, see [outboxdb.Row].
 func (s Log) Fetch(ctx context.Context, cursors []Cursor, bytes int64) ([]outboxdb.Row, error) {
 	quota := make([]int32, len(cursors))
 	most, total := int32(0), 0
@@ -94,8 +98,9 @@ func placed(cursors []Cursor) (lanes []int16, sent []int64, ahead []string, inca
 	return lanes, sent, ahead, incarnation
 }
 
-// shortcuts returns cursors whose positions are where the fetch begins, and the transactions that have to be open for it. What a position lists before
-// that is left out: to read a list of 500 numbers takes the server 2 ms.
+// shortcuts returns cursors whose positions are where the fetch begins, and the transactions that must be open for
+// it. Numbers that a position lists before that place are left out, because the server needs 2 ms to read a list of
+// 500 numbers.
 func shortcuts(cursors []Cursor) (from []Cursor, while string) {
 	from, while = slices.Clone(cursors), "{}"
 	for i := range from {
@@ -106,8 +111,8 @@ func shortcuts(cursors []Cursor) (from []Cursor, while string) {
 	return from, while
 }
 
-// rows runs a statement that returns at most that many rows of a bounded read, and sorts its rows by lane and sequence: cheaper
-// here than there, where the payloads would be sorted along.
+// rows runs a statement that returns at most most rows of a bounded read, and sorts its rows by lane and sequence. To
+// sort here is cheaper than in the server, which would sort the payloads along.
 func (s Log) rows(ctx context.Context, most int, bytes int64, t *taking, statement string, args ...any) ([]outboxdb.Row, error) {
 	out, err := s.read(ctx, most, t, statement, args...)
 	if err != nil {
@@ -118,7 +123,7 @@ func (s Log) rows(ctx context.Context, most int, bytes int64, t *taking, stateme
 	})
 	out, err = s.bounded(ctx, out, bytes)
 	for i := range out {
-		out[i].Size = 0 // rows that are read in other ways have none, and are compared with these
+		out[i].Size = 0 // rows that are read in other ways have no size, and are compared with these
 	}
 	return out, err
 }
@@ -132,7 +137,7 @@ func (s Log) read(ctx context.Context, most int, t *taking, statement string, ar
 	if err != nil {
 		return nil, err
 	}
-	if native && !s.box.Pooler { // the values come as text then
+	if native && !s.box.Pooler { // through a pooler the values come as text
 		native, err := pgsql.Native(ctx, s.box.DB, func(conn *pgx.Conn) error {
 			rows, err := s.box.Run.QueryNative(ctx, conn, text, args...)
 			if err == nil {
@@ -150,8 +155,9 @@ func (s Log) read(ctx context.Context, most int, t *taking, statement string, ar
 // FewRows is the most rows that [Log.FetchFew] takes from one lane.
 const FewRows = 32
 
-// fetchAndTake is fetchFew and takeRows in one statement: $1 to $7 as in fetchStart, $8 owner, $9 epochs, $10 taken. Both look at one snapshot. A lane
-// that is lost a moment later is one that is lost a moment after takeRows. It assigns a transaction id only if there are rows.
+// fetchAndTake is fetchFew and takeRows in one statement: $1 to $7 as in fetchStart, $8 owner, $9 epochs, $10 taken.
+// Both use the same snapshot. A lane that is lost after that snapshot is the same case as a lane that is lost after
+// takeRows. The statement assigns a transaction id only if there are rows.
 const fetchAndTake = `
 WITH f AS MATERIALIZED (` + fetchFew + `),
 mine AS MATERIALIZED (
@@ -163,9 +169,10 @@ noted AS (
 SELECT f.*, f.lane IN (SELECT m.lane FROM mine m), ` + markOfTake + `
 FROM f`
 
-// FetchFew is [Log.Fetch] and [Log.Take] at once, for lanes in which few rows are: it saves one of three journeys to the database. It carries the rows
-// through the server once more, which costs more than it saves when they are many. What was read of a lane that is missing in held
-// must not be published. Without rows nothing is noted, and held and the mark are empty.
+// FetchFew is [Log.Fetch] and [Log.Take] at once, for lanes that have few rows. It saves one of three round trips to
+// the database. It carries the rows through the server once more, which costs more than it saves if there are many
+// rows. Rows of a lane that is missing in held must not be published. If there are no rows, nothing is noted, and
+// held and the mark are empty.
 func (s Log) FetchFew(ctx context.Context, cursors []Cursor, bytes int64) (rows []outboxdb.Row, held map[int16]bool, mark Watermark, err error) {
 	leases := make([]Lease, len(cursors))
 	quota, taken := make([]int32, len(cursors)), make([]int64, len(cursors))

@@ -12,12 +12,12 @@ import (
 type Block struct {
 	Key   string
 	State string // failed, dead, draining
-	// Stalled says that nothing of the key is due or ever will be: nothing is held any more, or the first row that is
-	// waits for a head that is gone. Unless the block is dead, [Held.ReleaseKeys] mends that.
+	// Stalled says that no row of the key is due or ever will be: there is no held row any more, or the first held
+	// row waits for a head that is gone. Unless the block is dead, [Held.ReleaseKeys] mends that.
 	Stalled bool
 }
 
-// LaneBlocks are the blocks of one lane at one moment, with the operators' counter of that moment.
+// LaneBlocks holds the blocks of one lane at one moment, with the operators' counter of that moment.
 type LaneBlocks struct {
 	Change int64
 	Blocks []Block
@@ -75,14 +75,15 @@ func (s Held) Queue(ctx context.Context, lane int16, key string, bytes int64) ([
 	return out, outboxdb.Wrap("read the queue of a key", err)
 }
 
-// heldFence also compares the operators' counter. An owner that waited for the lane's row sees the row afresh and
-// everything else as it was before; without the counter it would lift a block that an operator's replay has just filled.
+// heldFence also compares the operators' counter. A statement that waited for the lane's row sees the new version of
+// this row, and everything else as it was when the statement began. Without the counter it would lift a block behind
+// which an operator's replay has just put a row.
 const heldFence = `
 WITH lane AS MATERIALIZED (
 	SELECT lane FROM {schema}.outbox_lane WHERE lane = $2 AND owner = $1 AND epoch = $3 AND change = $4 AND ` + sameServer + `$8::text FOR NO KEY UPDATE)`
 
-// settleHeld moves published rows of one key to outbox_sent, makes the next one due, and lifts the block when there is none. The
-// statement has one snapshot, in which the rows that it deletes are still visible: hence "<> ALL".
+// settleHeld moves published rows of one key to outbox_sent, makes the next row due, and lifts the block if there is
+// no next row. The statement has one snapshot, in which the rows that it deletes are still visible: hence "<> ALL".
 const settleHeld = heldFence + `,
 gone AS (
 	DELETE FROM {schema}.outbox_held h

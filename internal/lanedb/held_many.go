@@ -34,9 +34,9 @@ func fencesOf(leases []LoadedLease) []any {
 	return []any{owner, lanes, epochs, changes, incarnation}
 }
 
-// giveUpHeld makes heads and unordered rows dead letters, however many at once. The key of a dead one (verdict 3) stays
-// blocked until an operator decides, that of an abandoned one (5) goes on. A row with another one in front of it stays: its
-// block would name it and not what the key waits for.
+// giveUpHeld makes heads and unordered rows dead letters, however many at once. The key of a dead row (verdict 3)
+// stays blocked until an operator decides. The key of an abandoned row (verdict 5) goes on. A row that has an earlier
+// row of its key in front of it stays: the block would name it, although the key waits for the earlier row.
 const giveUpHeld = heldFences + `,
 asked AS MATERIALIZED (
 	SELECT k.lane, k.seq, a.verdict, a.err
@@ -69,7 +69,7 @@ lift AS (
 SELECT lane.lane, coalesce(g.seq, 0), t.lane IS NOT NULL
 FROM lane LEFT JOIN gone g ON g.lane = lane.lane LEFT JOIN lift t ON t.lane = g.lane AND t.ordering_key = g.ordering_key`
 
-// HeldOutcome is the verdict over one held row, [Dead] or [Abandoned].
+// HeldOutcome says what becomes of one held row, [Dead] or [Abandoned].
 type HeldOutcome struct {
 	outboxdb.RowID
 	Verdict Verdict
@@ -82,9 +82,9 @@ type GivenUp struct {
 	Lifted bool
 }
 
-// GiveUpHeld records that held rows will never be taken. It returns the rows that are dead letters now, and the lanes that
-// were still held and that no operator had changed; of the others nothing was written, and their blocks must be loaded again.
-// A row that is not the first one of its key stays.
+// GiveUpHeld records that held rows will never be taken. It returns the rows that are dead letters now, and the lanes
+// that were still held and that no operator had changed. In all other lanes nothing was written, and their blocks
+// must be loaded again. A row that is not the first one of its key stays.
 func (s Held) GiveUpHeld(ctx context.Context, leases []LoadedLease, outcomes []HeldOutcome) (gone []GivenUp, held map[int16]bool, err error) {
 	rowLanes, seqs := make([]int16, len(outcomes)), make([]int64, len(outcomes))
 	verdicts, texts := make([]int16, len(outcomes)), make([]string, len(outcomes))
@@ -116,7 +116,7 @@ func scanGivenUp(rows *pgsql.Rows) (gone []GivenUp, held map[int16]bool, err err
 	return gone, held, err
 }
 
-// releaseKeys is what settleHeld does after a row has left, for many keys.
+// releaseKeys does for many keys what settleHeld does for one key after a row has left.
 const releaseKeys = heldFences + `,
 heads AS MATERIALIZED (
 	SELECT k.lane, k.ordering_key, f.seq, f.retry_after
@@ -137,9 +137,9 @@ type LaneKey struct {
 	Key  string
 }
 
-// ReleaseKeys makes the first held row of each key due, or lifts the key's block if nothing is held. It returns the keys that
-// are free now, and the lanes that were still held and that no operator had changed; of the others nothing was written, and
-// their blocks must be loaded again.
+// ReleaseKeys makes the first held row of each key due, or lifts the key's block if nothing is held. It returns the
+// keys that are free now, and the lanes that were still held and that no operator had changed. In all other lanes
+// nothing was written, and their blocks must be loaded again.
 func (s Held) ReleaseKeys(ctx context.Context, leases []LoadedLease, keys []LaneKey) (lifted []LaneKey, held map[int16]bool, err error) {
 	keyLanes, names := make([]int16, len(keys)), make([]string, len(keys))
 	for i, k := range keys {

@@ -15,33 +15,37 @@ import (
 // ErrFenced means that another projector has the lane now, or that an operator changed it meanwhile. Nothing was written.
 var ErrFenced = errors.New("outbox: the lane was lost or changed")
 
-// Lease is the right to publish the rows of one lane. Owner and epoch are the fence of everything that is written.
+// Lease is the right to publish the rows of one lane. Everything that its owner writes is compared with owner and
+// epoch.
 type Lease struct {
 	Lane  int16
 	Owner string
 	Epoch int64
-	// InFlight are the rows that the former owner may have had on their way when it vanished.
+	// InFlight names the rows that the former owner may have had on their way when it vanished.
 	InFlight InFlight
-	// Incarnation is that of the server for which the owner knows the position of the lane, see [Watermark].
+	// Incarnation is the incarnation of the server for which the owner knows the position of the lane, see
+	// [Watermark].
 	Incarnation string
-	// PassedTo is a sequence up to which all that is unsent is of paused tenants. 0: unknown. It is for the statistics.
+	// PassedTo is for the statistics: every unsent row with a number up to this belongs to a paused tenant. 0:
+	// unknown.
 	PassedTo int64
-	// OpenTo is a sequence up to which all that is unsent is of transactions that are open. 0: unknown. It is for the statistics.
+	// OpenTo is for the statistics: every unsent row with a number up to this belongs to a transaction that is open.
+	// 0: unknown.
 	OpenTo int64
 }
 
-// InFlight are rows that were on their way when a projector vanished. One of them may be the reason.
+// InFlight names rows that were on their way when a projector vanished. One of them may be the reason.
 type InFlight struct {
-	// UpTo: every row up to this sequence. 0: the lane was free, or handed back.
+	// UpTo means every row with a number up to this. 0: the lane was free, or was handed back.
 	UpTo int64
-	// Picked: these rows beyond it.
+	// Picked has the numbers of further rows.
 	Picked []int64
-	// HeldUntil: every held row that was due by then, by the database's clock.
+	// HeldUntil means every held row that was due by then, by the clock of the database.
 	HeldUntil time.Time
 }
 
 const (
-	// heartbeat tells the others that this projector is alive, and counts those that are.
+	// heartbeat records that this projector is alive, and counts the projectors that are.
 	heartbeat = `
 WITH me AS (
 	INSERT INTO {schema}.outbox_projector (owner, grp, deployment, seen_until, lease) VALUES ($1, $2, $4, clock_timestamp() + $3::interval, $3)
@@ -61,9 +65,10 @@ SELECT 1 + (SELECT count(*) FROM {schema}.outbox_projector WHERE grp = $2 AND ow
 
 	noteFailure = `UPDATE {schema}.outbox_projector SET error = $2, failed_at = clock_timestamp() - $3::interval WHERE owner = $1`
 
-	// claim takes free lanes. The claim is committed first, then the blocks are loaded, then the first fetch begins. A former
-	// owner that still writes to a lane holds the lane's row meanwhile. So what it holds is either seen by the load, or
-	// refused because of the epoch.
+	// claim takes free lanes. The claim is committed first, then the blocks are loaded, then the first fetch begins.
+	// A former owner that still writes to a lane has the lane's row locked meanwhile, and claim skips the lane. So
+	// whatever it writes is either committed before the claim, and seen by the load, or refused because of the
+	// epoch.
 	claim = `
 WITH free AS MATERIALIZED (
 	SELECT lane, owner AS prev FROM {schema}.outbox_lane
@@ -76,9 +81,10 @@ WHERE l.lane = free.lane
 RETURNING l.lane, l.epoch, free.prev IS NOT NULL, coalesce(taken.upto, 0), coalesce(array_to_string(taken.picked, ','), ''), clock_timestamp(),
 	` + incarnation
 
-	// renew locks in the order of the lanes, as every other statement over several lanes does. It also deletes what was taken before
-	// the last batches, from where the renewal before ended: while somebody holds an old snapshot the entries that were deleted stay, and
-	// a walk over all of them would keep the lanes locked for ever longer.
+	// renew locks in the order of the lanes, as every other statement over several lanes does. It also deletes the
+	// notes of takeRows, except the latest one of each lane. It begins where the last renewal ended (taken_from):
+	// while somebody holds an old snapshot, VACUUM cannot remove deleted notes, and a walk over all of them would
+	// keep the lanes locked longer each time.
 	renew = `
 WITH mine AS MATERIALIZED (
 	SELECT l.lane, c.passed_to, c.open_to, l.taken_from, (SELECT x.n FROM {schema}.outbox_claim x WHERE x.lane = l.lane ORDER BY x.n DESC LIMIT 1) AS latest
@@ -104,17 +110,17 @@ FROM mine WHERE l.lane = mine.lane`
 type Membership struct {
 	// Alive is the number of projectors of the group that are alive, with this one. Lanes is the number of lanes they share.
 	Alive, Lanes int
-	// Unserved are the other groups that no projector serves.
+	// Unserved lists the other groups that no projector serves.
 	Unserved []int64
-	// NextFree is how long it is until the lease or the heartbeat of another projector ends, unless it is renewed. Then there may
-	// be lanes to claim. 0: there are no other projectors.
+	// NextFree is the time until a lease or a heartbeat of another projector ends, unless it is renewed. Then there
+	// may be lanes to claim. 0: there are no other projectors.
 	NextFree time.Duration
 	// FarAhead says that leases or heartbeats of others end so late that the clock of the database must have gone back, see [Leases.CutLeases].
 	FarAhead bool
 }
 
-// Heartbeat says that owner, which serves the group, is alive for the next ttl, by the clock of the database. It returns how many
-// share the lanes of the group.
+// Heartbeat records that owner, which serves the group, is alive for the next ttl, by the clock of the database. It
+// returns how many projectors share the lanes of the group.
 func (s Leases) Heartbeat(ctx context.Context, owner string, group int16, ttl time.Duration) (Membership, error) {
 	var a Membership
 	var unserved string
@@ -127,7 +133,8 @@ func (s Leases) Heartbeat(ctx context.Context, owner string, group int16, ttl ti
 	return a, nil
 }
 
-// NoteFailure writes down why the broker, or a topic, took nothing from owner, and how long ago that was, for who asks why its events do not leave.
+// NoteFailure records why the broker, or a topic, took nothing from owner, and how long ago that was, for operators
+// who ask why events do not leave.
 func (s Leases) NoteFailure(ctx context.Context, owner, reason string, ago time.Duration) error {
 	if _, err := s.box.Run.Exec(ctx, s.box.DB, noteFailure, owner, pgsql.CleanText(reason), ago); err != nil {
 		return fmt.Errorf("outbox: note a failure: %w", pgsql.Explain(err))
@@ -135,7 +142,7 @@ func (s Leases) NoteFailure(ctx context.Context, owner, reason string, ago time.
 	return nil
 }
 
-// Unregister takes the heartbeat of owner back: others take over its share at once.
+// Unregister deletes the heartbeat of owner, so that others take over its share at once.
 func (s Leases) Unregister(ctx context.Context, owner string) error {
 	if _, err := s.box.Run.Exec(ctx, s.box.DB, unregister, owner); err != nil {
 		return fmt.Errorf("outbox: unregister: %w", err)
@@ -143,8 +150,8 @@ func (s Leases) Unregister(ctx context.Context, owner string) error {
 	return nil
 }
 
-// Claim takes at most n lanes of the group that nobody holds, and returns the leases. They end after ttl, by the clock of the
-// database, unless [Leases.Renew] extends them.
+// Claim takes at most n lanes of the group that no projector holds, and returns the leases. They end after ttl, by
+// the clock of the database, unless [Leases.Renew] extends them.
 func (s Leases) Claim(ctx context.Context, owner string, group int16, n int, ttl time.Duration) ([]Lease, error) {
 	leases, err := pgsql.Collect(s.box.Run.Query(ctx, s.box.DB, claim, group, owner, ttl, n), func(scan pgsql.Scan, l *Lease) error {
 		l.Owner = owner
@@ -167,7 +174,7 @@ func (s Leases) Claim(ctx context.Context, owner string, group int16, n int, ttl
 func parseInts(list string) []int64 {
 	var out []int64
 	for part := range strings.SplitSeq(list, ",") {
-		if n, err := strconv.ParseInt(part, 10, 64); err == nil { // not: the list is empty
+		if n, err := strconv.ParseInt(part, 10, 64); err == nil { // it fails only for the empty list
 			out = append(out, n)
 		}
 	}
@@ -195,8 +202,8 @@ func (s Leases) Renew(ctx context.Context, leases []Lease, ttl time.Duration) (c
 	return changes, outboxdb.Wrap("renew leases", err)
 }
 
-// Release hands the lanes back, so that others need not wait for the leases to expire. It tells them, see [Log.Listen];
-// a projector that does not hear of it finds the lanes at its next heartbeat.
+// Release hands the lanes back, so that others need not wait for the leases to end. It notifies them, see
+// [outboxdb.Handle.Listen]. A projector that does not receive the notification finds the lanes at its next heartbeat.
 func (s Leases) Release(ctx context.Context, leases []Lease) error {
 	owner, lanes, epochs := split(leases)
 	if _, err := s.box.Run.Exec(ctx, s.box.DB, release, owner, lanes, epochs); err != nil || s.box.PollOnly {
@@ -228,8 +235,8 @@ func scanLanes(rows *pgsql.Rows) (map[int16]bool, error) {
 	return lanes, err
 }
 
-// CutLeases has leases and heartbeats that end far ahead last for no longer than they do ordinarily, at least ttl. It returns how many they
-// were. A projector that is alive renews its own.
+// CutLeases shortens leases and heartbeats that end too far ahead: from now on they last as long as usual, and at
+// least ttl. It returns how many were cut. A projector that is alive renews its own.
 func (s Leases) CutLeases(ctx context.Context, ttl time.Duration) (cut int64, err error) {
 	for _, statement := range []string{outboxdb.CutLanes, outboxdb.CutHeartbeats} {
 		n, err := s.box.Run.Exec(ctx, s.box.DB, statement, ttl)

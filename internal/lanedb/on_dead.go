@@ -16,20 +16,22 @@ import (
 )
 
 const (
-	// hookTries is how often rows are given up together with their hooks, before they are given up without.
+	// hookTries is the number of tries to give rows up together with their hooks. After them the rows are given up
+	// without hooks.
 	hookTries = 3
-	// plainTime is how long the write without hooks may take, however little time the caller has left: it must come to an end.
+	// plainTime is the limit of the write without hooks, however little time the caller has left, because this write
+	// must come to an end.
 	plainTime = 5 * time.Second
 )
 
-// dying are the rows that are about to become dead letters, with the reasons.
+// dying holds the rows that are about to become dead letters, with the reasons.
 type dying struct {
-	statement string // reads them
+	statement string // reads the rows
 	ids       []outboxdb.RowID
 	causes    map[outboxdb.RowID]cause
 }
 
-// cause is why a row dies, and whether its key waits for it then.
+// cause says why a row dies, and whether its key waits for an operator then.
 type cause struct {
 	text  string
 	holds bool
@@ -67,7 +69,7 @@ func (d *dying) add(id outboxdb.RowID, v Verdict, reason string) {
 	d.ids, d.causes[id] = append(d.ids, id), cause{pgsql.CleanText(reason), v == Dead}
 }
 
-// made is how many dead letters a write has made, and which, if it can tell.
+// made says how many dead letters a write has made, and which ones. ids is nil if the write does not report them.
 type made struct {
 	n   int
 	ids map[outboxdb.RowID]bool
@@ -81,7 +83,7 @@ func madeOf(gone []GivenUp) made {
 	return m
 }
 
-// agrees tells whether these are the dead letters that were announced.
+// agrees reports whether the write has made exactly the dead letters that were announced.
 func (m made) agrees(letters []outboxdb.DeadLetter) bool {
 	if m.n != len(letters) {
 		return false
@@ -103,12 +105,14 @@ type writeDead func(ctx context.Context, tx bun.IDB) (made, error)
 
 // announced runs write together with [Config.OnDead] for the rows that die.
 //
-// The hooks come first and the write last in the transaction, because the write locks the lanes: a slow hook must not keep their leases
-// from being renewed. So the hooks are called for rows that were there a moment ago, and if the write does not make dead letters of exactly
-// those, everything is rolled back and tried again. If the lane was lost the write says so, and nothing of the hooks remains.
+// The hooks come first and the write comes last in the transaction, because the write locks the lanes: a slow hook
+// must not keep the leases from being renewed. So the hooks are called for rows that were there a moment ago. If the
+// write makes dead letters of other rows than these, everything is rolled back and tried again. If the lane was lost,
+// the write fails, and nothing of the hooks remains.
 //
-// A hook that fails is undone by itself. If the whole transaction fails, because a hook has broken the connection, has run into the limit
-// or violates a deferred constraint, it is tried again without that hook; then, in the end, write runs alone.
+// A hook that fails is undone by itself, with a savepoint. If the whole transaction fails, because a hook has broken
+// the connection, has run into the limit or violates a deferred constraint, it is tried again without that hook. In
+// the end write runs alone: rows that must die are not kept by hooks.
 func announced(ctx context.Context, box *outboxdb.Handle, d dying, write writeDead) error {
 	if box.OnDead == nil || len(d.ids) == 0 {
 		_, err := write(ctx, box.DB)
@@ -131,7 +135,7 @@ type announcement struct {
 	failed  map[outboxdb.RowID]error // hooks that are not called again
 	only    map[outboxdb.RowID]bool  // the rows that a try would have made dead letters; nil: not known
 	called  bool
-	unknown bool // a COMMIT has given no answer
+	unknown bool // the answer to a COMMIT was lost
 }
 
 var errOthersDied = errors.New("outbox: other rows would be given up than were announced")
@@ -220,7 +224,8 @@ func (a *announcement) read(ctx context.Context, tx bun.Tx) error {
 	return nil
 }
 
-// call calls the hook behind a savepoint. The error is that of the transaction, which is of no use any more.
+// call calls the hook behind a savepoint. It returns an error only if the transaction itself has failed and cannot go
+// on.
 func (a *announcement) call(ctx context.Context, tx bun.Tx, d *outboxdb.DeadLetter) error {
 	id := rowID(d)
 	if _, failed := a.failed[id]; failed || d.Metadata[event.DeadLetterOf] != "" {
@@ -254,7 +259,7 @@ func (a *announcement) hook(ctx context.Context, tx bun.Tx, d outboxdb.DeadLette
 	return a.box.OnDead(event.WithMetadata(event.WithTenant(ctx, d.TenantID), md), tx, d)
 }
 
-// log tells of dead letters that were not announced: those whose hook failed, or all of them because of cause.
+// log reports dead letters that were not announced: the letters whose hook failed, or all of them because of cause.
 func (a *announcement) log(ctx context.Context, cause error) {
 	for i := range a.letters {
 		d := &a.letters[i]

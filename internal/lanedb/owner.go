@@ -12,9 +12,10 @@ import (
 var ErrForeignDatabase = errors.New("outbox: this is another deployment's database, or a copy of it, and its events are not published from here; " +
 	"if they should be, call Store.TakeOwnership")
 
-// claimDeployment names a database that is nobody's. It waits for others that do, and does nothing if they have. While
-// projectors without a name are alive it does nothing either: they would be shut out by the first projector that has a name,
-// and where a name is introduced process by process, those that restart still have none.
+// claimDeployment gives a name to a database without one. It waits for other processes that do the same, and does
+// nothing if they were faster. It also does nothing while projectors without a name are alive. They would be shut out
+// by the first projector that has a name. If a name is introduced process by process, some processes still run
+// without it.
 const claimDeployment = `
 UPDATE {schema}.outbox_settings SET deployment = $1 WHERE deployment IS NULL
 	AND NOT EXISTS (SELECT FROM {schema}.outbox_projector WHERE deployment = '' AND seen_until > clock_timestamp())`

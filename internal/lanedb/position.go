@@ -13,16 +13,17 @@ import (
 
 // Position is how far a lane has come. A row of the lane is unsent if its number is beyond Sent and not in Ahead.
 //
-// The owner of the lane keeps it in memory and stores it with each [Log.Record]. What the database has is what counts: an owner that is not
-// sure whether the two agree reads it again, see [Log.Positions].
+// The owner of the lane keeps it in memory and stores it with each [Log.Record]. The position in the database is the
+// valid one: an owner that is not sure whether the two agree reads it again, see [Log.Positions].
 type Position struct {
 	// Upto is the highest number that was published in its turn.
 	Upto int64
-	// Sent is a number up to which nothing is unsent, nor ever will be.
+	// Sent is the end of the finished part of the lane: no row with a number up to this is unsent, and none will
+	// appear.
 	Sent int64
-	// Ahead are the numbers of published rows beyond Sent, in order.
+	// Ahead has the numbers of published rows beyond Sent, in order.
 	Ahead []int64
-	// Total is how many rows were published in their turn.
+	// Total is the number of rows that were published in their turn.
 	Total int64
 }
 
@@ -41,7 +42,7 @@ func (p Position) Publish(seqs []int64) Position {
 	return next
 }
 
-// Advance returns the position when nothing up to a number is unsent, nor ever will be.
+// Advance returns the position after the finished part of the lane has grown up to a number.
 func (p Position) Advance(to int64) Position {
 	if to <= p.Sent {
 		return p
@@ -53,7 +54,7 @@ func (p Position) Advance(to int64) Position {
 	return Position{Upto: p.Upto, Sent: to, Ahead: p.Ahead[n:], Total: p.Total}
 }
 
-// Has tells whether the row with this number is out, as far as the position says.
+// Has reports whether the row with this number is published according to the position.
 func (p Position) Has(seq int64) bool {
 	if seq <= p.Sent {
 		return true
@@ -102,11 +103,12 @@ type Placed struct {
 	Position Position
 }
 
-// Record stores how far lanes have come: the broker confirmed all rows that their positions say are out, and they stay where they are. It
-// returns the lanes that were still held; of the others nothing was written.
+// Record stores how far lanes have come: the broker has confirmed all rows that are published according to these
+// positions, and they stay where they are. It returns the lanes that were still held. In all other lanes nothing was
+// written.
 //
-// Nothing is written either if the server has crashed since the positions were read, or another one has taken over: it may have
-// given the numbers to other rows.
+// Nothing is written either if the server has crashed since the positions were read, or if another one has taken
+// over: that server may have given the numbers to other rows.
 func (s Log) Record(ctx context.Context, placed []Placed) (held map[int16]bool, err error) {
 	leases := make([]Lease, len(placed))
 	upto, sent, ahead := make([]int64, len(placed)), make([]int64, len(placed)), make([]string, len(placed))
@@ -125,7 +127,9 @@ SELECT c.lane, c.upto, c.sent, c.total, coalesce((SELECT string_agg(generated::t
 	` + incarnation + `
 FROM {schema}.outbox_cursor c CROSS JOIN ` + numbersSeen + ` seen WHERE c.lane = ANY ($1::smallint[])`
 
-// Positions reads where lanes are, and the incarnation of the server that says so. It is to be called after [Leases.Claim] has returned.
+// Positions reads the positions of lanes, and the incarnation of the server that answers. It must be called after
+// [Leases.Claim] has returned: before that, the former owner may still move them. It returns [ErrNumbersAgain] if the
+// sequences do not fit the positions.
 func (s Log) Positions(ctx context.Context, lanes []int16) (at map[int16]Position, incarnation string, err error) {
 	at = make(map[int16]Position, len(lanes))
 	behind, known := false, true
@@ -157,18 +161,19 @@ var ErrNumbersAgain = errors.New("outbox: the sequence outbox_seq is behind the 
 	"and see docs/runbook.md for what was recorded since the restore")
 
 const (
-	// sequenceOf is another one on each server, and for each sequence. Only a copy that PostgreSQL makes of all its files has the same one, and
-	// such a copy has the sequence as it was.
+	// sequenceOf names the sequence. The name is different on each server, and for each sequence. Only a copy that
+	// PostgreSQL makes of all its files has the same name, and such a copy has the sequence as it was.
 	sequenceOf = `(SELECT format('%s/%s', c.system_identifier, '{schema}.outbox_seq'::regclass::oid) FROM pg_control_system() c)`
 
-	// numbersSeen is one row: whether a sequence is behind, and whether this is the sequence that all numbers were found to be of.
+	// numbersSeen is one row. behind: a sequence is behind the positions. known: the numbers of all rows were
+	// checked for this sequence.
 	numbersSeen = `(SELECT coalesce(max(greatest(x.upto, x.sent)) > coalesce(pg_sequence_last_value('{schema}.outbox_seq'), 0)
 		OR max(x.n) > coalesce(pg_sequence_last_value('{schema}.outbox_progress_n'), 0), false) AS behind,
 	(SELECT l.numbers_of IS NOT DISTINCT FROM ` + sequenceOf + ` FROM {schema}.outbox_settings l) AS known
 	FROM {schema}.outbox_cursor x)`
 
-	// hidden looks for a row that a position calls published although it was stored after the last position was. It reads what was stored since
-	// the beginning of that day.
+	// hidden looks for a row that is published according to a position, although it was stored later than the last
+	// position. It reads the rows that were stored since the beginning of that day.
 	hidden = `
 SELECT EXISTS (SELECT FROM {schema}.outbox o JOIN {schema}.outbox_cursor c USING (lane)
 	WHERE o.created_at > (SELECT max(at) + interval '1 second' FROM {schema}.outbox_progress) AND (o.seq <= c.sent OR o.seq <@ c.ahead))`
@@ -177,12 +182,17 @@ SELECT EXISTS (SELECT FROM {schema}.outbox o JOIN {schema}.outbox_cursor c USING
 	trustNumbers = `UPDATE {schema}.outbox_settings SET numbers_of = ` + sequenceOf
 )
 
-// longestLook is for how long a copy is looked at before anything is published from it.
+// longestLook is the limit of the look at a copy before anything is published from it.
 const longestLook = 10 * time.Minute
 
-// checkNumbers returns [ErrNumbersAgain] if a sequence is behind the positions. Writers may bring it beyond them in time, and what they
-// recorded before would never be published. So the finding is kept, and so it is that a database was copied: before the next
-// publication that comes from it, all that was recorded since the last one is looked at.
+// checkNumbers returns [ErrNumbersAgain] if a sequence is behind the positions, as after a restore of the tables
+// without their sequences. New events then get numbers that positions already call published, and would never be
+// sent. Writers bring the sequence beyond the positions in time, and then the fault cannot be seen from the sequence
+// any more. So the finding is stored (doubtNumbers).
+//
+// It also looks at a database that was copied, because its sequence is another one. Before anything is published from
+// it, all rows that were recorded since the last publication are compared with the positions (hidden). If no row is
+// hidden, the sequence is trusted from then on.
 func (s Log) checkNumbers(ctx context.Context, behind, known bool) error {
 	if behind {
 		if _, err := s.box.Run.Exec(ctx, s.box.DB, doubtNumbers); err != nil {

@@ -11,9 +11,10 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// Rehearse asks the server whether it would run all statements with which lanes are served: those that claim and keep them, and those that read rows,
-// take them and record what became of them. It errs if this build does not fit the tables, or this role lacks a right. A projector that is
-// counted as alive has a share of the lanes, and so has to be able to serve them. Nothing is written.
+// Rehearse asks the server whether it would run all statements that serve lanes: they claim and keep lanes, read
+// rows, take them, and record what became of them. It returns an error if this build does not fit the tables, or if
+// this role lacks a right. A projector that counts as alive has a share of the lanes, so it must be able to serve
+// them. Nothing is written.
 func (s Leases) Rehearse(ctx context.Context, owner string, group int16, ttl time.Duration) error {
 	if _, err := s.Claim(ctx, owner, group, 0, ttl); err != nil {
 		return err
@@ -35,8 +36,9 @@ func (s Leases) Rehearse(ctx context.Context, owner string, group int16, ttl tim
 	return nil
 }
 
-// mayDraw asks for what EXPLAIN does not look at: a default is not evaluated, and to look at a sequence without the right to is an error in some
-// versions and NULL in others. One of the rights in a list is enough.
+// mayDraw asks for rights that EXPLAIN does not check: it does not evaluate the default of a column. A look at a
+// sequence without the right is an error in some versions of PostgreSQL and NULL in others. One of the rights in a
+// list is enough.
 const mayDraw = `SELECT has_sequence_privilege('{schema}.outbox_claim_n', 'USAGE, UPDATE')
 	AND has_sequence_privilege('{schema}.outbox_progress_n', 'USAGE, UPDATE') AND has_sequence_privilege('{schema}.outbox_progress_n', 'USAGE, SELECT')
 	AND has_sequence_privilege('{schema}.outbox_seq', 'USAGE, SELECT')`
@@ -44,7 +46,7 @@ const mayDraw = `SELECT has_sequence_privilege('{schema}.outbox_claim_n', 'USAGE
 var errNumbers = errors.New("outbox: rehearse what serves lanes: this role may not use the sequences outbox_claim_n, outbox_progress_n and outbox_seq: " +
 	"have the owner of the tables run GRANT USAGE, SELECT ON SEQUENCE for them; the command oncebox grants prints all that a role needs")
 
-// misfit is a right that was asked for, and not refused by the server.
+// misfit is the lack of a right that this package has asked for, without an error of the server.
 type misfit struct{ error }
 
 func (e *misfit) Unwrap() error { return e.error }
@@ -56,8 +58,9 @@ func IsMisfit(err error) bool {
 	return asked || pgsql.IsMisfit(err)
 }
 
-// Statements are those of a relay that has lanes, by name. What it does not need to go on is not among them: partitions, cleaning, statistics, and the
-// hooks of dead letters. keeps says whether published rows stay where they are.
+// Statements returns the statements of a relay that has lanes, by name. Statements that it does not need to go on are
+// left out: partitions, cleaning, statistics, and the hooks of dead letters. keeps says whether published rows stay
+// where they are.
 func Statements(keeps bool) map[string]string {
 	settle := settleRows
 	if !keeps {
@@ -84,7 +87,8 @@ func Statements(keeps bool) map[string]string {
 
 var parameter = regexp.MustCompile(`\$\d+`)
 
-// explained has the server plan statements and look at the rights that they need, and not run them.
+// explained returns a text that makes the server plan statements and check the rights that they need, without running
+// them.
 func explained(statements map[string]string) string {
 	var text strings.Builder
 	for _, statement := range statements {

@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// ScanWindow is how many rows of a lane one scan looks at.
+// ScanWindow is the number of rows of a lane that one scan looks at.
 const ScanWindow = 500
 
 // Filter names rows that are to stay where they are for now.
@@ -19,24 +19,26 @@ type Filter struct {
 	Topics, Tenants []string
 }
 
-// RowInfo is what a scan tells of a row.
+// RowInfo describes a row in the answer of a scan.
 type RowInfo struct {
 	outboxdb.RowID
 	// Key is the ordering key, "" for an unordered row.
 	Key string
 	// Topic is "" if the filter names none.
 	Topic string
-	// Pass says that the filter lets the row through, Paused that it keeps it because of its topic alone.
+	// Pass says that the filter lets the row through. Paused says that the filter keeps it because of its topic
+	// alone.
 	Pass, Paused bool
-	// More says that the scan ended before the lane did.
+	// More says that the lane has rows behind the last row that the scan looked at.
 	More bool
-	// Kept says that the filter keeps some row of those that the scan looked at in this lane.
+	// Kept says that the filter keeps at least one of the rows that the scan looked at in this lane.
 	Kept bool
 }
 
-// lookRows looks at the rows behind those that others wait behind, without their payloads. It returns the rows that
-// pass, those that are paused, because nothing of their key may pass them, and the last one of each lane. A row of a tenant that
-// stays is not paused: its whole key is of that tenant.
+// lookRows looks at the next rows of each lane, without their payloads. It returns three kinds of rows: rows that
+// pass; rows that are paused, because no later row of their key may pass them; and the last row of each lane. A row
+// of a tenant that stays does not count as paused: its whole key belongs to that tenant, so no row that passes is
+// behind it.
 //
 // The inner LIMIT is a literal for the reason given at fetchRows.
 const lookRows = `
@@ -54,8 +56,8 @@ WHERE (w.pass OR w.paused OR w.seq = w.last) AND ` + sameServer + `$4::text`
 // unsentRows are the lanes of a scan: $1 lanes, $2 after, $3 ahead. $4 is the incarnation.
 const unsentRows = `unnest($1::smallint[], $2::bigint[], $3::text[]::int8multirange[]) c(lane, after, ahead)`
 
-// lookTenants is lookRows for tenants alone, whose rows nothing of another tenant waits behind. It costs half, and
-// whole backlogs are searched with it.
+// lookTenants is lookRows for a filter that names tenants alone. No row of another tenant waits behind their rows, so
+// the keys are not needed. It costs half as much, which matters because whole backlogs are searched with it.
 const lookTenants = `
 SELECT c.lane, w.last, w.size = 500, coalesce(array_to_string(w.pass, ','), ''), w.size > coalesce(cardinality(w.pass), 0)
 FROM ` + unsentRows + ` CROSS JOIN LATERAL (
@@ -126,15 +128,15 @@ func notNil(s []string) []string {
 	return s
 }
 
-// pickRows is fetchRows for rows that were chosen by a scan.
+// pickRows reads rows that were chosen after a scan, as fetchRows reads the heads of lanes.
 const pickRows = `
 SELECT ` + boundedStart + `$4` + boundedEnd + ` FROM (
 	SELECT o.* FROM unnest($1::smallint[], $2::bigint[]) a(lane, seq) CROSS JOIN LATERAL (
 		SELECT {columns} FROM {schema}.outbox o WHERE o.lane = a.lane AND o.seq = a.seq ORDER BY o.seq LIMIT 1) o
 	WHERE ` + sameServer + `$3::text) f`
 
-// FetchRows reads rows that a scan has found, ordered by lane and sequence. Their payloads are within bytes, as those of [Log.Fetch] are;
-// 0: there is no bound. [Log.Take] is to be called as after Fetch.
+// FetchRows reads rows that a scan has found, ordered by lane and sequence. As with [Log.Fetch], their payloads
+// together are within bytes; 0: there is no bound. [Log.Take] must be called before any of them is published.
 func (s Log) FetchRows(ctx context.Context, leases []Lease, ids []outboxdb.RowID, bytes int64) ([]outboxdb.Row, error) {
 	rowLanes, seqs := splitIDs(ids)
 	out, err := s.rows(ctx, len(ids), bytes, nil, pickRows, rowLanes, seqs, incarnationOf(leases), small(bytes, len(ids)))
@@ -156,11 +158,11 @@ func splitIDs(ids []outboxdb.RowID) (lanes []int16, seqs []int64) {
 	return lanes, seqs
 }
 
-// FarWindow is how many rows of a lane [Log.ScanFar] looks at.
+// FarWindow is the number of rows of a lane that [Log.ScanFar] looks at.
 const FarWindow = 10_000
 
-// lookFar is lookRows over a long stretch, which has to be one statement: only a snapshot that shows a row shows all
-// earlier ones of its key. It returns what may leave and nothing else.
+// lookFar is lookRows over a long stretch. It has to be one statement, because the order rests on its one snapshot: a
+// snapshot that shows a row shows all earlier rows of its key. It returns only rows that may leave.
 //
 // The inner LIMIT is a literal for the reason given at fetchRows.
 const lookFar = `
@@ -175,9 +177,9 @@ FROM ` + unsentRows + ` CROSS JOIN LATERAL (
 	WHERE y.pass AND NOT y.behind ORDER BY y.seq LIMIT 100) w
 WHERE ` + sameServer + `$4::text`
 
-// ScanFar is [Log.Scan] for rows far behind those that stay. It looks at [FarWindow] rows of each lane and returns,
-// ordered by lane and sequence, the first hundred that the filter lets through and that are not behind a row of a paused topic
-// under their key.
+// ScanFar is [Log.Scan] for rows far behind the rows that stay. It looks at [FarWindow] rows of each lane. It
+// returns, ordered by lane and sequence, the first hundred rows that the filter lets through, without rows that have
+// a row of a paused topic in front of them under their key.
 func (s Log) ScanFar(ctx context.Context, cursors []Cursor, keep Filter) ([]RowInfo, error) {
 	rows := s.box.Run.Query(ctx, s.box.DB, lookFar, append(from(cursors), notNil(keep.Topics), notNil(keep.Tenants))...)
 	out, err := pgsql.Collect(rows, func(scan pgsql.Scan, g *RowInfo) error {
@@ -191,15 +193,16 @@ func (s Log) ScanFar(ctx context.Context, cursors []Cursor, keep Filter) ([]RowI
 // MaxLate is the most rows that [Log.ScanLate] returns.
 const MaxLate = 50_000
 
-// lookLate is run without the settings of PagesOnce: the index tells in which pages of the table rows may be, and each page is read once. To go through
-// the index lane by lane costs ten times as much where nearly all of its entries are of rows that have left: each of them is looked up on its own.
+// lookLate is run while the settings of PagesOnce are off. Then the server takes from the index the pages of the
+// table that may have rows, and reads each page once. To go through the index lane by lane would cost ten times as
+// much if nearly all entries belong to rows that have left, because each entry is looked up by itself.
 const lookLate = `
 SELECT o.lane, o.seq FROM {schema}.outbox o
 WHERE o.lane = ANY ($1::smallint[]) AND o.seq > $2::bigint AND o.seq <= $3::bigint AND ` + sameServer + `$4::text LIMIT 50001`
 
-// ScanLate finds the rows of the lanes whose numbers are beyond after and not beyond upto, ordered by lane and sequence, and published ones that stay where
-// they are among them. It is for a long stretch that nearly everything has left. all is false if there are more than [MaxLate] rows: then it
-// returns none.
+// ScanLate finds the rows of the lanes with numbers beyond after, up to upto, ordered by lane and sequence. Published
+// rows that stay where they are are among them. It is made for a long stretch from which nearly all rows have left.
+// If there are more than [MaxLate] rows, it returns no row, and all is false.
 func (s Log) ScanLate(ctx context.Context, lanes []int16, after, upto int64, incarnation string) (ids []outboxdb.RowID, all bool, err error) {
 	err = s.box.Without(ctx, PagesOnce(), func(ctx context.Context, tx bun.Tx) error {
 		ids, err = pgsql.Collect(s.box.AdHoc().Query(ctx, tx, lookLate, lanes, after, upto, incarnation), func(scan pgsql.Scan, id *outboxdb.RowID) error {
@@ -217,7 +220,7 @@ func (s Log) ScanLate(ctx context.Context, lanes []int16, after, upto int64, inc
 	return ids, true, nil
 }
 
-// PagesOnce are the settings that leave the planner nothing but a bitmap scan.
+// PagesOnce returns the settings of the planner to switch off, so that only a bitmap scan is left.
 func PagesOnce() []string {
 	return []string{"enable_indexscan", "enable_indexonlyscan", "enable_seqscan", "jit"}
 }

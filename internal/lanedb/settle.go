@@ -29,16 +29,16 @@ gone AS (
 	WHERE a.lane = lane.lane AND o.lane = a.lane AND o.seq = a.seq AND ` + sameServer + `$6::text)
 SELECT lane FROM lane WHERE ` + sameServer + `$6::text`
 
-// settleFence commits asynchronously. A server that crashes may forget the settles of its last fraction of a second, and
-// their rows are published again: the same as if it had crashed before the settle, which nobody can rule out, and in the
-// same order, because what is forgotten is always the end.
+// settleFence commits asynchronously. A server that crashes may forget the settles of its last fraction of a second,
+// and their rows are published again. The same happens if it crashes right before a settle, which cannot be ruled
+// out. The order is kept, because a server always forgets the latest commits.
 const settleFence = `
 WITH lane AS MATERIALIZED (
 	SELECT l.lane FROM ` + asynchronous + ` {schema}.outbox_lane l JOIN unnest($2::smallint[], $3::bigint[]) c(lane, epoch) USING (lane, epoch)
 	WHERE l.owner = $1 ORDER BY l.lane FOR NO KEY UPDATE OF l)`
 
-// Settle records that the broker confirmed rows that do not stay where they are: they move to outbox_sent, or are deleted if the retention
-// is 0. It returns the lanes that were still held; of the others nothing was written.
+// Settle records that the broker has confirmed rows that do not stay where they are: they move to outbox_sent, or are
+// deleted if the retention is 0. It returns the lanes that were still held. In all other lanes nothing was written.
 func (s Moves) Settle(ctx context.Context, leases []Lease, published []outboxdb.RowID) (held map[int16]bool, err error) {
 	owner, lanes, epochs := split(leases)
 	rowLanes, seqs := splitIDs(published)
@@ -66,7 +66,7 @@ const (
 	Abandoned Verdict = 5
 )
 
-// Outcome is the verdict over one row.
+// Outcome says what becomes of one row that leaves the lane without having been published.
 type Outcome struct {
 	Seq     int64
 	Verdict Verdict
@@ -74,9 +74,10 @@ type Outcome struct {
 	Error   string        // Refused, Dead, Abandoned: why
 }
 
-// holdFence also compares the operators' counter with that of the statement's snapshot. An owner that waited for the lane's row sees the
-// row afresh and everything else as it was before: a key that an operator has freed meanwhile would look blocked, and what is
-// held then would wait for nothing.
+// holdFence also compares the operators' counter with the counter in the statement's snapshot. A statement that
+// waited for the lane's row sees the new version of this row, and everything else as it was when the statement began.
+// A key that an operator has freed meanwhile would look blocked, and a row that is held behind it would wait for
+// ever.
 const holdFence = `
 WITH lane AS MATERIALIZED (
 	SELECT l.lane FROM {schema}.outbox_lane l
@@ -87,13 +88,13 @@ WITH lane AS MATERIALIZED (
 // holdRows takes fresh rows out of the lane, into held or dead, and blocks their keys, all or nothing.
 // Verdicts: 1 refused, 2 follower, 3 dead, 4 delayed, 5 abandoned.
 //
-// A block that is there already was made by an operator, a moment ago: of an earlier row of the key, which was replayed. It
+// If there is a block already, an operator made it a moment ago, by a replay of an earlier row of the key. It
 // drains, unless a row of this statement is dead: then the key waits for an operator again.
 //
-// What has a row in front of it waits at infinity, whatever its verdict: that row's settling makes it due. In front is a dead
-// head, an earlier row of the key that is held, or one of this statement. A follower with none of them is the head itself,
-// because the block that its owner knew was lifted or drained meanwhile: it is due as soon as it may be, under a block of
-// its own.
+// A row that has another row of its key in front of it waits at infinity, whatever its verdict: it becomes due when
+// the row in front is settled. The row in front is a dead head, an earlier row that is held, or an earlier row of
+// this statement. A follower without a row in front is the head itself, because the block that its owner knew was
+// lifted or drained meanwhile. It is due as soon as its time allows, under a block of its own.
 const holdRows = holdFence + `,
 gone AS (
 	DELETE FROM {schema}.outbox o
@@ -147,7 +148,7 @@ func (s Moves) Hold(ctx context.Context, lease Lease, outcomes []Outcome) error 
 			case mine == 0:
 				return made{}, ErrFenced
 			}
-			// It waited while an operator changed the lane, and did nothing. It looks again.
+			// The statement waited while an operator changed the lane, and did nothing. The next try sees the change.
 		}
 	})
 }

@@ -7,10 +7,13 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
-// takeRows notes which rows are about to be published, so that the next owner knows them if this one vanishes. A lane that was lost is missing
-// in the answer. It is also a look at the sequence, see [Watermark]: the insert gives the statement a transaction id.
+// takeRows notes which rows are about to be published, so that the next owner knows them if this one vanishes. A lane
+// that was lost is missing in the answer. It is also a look at the sequence, see [Watermark]: the insert gives the
+// statement a transaction id.
 //
-// It takes no lock. A projector that loses a lane at this moment publishes within its lease, as it would have a moment earlier.
+// It takes no lock. A lane may be lost right after the comparison, and then the answer is out of date. That does no
+// harm, because the caller publishes only within its lease, and no other projector gets the lane before the lease has
+// ended.
 const takeRows = `
 WITH mine AS MATERIALIZED (
 	SELECT l.lane, c.upto, c.picked
@@ -21,20 +24,20 @@ noted AS (
 	INSERT INTO {schema}.outbox_claim (lane, upto, picked) SELECT m.lane, m.upto, nullif(m.picked, '')::bigint[] FROM mine m)
 SELECT coalesce((SELECT string_agg(m.lane::text, ',') FROM mine m), ''), ` + markOfTake
 
-// markOfTake is what a statement that takes rows tells of the sequence, for [Watermark].
+// markOfTake has the columns for [Watermark] in the answer of a statement that takes rows.
 const markOfTake = `coalesce(pg_sequence_last_value('{schema}.outbox_seq'), 0),
 	pg_current_xact_id()::text::bigint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint`
 
 // Taken are rows of one lane that are about to be published.
 type Taken struct {
 	Lease Lease
-	// Upto is the highest number of those that are taken in their turn. Picked are those beyond it.
+	// Upto is the highest number of the rows that are taken in their turn. Picked has the numbers of further rows.
 	Upto   int64
 	Picked []int64
 }
 
-// Take notes rows that were read and are about to be published. It returns the lanes that are still held: what was read of others
-// must not be published. The mark has no more than Seq, XID and Xmin.
+// Take notes rows that were read and are about to be published. It returns the lanes that are still held: rows of
+// other lanes must not be published. Of the mark, only Seq, XID and Xmin are set.
 func (s Log) Take(ctx context.Context, taken []Taken) (held map[int16]bool, mark Watermark, err error) {
 	leases := make([]Lease, len(taken))
 	upto, picked := make([]int64, len(taken)), make([]string, len(taken))
@@ -51,13 +54,14 @@ func (s Log) Take(ctx context.Context, taken []Taken) (held map[int16]bool, mark
 	return held, mark, outboxdb.Wrap("take rows", err)
 }
 
-// taking is what a fetch tells that takes rows at once.
+// taking is the second part of the answer of a fetch that also takes its rows: the lanes that are held, and the mark.
 type taking struct {
 	held map[int16]bool
 	mark Watermark
 }
 
-// decode reads what follows a row, as scan does from database/sql. A nil taking is that of a fetch that only reads.
+// decode reads the columns behind those of a row, as scan does for database/sql. taking is nil in a fetch that only
+// reads.
 func (t *taking) decode(d *outboxdb.Decoder, r *outboxdb.Row) {
 	if t == nil {
 		return

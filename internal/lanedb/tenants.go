@@ -13,7 +13,8 @@ const (
 	pauses = `
 SELECT tenant_id, resumed_at FROM {schema}.outbox_pause WHERE resumed_at IS NULL OR resumed_at > clock_timestamp() - $1::interval ORDER BY tenant_id`
 
-	// resumedWithin is for how long the events of a tenant that was resumed count as waiting from that moment on.
+	// resumedWithin is the time after the end of a pause for which the tenant's events count as waiting since that
+	// end, and not since they were recorded.
 	resumedWithin = 24 * time.Hour
 
 	otherTenants = `SELECT ` + outboxdb.TenantsFull + ` OR EXISTS (SELECT FROM {schema}.outbox_tenant WHERE tenant_id <> ALL ($1::text[]))`
@@ -22,11 +23,12 @@ SELECT tenant_id, resumed_at FROM {schema}.outbox_pause WHERE resumed_at IS NULL
 // Pause is a tenant that an operator has paused.
 type Pause struct {
 	Tenant string
-	// ResumedAt is when it was resumed. Zero: it is paused.
+	// ResumedAt is the time at which it was resumed. Zero: it is paused.
 	ResumedAt time.Time
 }
 
-// Pauses lists the tenants that are paused, and those that were resumed within a day: their events count as waiting from then on.
+// Pauses lists the tenants that are paused, and the tenants that were resumed within a day, whose events count as
+// waiting since then.
 func (s Leases) Pauses(ctx context.Context) ([]Pause, error) {
 	list, err := pgsql.Collect(s.box.Run.Query(ctx, s.box.DB, pauses, resumedWithin), func(scan pgsql.Scan, p *Pause) error {
 		var at sql.NullTime

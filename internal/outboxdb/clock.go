@@ -1,11 +1,13 @@
 package outboxdb
 
-// LatestEnd is beyond the end of every lease and heartbeat while the clock of the database goes on. One that ends later was written before that clock went
-// back, or before a failover to a server whose clock is behind. $3 is the asker's own lease, for rows without one.
+// LatestEnd is a time beyond the end of every lease and heartbeat, as long as the clock of the database only goes
+// forward. A lease that ends later was written before the clock went back, or before a failover to a server whose
+// clock is behind. $3 is the lease of the caller, for rows without one.
 const LatestEnd = `clock_timestamp() + 5 * greatest(lease, $3::interval)`
 
-// CutLanes and CutHeartbeats cut leases and heartbeats that end far ahead. $1 is the least that they last from now on. A lease that is cut lasts for
-// as long as its owner, if it is alive, believes: it has counted from before now.
+// CutLanes and CutHeartbeats cut leases and heartbeats that end far ahead. From now on they last at least $1. That is
+// safe for an owner that is alive: it has counted the same length from an earlier moment, so it stops before the end
+// of the lease that is cut.
 const (
 	CutLanes = `
 WITH far AS MATERIALIZED (

@@ -8,20 +8,21 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
-// column is a column that the tables of rows have in common, with all that is done with it: it stands in lists, a flush stores it, and a row that is
-// read takes its value, from the binary protocol or through database/sql.
+// column is a column that all tables of rows have in common. It knows everything that is done with it: it stands in
+// lists of columns, a flush stores it, and a row that is read takes its value, from the binary protocol or through
+// database/sql.
 //
 // A new column needs an entry in columns, a field of [Row] or of its envelope, and a line in the table "outbox" and in the view outbox_published.
 type column struct {
 	name, typ string
 	// own says that events have values of their own even if they are alike, see alike.
 	own bool
-	// value and values are what a flush stores, of one row and of many; nil: the table has a DEFAULT.
+	// value and values return the parameter of a flush, for one row and for many rows; nil: the table has a DEFAULT.
 	value  func(r *Row) any
 	values func(rows []Row) any
-	// same compares what is stored of two rows.
+	// same compares the stored values of two rows.
 	same func(a, b *Row) bool
-	// decode takes the next value of the binary protocol, target returns what [sql.Rows.Scan] writes to.
+	// decode takes the next value of the binary protocol. target returns the variable for [sql.Rows.Scan].
 	decode func(d *Decoder, r *Row)
 	target func(r *Row) any
 }
@@ -55,7 +56,8 @@ var columns = []column{ //nolint:gochecknoglobals // a constant
 	own(stored("payload", "bytea", func(r *Row) *[]byte { return &r.Payload }, (*Decoder).bytes)),
 }
 
-// lists are what stands in statements for the columns of rows, as [pgsql.New] takes it.
+// lists returns the words that stand for lists of columns in statements, each followed by its list, in the form of
+// [pgsql.New].
 func lists() []string {
 	others := make([]string, len(columns)-1)
 	for i := range others {
@@ -64,7 +66,7 @@ func lists() []string {
 	return []string{
 		"{columns}", columnsWith(nil),
 		"{columns but payload}", strings.Join(others, ", "),
-		// A refusal is counted, and clears the count of crashes: the projector lived to hear it.
+		// A refusal is counted. It also clears the count of crashes, because the projector survived the publication.
 		"{columns counted}", columnsWith(map[string]string{
 			"retry_count": "(retry_count + (verdict IN (1, 3, 5))::int)::smallint", "crashes": "CASE verdict WHEN 1 THEN 0 ELSE crashes END",
 		}),

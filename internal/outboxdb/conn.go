@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// Conn is what the statements of a flush are sent to.
+// Conn takes the statements of a flush: a pool or a transaction, of database/sql or of pgx.
 type Conn interface {
 	QueryRow(ctx context.Context, constant string, args []any, dest ...any) error
 	// Query calls each for every row.
@@ -54,11 +54,11 @@ func (h pgxConn) Query(ctx context.Context, constant string, args []any, each fu
 // ErrNoTransaction means that events were to be stored without a transaction.
 var ErrNoTransaction = errors.New("outbox: the transaction is nil: begin one and pass it")
 
-// On returns what sends statements to a pool, or to a transaction.
+// On returns a Conn to a pool, or to a transaction.
 func (h *Handle) On(db bun.IDB) Conn { return bunConn{h.Run, db} }
 
-// Within returns what sends statements to a transaction. Through a pool the events would be committed by themselves, whatever becomes of the data
-// that they announce.
+// Within returns a Conn to a transaction, and an error for anything else. Through a pool the events would be
+// committed by themselves, whether the data that they announce is committed or not.
 func (h *Handle) Within(tx bun.IDB) (Conn, error) {
 	switch v := tx.(type) {
 	case nil:

@@ -16,16 +16,17 @@ import (
 	"github.com/oncebox/oncebox/internal/envelope"
 )
 
-// DecodeRows reads what ScanSized reads, from the binary format of the protocol, and what follows by more. It is ScanSizeds for the relay's fetch, whose rows
-// pass nowhere else: a third of what the relay spent on a row was spent on carrying its values one by one through the
-// interfaces of database/sql.
+// DecodeRows reads the same rows as ScanSized, but from the binary format of the protocol. more reads the columns
+// behind those of the row. It is for the fetch of the relay: a third of the time for a row was spent on carrying its
+// values one by one through the interfaces of database/sql.
 func DecodeRows(rows pgx.Rows, most int, more func(*Decoder, *Row)) ([]Row, error) {
 	defer rows.Close()
 	d := Decoder{words: map[string]string{}}
 	var out []Row
 	for rows.Next() {
 		if len(out) == cap(out) {
-			// Most fetches bring a few rows, some bring all they may; room for all would be most of what a small one costs.
+			// Most fetches bring a few rows, some bring as many as they may. Room for all would be most of the
+			// cost of a small fetch.
 			out = slices.Grow(out, max(min(3*len(out), most-len(out)), 16))
 		}
 		out = append(out, Row{})
@@ -42,8 +43,8 @@ func DecodeRows(rows pgx.Rows, most int, more func(*Decoder, *Row)) ([]Row, erro
 	return out, rows.Err()
 }
 
-// Decoder takes the values of a row apart, from left to right. The bytes are the connection's and are overwritten by the
-// next row, so whatever is kept is copied.
+// Decoder takes the values of a row apart, from left to right. The bytes belong to the connection and are overwritten
+// by the next row, so every value that is kept is copied.
 type Decoder struct {
 	values [][]byte
 	err    error
@@ -91,8 +92,8 @@ func (d *Decoder) keepTexts() {
 	}
 }
 
-// readMetadata takes whatever text is there. A row that somebody else wrote must not fail the fetch of all lanes: what is
-// no text is given as its JSON, and what is no object as a whole.
+// readMetadata takes any text, because a row that another program wrote must not fail the fetch of all lanes. A value
+// that is not a string is returned as its JSON. A text that is not a JSON object is returned as a whole.
 func readMetadata(text []byte) event.Metadata {
 	if flat := flatMetadata(string(text)); flat != nil {
 		return flat

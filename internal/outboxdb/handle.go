@@ -15,7 +15,8 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// Handle is what all parts of an outbox share: its database, the runner of its statements, the layout that all writers agree on, and what wakes relays.
+// Handle is shared by all parts of an outbox. It has the database, the runner of its statements, the layout that all
+// writers agree on, and the notifications that wake relays.
 type Handle struct {
 	Settings
 
@@ -24,21 +25,21 @@ type Handle struct {
 	Log *slog.Logger
 	// Forgets says that published rows are deleted, as of the last look at the retention of the database.
 	Forgets atomic.Bool
-	// Turn is the lane that shares out the bytes of a fetch first.
+	// Turn grows with each bounded fetch. It decides which lane gets its bytes first.
 	Turn atomic.Uint64
 
-	// ProbeAfter is after how much silence a connection that listens is probed, ProbeTimeout how long the probe may take.
+	// ProbeAfter is the silence after which a connection that listens is probed, ProbeTimeout the limit of the probe.
 	ProbeAfter, ProbeTimeout time.Duration
 
 	layout   atomic.Pointer[Layout]
-	id       string // among the stores that notify each other
+	id       string // the name of this store among the stores that notify each other
 	notifier notifier
 
 	mu     sync.Mutex
 	wakers []*func(LaneSet)
 }
 
-// Settings are those of outbox.Config that more than the store needs, under the same names.
+// Settings has the fields of outbox.Config that other packages than outbox need too, under the same names.
 type Settings struct {
 	Schema           string
 	Pooler, PollOnly bool
@@ -97,7 +98,7 @@ const HeadOfKey = `
 		SELECT x.lane, x.ordering_key, x.seq, x.retry_after FROM {schema}.outbox_held x
 		WHERE (x.lane, x.ordering_key, x.seq) >= (k.lane, k.ordering_key, 0) ORDER BY x.lane, x.ordering_key, x.seq LIMIT 1`
 
-// Wrap says what failed, and what to do about it where that is known.
+// Wrap adds the call that failed to an error, and what to do about it where that is known. It returns nil for nil.
 func Wrap(what string, err error) error {
 	if err == nil {
 		return nil

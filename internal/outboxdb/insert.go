@@ -12,21 +12,21 @@ import (
 	"github.com/oncebox/oncebox/internal/envelope"
 )
 
-// insertColumns are all but those with a DEFAULT.
+// insertColumns are all columns except the ones with a DEFAULT.
 var insertColumns = slices.DeleteFunc(slices.Clone(columns), func(c column) bool { return c.value == nil }) //nolint:gochecknoglobals // a constant
 
-// maxValues is up to how many rows are parameters of their own. Server and driver spend less on them than on arrays;
-// but each number of rows is a statement to prepare.
+// maxValues is the largest number of rows whose values are parameters of their own; more rows are sent as arrays.
+// Server and driver spend less on parameters, but each number of rows is a statement to prepare.
 const maxValues = 16
 
 // insertStatements store events whose values of some columns are shared.
 type insertStatements struct {
 	shared, mine []column
-	// texts are those for 1 to maxValues rows, and at 0 the one for any number.
+	// texts has the statements for 1 to maxValues rows, and at 0 the statement for any number.
 	texts [maxValues + 1]string
 }
 
-// inserts are the statements by whether they enter the tenants too, and whether the events are alike.
+// inserts has the statements, by two facts: whether the tenants are entered too, and whether the events are alike.
 var inserts = map[[2]bool]*insertStatements{ //nolint:gochecknoglobals // a constant
 	{false, false}: makeInserts("", false),
 	{false, true}:  makeInserts("", true),
@@ -34,8 +34,9 @@ var inserts = map[[2]bool]*insertStatements{ //nolint:gochecknoglobals // a cons
 	{true, true}:   makeInserts(enterTenants, true),
 }
 
-// alike tells whether the rows differ only in what events have of their own. Most units announce what happened to one
-// aggregate; then a third of the parameters is enough, which is most of what more events in one unit cost.
+// alike reports whether the rows differ only in columns that always differ (own). Most units of work record events of
+// one aggregate. Then a third of the parameters is enough, and parameters are most of the cost of further events in a
+// unit.
 func alike(rows []Row) bool {
 	for i := range rows[1:] {
 		for n := range insertColumns {
@@ -51,8 +52,9 @@ func alike(rows []Row) bool {
 // deleted, so a reader that sees an event of a tenant without a row finds the table full as well.
 const TenantsFull = `(SELECT count(*) >= 1000 FROM (SELECT FROM {schema}.outbox_tenant LIMIT 1000) entered)`
 
-// enterTenants is in the order of the names, so that no two flushes wait for each other. Nor does a flush wait for one that has entered the tenant and is
-// still open: it leaves that to it. A lock of a tenant is one of 256.
+// enterTenants enters tenants in the order of their names, so that no two flushes wait for each other. A flush does
+// not wait for another one that has entered the same tenant and is still open: it leaves the tenant to that flush.
+// The tenants share 256 locks.
 const enterTenants = `,
 t AS (
 	INSERT INTO {schema}.outbox_tenant (tenant_id)
@@ -184,7 +186,8 @@ func Insertion(l *Layout, evs []event.Envelope, known bool) (statement string, a
 	return insert.texts[len(evs)], args, nil
 }
 
-// newRow returns an event as it is stored, but for its metadata, and the lock of its ordering key, as Place does.
+// newRow returns an event in its stored form, without its encoded metadata, and the lock of its ordering key, as
+// Place does.
 func newRow(l *Layout, e *event.Envelope) (r Row, lock int32) {
 	r.Envelope, r.Key = *e, envelope.StoredKey(e)
 	r.Lane, lock = l.Place(e)

@@ -16,12 +16,13 @@ import (
 // the function never changes; another one would have another version and a migration.
 const hashVersion = 1
 
-// LockBuckets bounds the advisory locks of one transaction: a unit over thousands of aggregates must fit into the server's lock table, and so must
-// a move, which takes all of them. With PostgreSQL's own settings that holds 12,800 locks at 100 connections, and 5,200 at 25. A lock takes
-// its place only while it is held. The fewer there are, the more keys wait for one that they have nothing to do with.
+// LockBuckets bounds the advisory locks of one transaction: a unit over thousands of aggregates must fit into the
+// server's lock table, and so must a move, which takes all of them. With PostgreSQL's own settings that holds 12,800
+// locks at 100 connections, and 5,200 at 25. A lock takes its place only while it is held. With fewer buckets, more
+// keys would share one, and would wait for each other without need.
 const LockBuckets = 4096
 
-// Layout is what the database says every writer must agree on.
+// Layout has the facts that every writer must agree on. They are stored in the database.
 type Layout struct {
 	Lanes     int
 	LockSpace int32
@@ -33,7 +34,7 @@ type Layout struct {
 const selectLayout = `
 SELECT lanes, hash_version, lock_space, has_sequence_privilege('{schema}.outbox_moves', 'USAGE, SELECT') FROM {schema}.outbox_settings`
 
-// Layout returns what the database says, asked once.
+// Layout returns the layout of the database. It asks once and keeps the answer.
 func (h *Handle) Layout(ctx context.Context, conn Conn) (*Layout, error) {
 	if l := h.layout.Load(); l != nil {
 		return l, nil

@@ -12,13 +12,13 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// ErrCannotListen means that this store never hears of what other processes commit, and that only polling finds it:
-// Config.Pooler or Config.PollOnly is set, or the driver is not pgx.
+// ErrCannotListen means that this store receives no notifications of commits in other processes, so that only polling
+// finds their rows: Config.Pooler or Config.PollOnly is set, or the driver is not pgx.
 var ErrCannotListen = errors.New("outbox: this store cannot listen")
 
 const (
-	// listenProbe is after how much silence the connection is probed: a connection that a firewall has forgotten stays silent for
-	// ever.
+	// listenProbe is the silence after which the connection is probed: a connection that a firewall has forgotten
+	// stays silent for ever.
 	listenProbe = 30 * time.Second
 	// listenTimeout bounds connecting, a probe, and UNLISTEN.
 	listenTimeout = 10 * time.Second
@@ -26,9 +26,10 @@ const (
 
 const selectChannel = `SELECT ` + channelOf + ` FROM {schema}.outbox_settings`
 
-// Listen calls wake whenever another store of the same tables may have committed rows, with their lanes, freed whenever lanes were handed
-// back or a tenant was paused or resumed, and both once at the start for what was before. It returns when ctx is done, with an error when
-// the connection is lost, and [ErrCannotListen] if it never can.
+// Listen calls wake whenever another store of the same tables may have committed rows, with their lanes. It calls
+// freed whenever lanes were handed back, or a tenant was paused or resumed. It calls both once at the start, for
+// events before it. It returns nil when ctx is done, an error when the connection is lost, and [ErrCannotListen] if
+// this store can never listen.
 //
 // It opens a connection of its own, configured as those of the pool are and not counted by it, so that a small pool has
 // no fewer connections for its users. Nothing is lost by a notification that does not come: rows are found by polling.
@@ -48,7 +49,7 @@ func (h *Handle) Listen(ctx context.Context, wake func(LaneSet), freed func()) e
 		defer cancel()
 		_ = conn.Close(ctx)
 	}()
-	// What was committed or handed back before the LISTEN was announced to nobody.
+	// Notifications of commits before the LISTEN did not reach this connection.
 	wake(AllLanes)
 	freed()
 	for {
@@ -99,8 +100,8 @@ func (h *Handle) listener(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// awaitNotification returns the payload of one, "" if none came for a while and the connection is alive: then one more
-// poll does no harm.
+// awaitNotification returns the payload of the next notification. It returns "" if none came for a while and the
+// connection is alive: the caller then takes it for a notification of all lanes, and one more poll does no harm.
 func (h *Handle) awaitNotification(ctx context.Context, conn *pgx.Conn) (payload string, err error) {
 	waiting, cancel := context.WithTimeout(ctx, h.ProbeAfter)
 	defer cancel()

@@ -16,8 +16,8 @@ const (
 	notifyGap = 2 * time.Millisecond
 	// notifyTimeout bounds a NOTIFY, a connection of the pool included. A NOTIFY that takes longer comes no earlier than a poll.
 	notifyTimeout = time.Second
-	// notifyComplaint is the failure in a row that is logged. A single one is no matter, and the last of a process that
-	// closes its database is none at all.
+	// notifyComplaint is the number of failures in a row that is logged. One failure is not logged, because polling
+	// makes up for it. A failure while the process closes its pool is expected.
 	notifyComplaint = 3
 )
 
@@ -38,12 +38,12 @@ type notifier struct {
 
 	mu      sync.Mutex
 	running bool
-	next    LaneSet // in which something was committed since the last NOTIFY was begun
+	next    LaneSet // lanes in which a transaction has committed since the last NOTIFY began
 
 	failures int // in a row; belongs to the goroutine
 }
 
-// tell has a NOTIFY sent soon. It never waits for one.
+// tell makes the notifier send a NOTIFY soon. It never waits.
 func (n *notifier) tell(lanes LaneSet) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -55,8 +55,8 @@ func (n *notifier) tell(lanes LaneSet) {
 	go n.run(lanes)
 }
 
-// run sends until a gap goes by in which nobody called tell. What is told while a NOTIFY is on its way gets another one:
-// the listeners may have looked already, and not seen it.
+// run sends until a gap passes without a call of tell. A call that comes while a NOTIFY is on its way gets another
+// NOTIFY: the listeners may have looked already, before the rows of that call were committed.
 func (n *notifier) run(lanes LaneSet) {
 	for {
 		gap := time.NewTimer(notifyGap)
@@ -75,7 +75,8 @@ func (n *notifier) run(lanes LaneSet) {
 	}
 }
 
-// more returns the lanes to go on with. It decides under the lock, so that a tell either is seen here or starts a new goroutine.
+// more returns the lanes of the next NOTIFY; none: the goroutine ends. It decides under the lock, so a call of tell
+// either is seen here or starts a new goroutine.
 func (n *notifier) more() LaneSet {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -84,11 +85,12 @@ func (n *notifier) more() LaneSet {
 	return lanes
 }
 
-// LanesFreed is the payload when lanes were handed back, or a tenant was paused or resumed: what projectors find when they renew their
-// leases. That of a commit is which store says so, and in which lanes: "store lanes".
+// LanesFreed is the payload of a NOTIFY after lanes were handed back, or after a tenant was paused or resumed.
+// Without it projectors find that at their next renewal. The payload after a commit has another form: "store lanes",
+// with the id of the store and the set of lanes.
 const LanesFreed = "lanes"
 
-// Notify tells the stores of other processes.
+// Notify sends a payload to the stores of other processes.
 func (h *Handle) Notify(ctx context.Context, payload string) error {
 	if _, err := h.Run.Exec(ctx, h.DB, notify, payload); err != nil {
 		return fmt.Errorf("outbox: notify: %w", pgsql.Explain(err))
@@ -96,7 +98,8 @@ func (h *Handle) Notify(ctx context.Context, payload string) error {
 	return nil
 }
 
-// Wake tells relays that there may be new rows in the lanes: those of this process by [Handle.OnWake], those of others by NOTIFY.
+// Wake notifies relays that there may be new rows in the lanes: relays of this process by [Handle.OnWake], and relays
+// of other processes by NOTIFY.
 func (h *Handle) Wake(lanes LaneSet) {
 	h.mu.Lock()
 	wakers := h.wakers
@@ -109,7 +112,8 @@ func (h *Handle) Wake(lanes LaneSet) {
 	}
 }
 
-// OnWake has fn called by every Wake until forget is called, with the lanes that may have new rows. fn must not block.
+// OnWake registers fn: every Wake calls it with the lanes that may have new rows, until forget is called. fn must not
+// block.
 func (h *Handle) OnWake(fn func(LaneSet)) (forget func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

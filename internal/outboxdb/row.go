@@ -16,28 +16,30 @@ type Row struct {
 	Crashes    int // projectors that died over it so far
 	CreatedAt  time.Time
 
-	// Waits says that NotBefore lies ahead, Expired that ExpiresAt has passed, both by the database's clock when the row
-	// was read.
+	// Waits says that NotBefore lies ahead. Expired says that ExpiresAt has passed. Both are by the clock of the
+	// database at the time of the read.
 	Waits, Expired bool
 	// Key is the ordering key as stored, "" for an unordered row.
 	Key string
-	// Cut says that the row, and what follows it in its lane, did not fit into the bound of its fetch. It has no payload.
+	// Cut says that the row, and all later rows of its lane, did not fit into the bound of the fetch. It has no
+	// payload.
 	Cut bool
 
-	// Size is that of the payload, 0 but in the middle of a fetch.
+	// Size is the size of the payload in bytes. It is set only in the middle of a fetch, and 0 otherwise.
 	Size int
 
 	encoded string // the metadata of an event that is stored
 }
 
-// RowColumns are the columns that ScanRow takes, of a relation that has those of "outbox". RowEnd follows the payload, or what stands in its place.
+// RowColumns lists the columns that ScanRow takes, from a relation with the columns of "outbox". RowEnd follows the
+// payload, or the expression in its place.
 const (
 	RowColumns = `{columns}` + RowEnd
 	RowEnd     = `,
 	coalesce(not_before > clock_timestamp(), false), coalesce(expires_at <= clock_timestamp(), false)`
 )
 
-// ScanRow reads the columns of RowColumns into r, and what follows them into more.
+// ScanRow reads the columns of RowColumns into r, and the columns behind them into more.
 func ScanRow(scan pgsql.Scan, r *Row, more ...any) error {
 	dest := make([]any, 0, len(columns)+2+len(more))
 	for i := range columns {
@@ -54,7 +56,8 @@ func ScanRows(rows *pgsql.Rows) ([]Row, error) {
 	return pgsql.Collect(rows, func(scan pgsql.Scan, r *Row) error { return ScanRow(scan, r) })
 }
 
-// ScanSized reads rows of RowColumns and the size of the payload, and what follows it into more.
+// ScanSized reads rows of RowColumns and the size of the payload. The columns behind that are read into the result of
+// more.
 func ScanSized(rows *pgsql.Rows, more func(*Row) []any) ([]Row, error) {
 	return pgsql.Collect(rows, func(scan pgsql.Scan, r *Row) error {
 		return ScanRow(scan, r, append([]any{&r.Size}, more(r)...)...)

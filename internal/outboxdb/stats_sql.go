@@ -1,8 +1,9 @@
 package outboxdb
 
-// lanesOfStats are the lanes, each with its position, so that no statistic reads what was published, and with the number up to which all
-// that is unsent is of paused tenants. What a lane's owner stored counts as long as its lease: what an open transaction has recorded
-// counts when the owner has found it, or a lease after its commit.
+// lanesOfStats returns the lanes. Each has its position, so that no statistic reads published rows. It also has
+// passed_to: every unsent row with a number up to this belongs to a paused tenant. The number open_to, which the
+// owner of the lane has stored, counts as long as the owner's lease. So a row of a transaction that was open counts
+// when the owner has found it, or a lease after its commit at the latest.
 const lanesOfStats = `
 lanes AS MATERIALIZED (
 	SELECT l.lane, l.owner, l.owner IS NULL OR l.lease_until < clock_timestamp() AS free, 
@@ -13,25 +14,28 @@ lanes AS MATERIALIZED (
 // unsentOf is the condition that a row o of outbox is in the lane and unsent.
 const unsentOf = `o.lane = l.lane AND o.seq > l.sent AND NOT o.seq <@ l.ahead`
 
-// pausesOfStats are the tenants that are paused, and those that were resumed within a day: their rows count as waiting from then on.
+// pausesOfStats returns the tenants that are paused, and the tenants that were resumed within a day, whose rows count
+// as waiting since then.
 const pausesOfStats = `
 pauses AS MATERIALIZED (
 	SELECT tenant_id, resumed_at, resumed_at IS NULL AS paused FROM {schema}.outbox_pause
 	WHERE resumed_at IS NULL OR resumed_at > clock_timestamp() - interval '1 day')`
 
-// How many rows in front of a lane are looked at for the age: more while a tenant is paused, because its latest rows may be in front of those
-// of others. What the relay has passed is not looked at.
+// The number of rows at the front of a lane that are looked at for the age. It is larger while a tenant is paused,
+// because rows of that tenant may stand in front of all others. Rows that the relay has passed are not looked at.
 const (
 	FrontOfLane       = 200
 	FrontOfPausedLane = 500
 )
 
-// Statistics costs a few index look-ups per lane and bounded counts: a count over a backlog of millions would be the load that it is
-// meant to show. Limits are literals for the reason given at fetchRows, the time is asked for once for that given at dueRows. The
-// statement is planned anew each time, because a plan for a short backlog would sort a long one.
+// Statistics costs a few index look-ups per lane, and counts with a bound: a full count over a backlog of millions
+// would itself be a load on the database. Limits are literals for the reason given at lanedb.fetchRows, and the time
+// is asked for once for the reason given at lanedb.dueRows. The statement is planned anew each time, because a plan
+// for a short backlog would sort a long one.
 //
-// For the age, a row that waits for its own time does not count, nor does one behind such a row in its key, nor one of a paused tenant. In
-// each lane the first rows are looked at, as many as FrontOfLane says; the last of them counts whatever it waits for.
+// Three kinds of rows do not count for the age: rows that wait for their own time, rows behind such a row in their
+// key, and rows of paused tenants. In each lane only the first rows are looked at, as many as FrontOfLane says; the
+// last of them counts whatever it waits for.
 const Statistics = `
 WITH ` + lanesOfStats + `,` + pausesOfStats + `,
 heads AS MATERIALIZED (
@@ -88,8 +92,8 @@ SELECT count(*), count(*) FILTER (WHERE free), count(since), coalesce(extract(ep
 	(SELECT count(*) FROM pauses WHERE paused)
 FROM heads`
 
-// backlogOf is about how many rows of outbox are unsent. Where a lane has more than 150, they are believed to lie as densely among the numbers up to
-// the last row of the lane as the first 150 do.
+// backlogOf estimates the number of unsent rows of outbox. If a lane has more than 150, it is assumed that all of
+// them lie as densely among the numbers, up to the last row of the lane, as the first 150.
 const backlogOf = `(SELECT coalesce(sum(CASE WHEN d.n < 150 THEN d.n
 		ELSE (150.0 / (d.last - d.first + 1) * (d.latest - d.first + 1))::bigint END), 0)::bigint
 	FROM lanes l CROSS JOIN LATERAL (
@@ -97,13 +101,13 @@ const backlogOf = `(SELECT coalesce(sum(CASE WHEN d.n < 150 THEN d.n
 			(SELECT o.seq FROM {schema}.outbox o WHERE o.lane = l.lane AND o.seq > l.sent ORDER BY o.seq DESC LIMIT 1) AS latest
 		FROM (SELECT o.seq FROM {schema}.outbox o WHERE ` + unsentOf + ` ORDER BY o.seq LIMIT 150) o) d)`
 
-// rowsOf is how many rows PostgreSQL believes a table to have: by its counters of inserts and deletes, or, since a crash has cleared
-// those, by its last VACUUM or ANALYZE.
+// rowsOf returns PostgreSQL's own estimate of the rows of a table: by its counters of inserts and deletes, or by its
+// last VACUUM or ANALYZE if a crash has cleared the counters.
 const rowsOf = `(SELECT CASE WHEN pg_stat_get_live_tuples(c.oid) > 10000 THEN pg_stat_get_live_tuples(c.oid)
 		ELSE greatest(c.reltuples, 0)::bigint END FROM pg_class c WHERE c.oid = `
 
-// oldestSnapshot is for how many seconds VACUUM and the relay's low-water mark have been held up. Sessions of other roles are seen
-// with the rights of pg_read_all_stats only.
+// oldestSnapshot returns the seconds for which VACUUM and the relay's low-water mark have been held up. Sessions of
+// other roles are visible only with the rights of pg_read_all_stats.
 const oldestSnapshot = `coalesce(extract(epoch FROM clock_timestamp() - least(
 		(SELECT min(a.xact_start) FROM pg_stat_activity a WHERE a.backend_type = 'client backend' AND a.pid <> pg_backend_pid()
 			AND (a.backend_xid IS NOT NULL OR a.backend_xmin IS NOT NULL AND a.datname = current_database())),
@@ -136,10 +140,11 @@ SELECT x.state, x.topic, x.tenant_id, x.n, coalesce(p.paused, false) FROM (
 LEFT JOIN pauses p USING (tenant_id)`
 )
 
-// FailingRows goes from one blocked key to the next, and reads the first row of each. A row without a key is in no block: the next 100 rows
-// that become due in each lane are looked at, for there may be millions of delayed ones behind them.
+// FailingRows goes from one blocked key to the next, and reads the first row of each. Rows without a key are not
+// blocked: for them, the next 100 rows that become due in each lane are looked at, because there may be millions of
+// delayed rows behind them.
 //
-// The row comparison is that of headOfKey.
+// The rows are compared as in HeadOfKey.
 const FailingRows = `
 SELECT {columns but payload}, NULL::bytea AS payload` + RowEnd + `, retry_after, coalesce(error_message, '') FROM (
 	(SELECT h.* FROM (
@@ -154,9 +159,9 @@ SELECT {columns but payload}, NULL::bytea AS payload` + RowEnd + `, retry_after,
 	WHERE h.ordering_key IS NULL AND h.retry_count > 0 LIMIT $1)) f
 ORDER BY created_at, seq LIMIT $1`
 
-// OldestOverdue looks at the first 100 unsent rows of each lane, because some of them may wait for their time or belong to a paused tenant, and at
-// those of its held rows that were due first. Of the lanes that have a relay, and of those that have none, it returns the one whose row waits
-// longest.
+// OldestOverdue looks at the first 100 unsent rows of each lane, because some of them may wait for their time or
+// belong to a paused tenant, and at the first 100 held rows that are due. It returns two lanes at most: of the lanes
+// with a relay, the lane whose row waits longest, and the same of the lanes without a relay.
 const OldestOverdue = `
 WITH ` + lanesOfStats + `,` + pausesOfStats + `
 SELECT DISTINCT ON (x.free) NOT x.free, coalesce(x.owner, ''), x.since, coalesce(r.error, ''), r.failed_at FROM (
@@ -175,8 +180,8 @@ SELECT DISTINCT ON (x.free) NOT x.free, coalesce(x.owner, ''), x.since, coalesce
 LEFT JOIN {schema}.outbox_projector r ON r.owner = x.owner AND r.failed_at >= x.since
 WHERE x.since < clock_timestamp() - interval '1 minute' ORDER BY x.free DESC, x.since`
 
-// LaneStates looks at the first rows of each lane. Limits are literals for the reason given at fetchRows, the time is asked for once for that given
-// at dueRows.
+// LaneStates looks at the first rows of each lane. Limits are literals for the reason given at lanedb.fetchRows, and
+// the time is asked for once for the reason given at lanedb.dueRows.
 const LaneStates = `
 WITH ` + lanesOfStats + `,` + pausesOfStats + `
 SELECT l.lane, l.grp, coalesce(l.owner, ''), l.epoch, CASE WHEN l.owner IS NOT NULL THEN l.lease_until END, NOT lanes.free,
