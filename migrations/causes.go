@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// causesFirst puts tables and sequences before what depends on them.
+// causesFirst puts tables and sequences before the objects that depend on them.
 func causesFirst(want []fact) []fact {
 	var causes, others []fact
 	for _, f := range want {
@@ -98,7 +98,7 @@ func (c *comparison) renamed(w, g fact) {
 	}
 }
 
-// taken is the kind of a relation that has the name of one of ours of another kind.
+// taken returns the kind of a relation that has the name of one of oncebox's relations, and another kind.
 func (c *comparison) taken(name string) string {
 	lost, is := false, c.got[otherFact+" "+name].definition
 	for _, kind := range []string{tableFact, viewFact, sequenceFact} {
@@ -115,7 +115,7 @@ func (c *comparison) taken(name string) string {
 	return is
 }
 
-// makeRoom renames what has the name of w, and makes w.
+// makeRoom renames the object that has the name of w, and makes w.
 func (c *comparison) makeRoom(w fact) string {
 	rename := "ALTER " + strings.ToUpper(c.taken(w.name)) + " " + c.ident + "." + w.name + " RENAME TO " + w.name + "_other"
 	if w.kind == viewFact {

@@ -9,14 +9,14 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// answer takes what the middleware sends.
+// answer holds the answer of the middleware.
 type answer struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
 }
 
-// newAnswer begins with the headers that others have set before.
+// newAnswer starts with the headers that other code has set before.
 func newAnswer(before *fasthttp.Response) *answer {
 	a := &answer{header: http.Header{}}
 	maps.Copy(a.header, headersOf(before))
@@ -42,7 +42,7 @@ func (a *answer) Write(p []byte) (int, error) {
 	return a.body.Write(p)
 }
 
-// send makes it the answer of fasthttp.
+// send copies it to the answer of fasthttp.
 func (a *answer) send(to *fasthttp.Response) {
 	a.WriteHeader(http.StatusOK)
 	for name := range headersOf(to) {
@@ -79,7 +79,7 @@ func copyTo(w http.ResponseWriter, from *fasthttp.Response) (status int) {
 	}
 	w.WriteHeader(from.StatusCode())
 	if len(body) > 0 {
-		_, _ = io.Copy(w, bytes.NewReader(body)) // what cannot be held the middleware knows itself
+		_, _ = io.Copy(w, bytes.NewReader(body)) // the middleware notices itself if the body cannot be held
 	}
 	return from.StatusCode()
 }

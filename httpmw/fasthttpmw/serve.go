@@ -1,7 +1,7 @@
 // Package fasthttpmw runs middlewares of net/http, such as those of httpmw, around handlers of fasthttp and of Fiber, versions 2 and 3. Fiber's own
 // adaptor.HTTPMiddleware runs the handler when the middleware has returned, and so outside of its transaction; [Serve] runs it within.
 //
-// docs/other-routers.md has the handful of lines that join it to a version of Fiber.
+// docs/other-routers.md has the few lines that connect it to a version of Fiber.
 package fasthttpmw
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// Errors of handlers whose answer cannot be held until the middleware sends it. They are passed to what renders errors, as 500.
+// Errors of handlers whose answer cannot be held until the middleware sends it. They are passed to Render, as 500.
 var (
 	ErrStreamed = errors.New("fasthttpmw: the answer is a stream, which is written after the handler, outside of the middleware's transaction: " +
 		"answer with a whole body")
@@ -25,15 +25,15 @@ type Call func(ctx context.Context) error
 // Render turns the error of a handler into an answer in ctx.Response, as the framework would do it.
 type Render func(err error) error
 
-// Serve runs call within the middleware, and has ctx.Response hold the answer that the middleware sends. The request's context is made from parent,
-// and route is the pattern that logs show. What call answers is taken from ctx.Response; an error of it is rendered there before, so that the
-// middleware sees the answer to it. A handler that has set neither a status other than 200 nor a body has answered nothing. A panic goes on.
+// Serve runs call within the middleware, and puts the answer of the middleware into ctx.Response. The request's context is made from parent, and
+// route is the pattern that logs show. The answer of call is taken from ctx.Response. If call returns an error, it is rendered there first, so that
+// the middleware sees that answer. A handler that has set neither a status other than 200 nor a body has answered nothing. A panic goes on.
 //
-// An answer from 400 on that the middleware has put in place of the handler's is sent as it is, whatever code further out makes of ctx.Response
+// If the middleware replaces the handler's answer by one from 400 on, that answer is sent unchanged, even if code further out changes ctx.Response
 // afterwards.
 //
 // If the middleware lets the request pass, as httpmw.Idempotency does without a key, the answer stays as the handler has made it, a stream too.
-// An error is returned of a request that cannot be read, or whose error could not be rendered.
+// Serve returns an error if the request cannot be read, or if its error could not be rendered.
 func Serve(
 	parent context.Context, ctx *fasthttp.RequestCtx, route string, middleware func(http.Handler) http.Handler, call Call, render Render,
 ) error {

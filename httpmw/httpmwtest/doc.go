@@ -21,12 +21,12 @@
 // how many rules were run, and which were not. With only the required fields these rules are run: retries, the spellings of a key, another content
 // under the same key, bodies that end too early, clients at once, problems as JSON.
 //
-// Who executes a request twice and gives the same answer is found out only if what was committed is counted: Target.Effects, or
+// A service that executes a request twice and gives the same answer is found out only if the committed effects are counted: Target.Effects, or
 // "effects" in a file.
 //
 // Keys are random, so a service can be tested again and again. It keeps what the requests made.
 //
 // # Who tests the test
 //
-// The suite's own tests run each row against services that break just its rule, and want the row to say so.
+// The suite's own tests run each row against services that break just its rule, and check that the row fails.
 package httpmwtest

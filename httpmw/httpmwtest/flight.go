@@ -100,7 +100,7 @@ func (s *session) flyWith(slow Request) *flight {
 	return nil
 }
 
-// landed returns what became of it, nil: it is under way.
+// landed returns the answer, nil as long as the request is under way.
 func (s *session) landed(f *flight) *reply {
 	select {
 	case <-f.done:
@@ -121,8 +121,8 @@ func testInFlight(s *session) {
 	s.committed(s.flights, before, "each key once")
 }
 
-// testAnotherInFlight: what the first one has sent cannot be seen from outside of its transaction, so that any content is
-// told to wait. Once it is known, another one is refused.
+// testAnotherInFlight: the content of the first request cannot be seen from outside of its transaction, so a request with any content has to wait.
+// Once the content is known, another one is refused.
 func testAnotherInFlight(s *session) {
 	for range s.tries {
 		f := s.fly()

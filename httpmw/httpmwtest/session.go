@@ -18,12 +18,10 @@ const (
 	jsonMedia   = "application/json"
 )
 
-// defaultPatience is [Target.Patience] where the target says nothing, and how long the suite waits for each answer: a service that is slow
-// today is not broken.
+// defaultPatience is the default of [Target.Patience], and how long the suite waits for each answer: a service that is slow today is not broken.
 const defaultPatience = 30 * time.Second
 
-// tester is what a row needs of a [testing.T]. Tests of the suite itself put something else in its place, to watch rows
-// fail.
+// tester has the methods of [testing.T] that a row needs. Tests of the suite itself use another implementation, to watch rows fail.
 type tester interface {
 	require.TestingT
 	Helper()
@@ -185,7 +183,7 @@ func (s *session) eventually(what string, done func(reply) bool, q Request, line
 	}
 }
 
-// tries yields until the target's patience is over, and ten times at least: for what takes a moment that may be missed.
+// tries yields until the target's patience is over, and ten times at least, because a row may miss a short moment.
 func (s *session) tries(yield func(int) bool) {
 	end := time.Now().Add(s.target.Patience)
 	for n := 0; n < 10 || time.Now().Before(end); n++ {

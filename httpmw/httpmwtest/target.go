@@ -49,9 +49,9 @@ type Target struct {
 	Effects func() (int, error) `json:"-"`
 	// EffectsAt is the URL at which the service reports that number, in place of Effects.
 	EffectsAt *Count `json:"effects"`
-	// ProblemBase is what the types of problems begin with. Default: "/problems/".
+	// ProblemBase is the beginning of the types of problems. Default: "/problems/".
 	ProblemBase string `json:"problem_base"`
-	// ReusedStatus answers a key that was used with another request. Default: 422.
+	// ReusedStatus is the status of the answer to a key that was used with another request. Default: 422.
 	ReusedStatus int `json:"reused_status"`
 	// Patience is how long the suite waits for an event, such as the end of a lease, and how long it tries to meet a request in flight. Default: 30
 	// seconds.
@@ -72,15 +72,15 @@ type Target struct {
 	Callers []map[string]string `json:"callers"`
 	// Refreshed are headers of the caller that sends Create as it is, with another token.
 	Refreshed map[string]string `json:"refreshed"`
-	// Nobody are headers with which the service does not know whose key it is.
+	// Nobody are headers without a caller that the service knows.
 	Nobody map[string]string `json:"nobody"`
 	// NoTenant is a request of a caller that is known and names no tenant, on a route that needs one.
 	NoTenant *Request `json:"no_tenant"`
 	// Stranger are headers whose sender may not send Create. The service answers with 401 or 403.
 	Stranger map[string]string `json:"stranger"`
 
-	// Rich is answered with all headers that are replayed, and with Set-Cookie, Www-Authenticate and X-Request-Id. Its handler may set
-	// Idempotent-Replayed, as a service that passes on the answer of another service does.
+	// Rich is answered with all replayed headers, and with Set-Cookie, Www-Authenticate and X-Request-Id. Its handler may set Idempotent-Replayed, as
+	// a service that passes on the answer of another service does.
 	Rich *Request `json:"rich"`
 	// Extra is answered with headers that its route replays in addition, ExtraHeaders.
 	Extra        *Request `json:"extra"`
@@ -105,7 +105,7 @@ type Target struct {
 	Aborts *Request `json:"aborts"`
 	// Conflicts loses a deadlock, or has a serialization failure, when it is executed for the first time under a key.
 	Conflicts *Request `json:"conflicts"`
-	// RunsOnce is such a one on a route that does not run its handler again.
+	// RunsOnce is a request like Conflicts on a route that does not run its handler again.
 	RunsOnce *Request `json:"runs_once"`
 	// Down is a request that cannot reach the database of the keys.
 	Down *Request `json:"down"`
@@ -118,11 +118,11 @@ type Target struct {
 	// TakenOver is on such a route; when it is executed for the first time under a key, its process is lost, with a lease of about a
 	// second.
 	TakenOver *Request `json:"taken_over"`
-	// Unknown, when it is executed for the first time under a key, leaves it unknown what a step of its work came to.
+	// Unknown leaves the outcome of a step unknown when it is executed for the first time under a key.
 	Unknown *Request `json:"unknown"`
-	// Resolve has an operator say that what Unknown has left was done.
+	// Resolve resolves the step of Unknown as done, as an operator would.
 	Resolve func() error `json:"-"`
-	// Recovers is as Unknown, on a route that finds out by itself that it was done.
+	// Recovers is a request like Unknown, on a route that finds out by itself that the step was done.
 	Recovers *Request `json:"recovers"`
 	// Excludes is a request. ExcludedBody differs from its body only in what its route does not compare.
 	Excludes     *Request `json:"excludes"`

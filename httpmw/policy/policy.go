@@ -10,7 +10,7 @@ import (
 	"github.com/oncebox/oncebox/httpmw"
 )
 
-// policy is what a configuration means to clients.
+// policy holds the rules that follow for clients from a configuration.
 type policy struct {
 	cfg httpmw.IdempotencyConfig
 	ttl time.Duration
@@ -49,7 +49,7 @@ func (p *policy) kinds(all bool) []kind {
 // keyInvalid is a type of problem. Its page lists the rules for keys in place of the defect of one key.
 const keyInvalid = "idempotency-key-invalid"
 
-// advice returns that of each type.
+// advice returns the advice for each type of problem.
 func (p *policy) advice() map[string]advice {
 	const again = "Send the same request again, with the same key, after the time in Retry-After."
 	const report = "This is a mistake in the service, not in the request. Report it."

@@ -1,4 +1,4 @@
-// Package arrival has a process that starts wait for a database that is away.
+// Package arrival lets a starting process wait for a database that is away.
 package arrival
 
 import (
@@ -13,19 +13,19 @@ import (
 	"github.com/oncebox/oncebox/retry"
 )
 
-// Off is the limit with which nothing is waited for.
+// Off is the limit without any wait.
 const Off time.Duration = -1
 
 const (
 	firstPause   = 200 * time.Millisecond
 	longestPause = 5 * time.Second
 
-	// firstWord is when it is said for the second time that the database is waited for. Each further time takes twice as long, up to lastWord.
+	// firstWord is the time between the first and the second log line about the wait. Each further one comes after twice the time, up to lastWord.
 	firstWord = 10 * time.Second
 	lastWord  = 10 * time.Minute
 )
 
-// Wait is how a process waits.
+// Wait configures how a process waits.
 type Wait struct {
 	// Limit is the longest wait. 0: as long as the context lasts. [Off]: no wait.
 	Limit time.Duration
@@ -33,8 +33,8 @@ type Wait struct {
 	Log *slog.Logger
 }
 
-// Until calls fn again until its error is another one than that the database is away or takes no writes yet, and returns it. fn must be safe to
-// repeat. When ctx ends, or the limit is reached, the error has the last cause.
+// Until calls fn again as long as its error says that the database is away or takes no writes yet, and returns the first other result. fn must be
+// safe to repeat. When ctx ends, or the limit is reached, the error has the last cause.
 func (w Wait) Until(ctx context.Context, fn func() error) error {
 	began := time.Now()
 	said, words := began, 0
@@ -73,8 +73,8 @@ func (w Wait) Until(ctx context.Context, fn func() error) error {
 	}
 }
 
-// ended is the error of a wait that the end of ctx has ended. What is made of that end says nothing about the database, so the cause before it is
-// named if there is one.
+// ended returns the error of a wait that ctx has ended. It names the latest error of the database if there is one, because the error of ctx says
+// nothing about the database.
 func ended(ctx context.Context, began time.Time, last, err error) error {
 	if last == nil {
 		return err

@@ -33,7 +33,7 @@ DELETE FROM {schema}.oncebox_audit WHERE ctid = ANY (ARRAY(
 	SELECT ctid FROM {schema}.oncebox_audit WHERE part = $1::text AND at < (SELECT clock_timestamp()) - $2::interval LIMIT $3::integer))`
 )
 
-// Log is the audit as one part of oncebox sees it. It is safe for concurrent use.
+// Log reads and expires the audit entries of one part of oncebox. It is safe for concurrent use.
 type Log struct {
 	// Part is this part. Errors begin with it.
 	Part operator.Part
@@ -43,7 +43,8 @@ type Log struct {
 	Retention time.Duration
 }
 
-// List reads a page of at most limit entries (0: 100), the newest first, behind before (nil: with the newest). Of before only the ID counts.
+// List reads a page of at most limit entries (0: 100), the newest first. before is the last entry of the previous page (nil: begin with the
+// newest); only its ID counts.
 func (l *Log) List(
 	ctx context.Context, db bun.IDB, filter operator.AuditFilter, before *operator.AuditEntry, limit int,
 ) (entries []operator.AuditEntry, err error) {

@@ -1,5 +1,4 @@
-// Package backoff computes pauses between attempts, and waits. It keeps no state: the count of attempts is the caller's, mostly
-// in a row of the database.
+// Package backoff computes pauses between attempts, and waits. It keeps no state: the caller counts the attempts, mostly in a row of the database.
 package backoff
 
 import (
@@ -21,7 +20,7 @@ func Exponential(attempt int, base, limit time.Duration) time.Duration {
 	return min(d, limit)
 }
 
-// Jitter spreads d evenly over [d/2, d], so that what failed together does not come back together.
+// Jitter spreads d evenly over [d/2, d], so that attempts that failed together are not repeated together.
 func Jitter(d time.Duration) time.Duration {
 	if d <= 1 {
 		return d
@@ -29,7 +28,7 @@ func Jitter(d time.Duration) time.Duration {
 	return d/2 + rand.N(d/2+1) //nolint:gosec // nobody gains anything by guessing a pause
 }
 
-// Wait returns nil after d, or the cause of ctx as soon as that is done, also if it is done already and d is nothing.
+// Wait returns nil after d, or the cause of ctx as soon as that is done, even if it is done already and d is 0.
 func Wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

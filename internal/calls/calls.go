@@ -1,5 +1,5 @@
-// Package calls counts the calls that a handler makes outside, so that each can have a key of its own that is the same
-// when the handler is run again.
+// Package calls counts the calls of a handler to other services, so that each can have a key of its own that is the same when the handler is run
+// again.
 package calls
 
 import (
@@ -25,8 +25,7 @@ func Within(ctx context.Context, step string) context.Context {
 	return context.WithValue(ctx, contextKey{}, &run{step: step})
 }
 
-// Next counts a call and returns the step in which it is made and the how-manieth of this kind it is, from 1 on. false:
-// ctx is not that of a run.
+// Next counts a call and returns its step, and its number among the calls of this kind, from 1 on. false: ctx is not that of a run.
 func Next(ctx context.Context, kind string) (step string, nth int, ok bool) {
 	r, ok := ctx.Value(contextKey{}).(*run)
 	if !ok {

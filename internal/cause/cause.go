@@ -1,4 +1,4 @@
-// Package cause finds what errors with one cause share. The log, the command line and the console put together by it what fails.
+// Package cause finds the text that errors with one cause share. The log, the command line and the console group errors by it.
 package cause
 
 import (
@@ -10,14 +10,14 @@ import (
 const (
 	// length is how long a cause is, in characters.
 	length = 140
-	// looked is how much of an error is looked at, in bytes. An error may quote a whole payload.
+	// looked is how much of an error is read, in bytes. An error may quote a whole payload.
 	looked = 8 << 10
 )
 
-// variable matches what differs between errors with one cause.
+// variable matches the parts that differ between errors with one cause.
 var variable = regexp.MustCompile(`[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|"[^"]*"|'[^']*'|0x[0-9a-fA-F]+|\d+(?:[.:]\d+)*`)
 
-// Of returns the text that errors with one cause share: numbers, ids and what is quoted are "…".
+// Of returns the text that errors with one cause share: numbers, ids and quoted texts are replaced by "…".
 func Of(text string) string {
 	text = text[:min(len(text), looked)]
 	runes := []rune(strings.Join(strings.Fields(variable.ReplaceAllString(text, "…")), " "))

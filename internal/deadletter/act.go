@@ -19,7 +19,7 @@ const (
 	askAge = `SELECT clock_timestamp() - $1::interval`
 )
 
-// retentionActor is who expires letters, for the audit.
+// retentionActor is the actor of expired letters in the audit.
 const retentionActor = "retention"
 
 // deed is an action on letters.
@@ -27,7 +27,7 @@ type deed struct {
 	action  operator.Action
 	by      operator.By
 	payload []byte // the new one; nil: the stored one stays
-	one     bool   // it is for one letter: if there are several, nothing is done
+	one     bool   // for one letter only: if several match, nothing is done
 }
 
 func (b *Box[L]) statement(a operator.Action) string {
@@ -41,7 +41,7 @@ func (b *Box[L]) statement(a operator.Action) string {
 	}
 }
 
-// Replay puts one letter back to what waits.
+// Replay puts one letter back among the waiting ones.
 func (b *Box[L]) Replay(ctx context.Context, one One, by operator.By) error {
 	return b.actOnOne(ctx, deed{action: operator.Replay, by: by}, one)
 }
@@ -69,7 +69,7 @@ func (b *Box[L]) DiscardAll(ctx context.Context, filter operator.DeadFilter, by 
 	return b.actOnAll(ctx, deed{action: operator.Discard, by: by}, filter, bulk)
 }
 
-// Expire discards the letters that are older than retention; 0 and less keep them. Their keys go on: held by a letter that is gone, they
+// Expire discards the letters that are older than retention; 0 and less keep them. Their keys are released: a key that is held by a deleted letter
 // would wait for ever.
 func (b *Box[L]) Expire(ctx context.Context, retention time.Duration) error {
 	if retention <= 0 {
@@ -121,7 +121,7 @@ func (b *Box[L]) actOnAll(ctx context.Context, d deed, filter operator.DeadFilte
 	return b.sweep(ctx, d, filter, pace.New(bulk.Rate, cmp.Or(max(bulk.BatchSize, 0), b.BatchSize)), bulk.Progress)
 }
 
-// sweep treats all letters that the filter selects, batch by batch.
+// sweep acts on all letters that the filter selects, batch by batch.
 func (b *Box[L]) sweep(
 	ctx context.Context, d deed, filter operator.DeadFilter, p *pace.Pace, progress func(int64),
 ) (moved int64, err error) {
@@ -146,8 +146,8 @@ func (b *Box[L]) sweep(
 	}
 }
 
-// act treats the first n letters that the conditions select, in one transaction. moved may be less than the batch has: another process
-// may have treated some of them before the lock.
+// act acts on the first n letters that the conditions select, in one transaction. moved may be less than the batch has: another process may have
+// changed some of them before the lock.
 func (b *Box[L]) act(ctx context.Context, d deed, w *pgsql.Where, n int) (batch Batch, moved int64, err error) {
 	statement, args := b.Pick(w, n)
 	err = b.Within(ctx, func(ctx context.Context, tx bun.IDB) (bool, error) {

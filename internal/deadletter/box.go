@@ -39,7 +39,7 @@ type SQL struct {
 	// Replay and Discard move letters, enter each in the audit and return how many they moved. Expire is Discard with an entry
 	// for each group. Arguments: actor, action, reason, then those of [Batch.Refs].
 	Replay, Discard, Expire string
-	// Settle follows a move, to see what it has left: arguments of [Batch.Keys].
+	// Settle follows a move, and adjusts the keys of the letters, whose first rows may be others now: arguments of [Batch.Keys].
 	Settle string
 }
 
@@ -57,7 +57,7 @@ type Batch interface {
 	Keys() []any
 }
 
-// Box lists and treats the dead letters of a box. L is a letter. It is safe for concurrent use.
+// Box lists, replays and discards the dead letters of a box. L is a letter. It is safe for concurrent use.
 type Box[L any] struct {
 	// Name is "outbox" or "inbox". Errors begin with it.
 	Name string
@@ -66,10 +66,10 @@ type Box[L any] struct {
 	// Run runs them, planned anew each time: the best index depends on the filter, and tables that are nearly empty most of the time
 	// are full when operators look at them.
 	Run *pgsql.Runner
-	// DB is what reads go to.
+	// DB returns the handle for reads.
 	DB func(context.Context) bun.IDB
-	// Within runs fn in a READ COMMITTED transaction: a statement behind the lock has to see what was committed before the lock was
-	// given. It wakes what handles the letters after the commit if fn has moved some.
+	// Within runs fn in a READ COMMITTED transaction: a statement behind the lock has to see what was committed before the lock was given. If fn has
+	// moved some, it wakes the handlers of the letters after the commit.
 	Within func(ctx context.Context, fn func(ctx context.Context, tx bun.IDB) (moved bool, err error)) error
 	// Scan reads a row of List or Show.
 	Scan func(pgsql.Scan, *L) error
@@ -79,7 +79,7 @@ type Box[L any] struct {
 	NewBatch func() Batch
 	// BatchSize is how many letters a transaction moves by default.
 	BatchSize int
-	// MaxPayload bounds an edited payload, in bytes. -1: no bound.
+	// MaxPayload limits an edited payload, in bytes. -1: no limit.
 	MaxPayload int
 	// Log gets a warning when letters were expired.
 	Log *slog.Logger
@@ -87,11 +87,11 @@ type Box[L any] struct {
 
 // One names a single dead letter.
 type One struct {
-	// Name is how errors call it.
+	// Name is its name in errors.
 	Name string
 	// Where selects it.
 	Where *pgsql.Where
-	// Invalid is why nothing can have this name, nil if something can.
+	// Invalid is the error for a name that no letter can have, nil for a valid name.
 	Invalid error
 }
 

@@ -4,8 +4,8 @@
 // # Guarantees
 //
 // An action on many letters is done in batches, each in a transaction of its own: it locks the keys that the letters hold, changes the payload if
-// that is wanted, moves the letters and adds their entries to the audit, and settles the rows that waited behind them. A letter that another
-// process changes between the choice and the lock is neither counted nor entered in the audit.
+// that is wanted, moves the letters and adds their entries to the audit, and adjusts the keys, whose first rows may be others now. A letter that
+// another process changes between the choice and the lock is neither counted nor entered in the audit.
 //
 // Letters that die after the call has begun, perhaps because they were just replayed, are left to another call. So each call ends.
 //

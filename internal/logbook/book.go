@@ -1,4 +1,4 @@
-// Package logbook collects what is logged, for tests that look for a line while others are written.
+// Package logbook collects log lines, for tests that look for a line while others are written.
 package logbook
 
 import (

@@ -1,4 +1,4 @@
-// Package pace bounds how many things are done per second, in batches.
+// Package pace limits how many things are done per second, in batches.
 //
 // # Guarantees
 //

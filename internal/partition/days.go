@@ -1,5 +1,5 @@
-// Package partition makes and finds the children of tables that have one for each UTC day. The child of a day is named after its table and the
-// day: outbox_20261121. What is not of a day with a child lies in the DEFAULT child.
+// Package partition makes and finds the children of tables that have one for each UTC day. The child of a day is named after its table and the day:
+// outbox_20261121. Rows of a day without a child lie in the DEFAULT child.
 //
 // Read first: days.go:Make and days.go:Expired.
 package partition
@@ -22,8 +22,9 @@ WHERE i.inhparent = '{schema}.{table}'::regclass AND c.relname ~ '^{table}_[0-9]
 	AND (to_date(right(c.relname, 8), 'YYYYMMDD') + 1)::timestamp AT TIME ZONE 'UTC' <= clock_timestamp() - $1::interval
 ORDER BY c.relname`
 
-// Make makes the children of the days from first to last, counted from today. statement makes those of the day that is $1 days from today. A day that
-// cannot be made keeps no other from being made; the errors are joined. It waits once for a table that is in use, for up to two seconds.
+// Make makes the children of the days from first to last, counted from today. statement makes those of the day that is $1 days from today. If the
+// child of a day cannot be made, the others are made all the same; the errors are joined. It waits once for a table that is in use, for up to two
+// seconds.
 func Make(ctx context.Context, sql *pgsql.Runner, db bun.IDB, statement string, first, last int) error {
 	return each(ctx, first, last, func(day int) error {
 		// Each in a transaction of its own: the lock on the parent is held as shortly as possible.

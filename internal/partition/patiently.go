@@ -13,8 +13,8 @@ import (
 // patience is how often Patiently asks for a lock.
 const patience = 5
 
-// Patiently calls fn again while a table is in use: four times, after pauses of 100 ms and then twice as long each time, with jitter. fn waits
-// for its lock for a moment only, because all others wait behind it. The last error is one of [InUse] if the table stayed in use.
+// Patiently calls fn again while a table is in use: four times, after pauses of 100 ms and then twice as long each time, with jitter. fn waits for
+// its lock only for a moment, because all other users of the table wait behind it. The last error is one of [InUse] if the table stayed in use.
 func Patiently(ctx context.Context, fn func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := fn()
@@ -36,8 +36,8 @@ func InUse(err error) bool {
 	return code == pgsql.CodeLockNotAvailable || code == pgsql.CodeDeadlock
 }
 
-// each calls fn for each number from first to last, whatever becomes of the others, and joins the errors. It is patient with the first of them that
-// finds the table in use: what is in use for so long is so for the others as well.
+// each calls fn for each number from first to last, whatever becomes of the others, and joins the errors. It is patient only with the first one
+// that finds the table in use, because the table is then in use for the others as well.
 func each(ctx context.Context, first, last int, fn func(n int) error) error {
 	var errs []error
 	busy := false

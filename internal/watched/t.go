@@ -1,4 +1,4 @@
-// Package watched lets a suite of tests be tested: it runs one of them and says what it complained of.
+// Package watched tests a suite of tests: it runs one of them and returns its complaints.
 package watched
 
 import (
@@ -54,7 +54,7 @@ func (t *T) Errorf(format string, args ...any) {
 // FailNow ends the test.
 func (t *T) FailNow() { runtime.Goexit() }
 
-// Name is that of no test.
+// Name returns a fixed name.
 func (t *T) Name() string { return "watched" }
 
 // Helper does nothing.

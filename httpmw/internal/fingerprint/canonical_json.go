@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxJSONDepth bounds the work: what is nested within objects is moved once for each of them.
+// maxJSONDepth limits the work, because a value within nested objects is moved once for each of them.
 const maxJSONDepth = 64
 
 var errNotCanonical = errors.New("fingerprint: no canonical form")
@@ -30,7 +30,7 @@ func canonicalJSON(text []byte, exclude pointers) ([]byte, bool) {
 	return c.out, true
 }
 
-// canonical goes through a text that is known to be JSON.
+// canonical reads a text that is known to be valid JSON.
 type canonical struct {
 	text    []byte // what is still to be read
 	out     []byte
@@ -78,7 +78,7 @@ func (c *canonical) value(depth int, exclude pointers) error {
 	}
 }
 
-// string copies a string in the form that [json.Marshal] gives it, and returns what it says.
+// string copies a string in the form of [json.Marshal], and returns its value.
 func (c *canonical) string() (string, error) {
 	end := 1
 	for c.text[end] != '"' {

@@ -19,7 +19,7 @@ import (
 // maxInflated limits the content of a compressed body, in bytes, if Config.MaxBody is negative.
 const maxInflated = 64 << 20
 
-// mostNested is how deep parts within parts are looked at. Clients have one level: files of one field, or the requests of a batch.
+// mostNested is how deep parts within parts are compared by content. Clients use one level: files of one field, or the requests of a batch.
 const mostNested = 3
 
 const (
@@ -27,14 +27,14 @@ const (
 	mediaJSON = "application/json"
 )
 
-// content is what a body means: its media type, in one form, the way in which the rest is to be read, and that.
+// content is the meaning of a body: its normalized media type, the way in which the rest is to be read, and the rest.
 type content struct {
 	media, form string
 	body        []byte
 }
 
-// meaning returns what is compared of a body: the same for all that clients and proxies write for one thing. What is not what it
-// says is compared byte for byte.
+// meaning returns the content that is compared: it is the same for all spellings that clients and proxies use. A body that does not match its media
+// type is compared byte for byte.
 func (f *Printer) meaning(h http.Header, body []byte) content {
 	encoding, body := f.decoded(h, body)
 	kind, params, err := parseMedia(h.Get("Content-Type"))
@@ -84,8 +84,8 @@ func mediaType(kind string, params map[string]string) string {
 	return mime.FormatMediaType(kind, params)
 }
 
-// multipartDigest returns the parts, each as a hash of what it says of itself and of its bytes, or of the parts that it has itself. The boundary is
-// another one each time that a client makes the body. Of a form only name, file name, type and transfer encoding count (RFC 7578, section 4.8).
+// multipartDigest returns a hash for each part, made from its headers and its bytes, or from its own parts. The boundary is not compared, because a
+// client chooses a new one for each body. Of a form only name, file name, type and transfer encoding count (RFC 7578, section 4.8).
 func multipartDigest(body []byte, kind, boundary string, nested int) ([]byte, error) {
 	var all []byte
 	for r := multipart.NewReader(bytes.NewReader(body), boundary); ; {
@@ -115,7 +115,7 @@ func multipartDigest(body []byte, kind, boundary string, nested int) ([]byte, er
 	}
 }
 
-// nestedDigest writes the parts of a part to sum, and takes the boundary from what it says of itself. Bytes that are no parts stay what they are.
+// nestedDigest writes the parts of a part to sum, with the boundary of its media type. Bytes without parts are compared as they are.
 func nestedDigest(part *multipart.Part, sum io.Writer, kind string, params map[string]string, nested int) error {
 	body, err := io.ReadAll(part)
 	if err != nil {
@@ -161,8 +161,8 @@ func partValue(name, value string) string {
 	return value
 }
 
-// decoded returns the content of a compressed body. What is left of the encodings is unknown, malformed, or larger
-// than the limit, and the bytes are as they came.
+// decoded returns the content of a compressed body. left are the encodings that could not be removed, because they are unknown, malformed, or the
+// content is larger than the limit.
 func (f *Printer) decoded(h http.Header, body []byte) (left string, _ []byte) {
 	lines := h.Values("Content-Encoding")
 	if len(lines) == 0 {

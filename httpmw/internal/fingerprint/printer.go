@@ -1,5 +1,5 @@
-// Package fingerprint decides which requests are the same. It compares them by what they mean: what clients and proxies write in different
-// ways for one thing makes no difference.
+// Package fingerprint decides which requests are the same. It compares their meaning: different spellings that clients and proxies use for the same
+// request do not count.
 //
 // Read first: printer.go:Printer.Of, then content.go:Printer.meaning and canonical_json.go:canonicalJSON.
 package fingerprint
@@ -16,10 +16,10 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 )
 
-// formatTag changes with whatever follows in this file, in content.go and in canonical_json.go.
+// formatTag must change when the code below, content.go or canonical_json.go changes a fingerprint.
 const formatTag = "http-2"
 
-// Config says what is compared beside method, path, query and preconditions. Its fields are those of httpmw.IdempotencyConfig.
+// Config says what is compared besides method, path, query and preconditions. Its fields are those of httpmw.IdempotencyConfig.
 type Config struct {
 	Exclude    []string                                           // JSON pointers to members that make no difference
 	APIVersion func(*http.Request) string                         // nil: none
@@ -78,8 +78,8 @@ func (f *Printer) Of(r *http.Request, body []byte) (idempotency.Fingerprint, err
 	return idempotency.NewFingerprint(f.tag, append(parts, preconditions(r.Header)...)...), nil
 }
 
-// PreconditionHeaders returns those of RFC 9110, section 13.1, that count for methods which change something. The other two,
-// If-Modified-Since and If-Range, have to be ignored there.
+// PreconditionHeaders returns the precondition headers of RFC 9110, section 13.1, that count for methods which change something. Such methods have
+// to ignore the other two, If-Modified-Since and If-Range.
 func PreconditionHeaders() []string {
 	return []string{"If-Match", "If-None-Match", "If-Unmodified-Since"}
 }
