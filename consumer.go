@@ -7,11 +7,11 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// Consume has h handle the messages of a topic, each once per consumer: the name is that of the subscription and of the
-// deduplication, stable for ever. Call it before [App.Run], in every process of the service: the processes that only
-// publish make sure of the subscription too. Without a broker subscriptions are rows of the database; [inbox.Inbox.Forget] removes those of a
-// consumer that is gone for good. An readmodel.Model, of the same name, may be given for h. It panics when an option cannot be used,
-// when called twice for one topic and consumer, or after Run.
+// Consume registers h for the messages of a topic; each is handled once per consumer. The name identifies the subscription and the entries
+// of the inbox, so it must never change. Call it before [App.Run], in every process of the service: the processes that only publish make
+// sure of the subscription too. Without a broker subscriptions are rows of the database; [inbox.Inbox.Forget] removes those of a consumer
+// that is gone for good. An readmodel.Model, of the same name, may be given for h. It panics when an option cannot be used, when called
+// twice for one topic and consumer, or after Run.
 func (a *App) Consume(topic, name string, h messaging.Handler, opts ...inbox.Option) {
 	must(a.validate(topic, name))
 	must(a.Inbox.Consume(topic, name, h, a.options(opts)...))
@@ -36,12 +36,12 @@ func (a *App) validate(topic, name string) error {
 	return nil
 }
 
-// options are the configured ones, and then those of one consumer.
+// options returns the configured options, followed by those of one consumer.
 func (a *App) options(opts []inbox.Option) []inbox.Option {
 	return append([]inbox.Option{inbox.Receiving(a.cfg.Consumer), inbox.OwnedBy(a.cfg.UoW.Source)}, opts...)
 }
 
-// must ends a program that wires its consumers wrongly, at its start.
+// must panics: a consumer that is wired wrongly is a mistake in the program, found at its start.
 func must(err error) {
 	if err != nil {
 		panic(fmt.Sprintf("oncebox: %v", err))

@@ -14,10 +14,10 @@ import (
 	"github.com/oncebox/oncebox/retry"
 )
 
-// declaration is how far the making of the subscriptions has come.
+// declaration is the state of making the subscriptions.
 type declaration struct {
 	mu   sync.Mutex
-	last error // why they are not made; nil: they are, or nobody has tried
+	last error // error of the last attempt; nil: they are made, or there was no attempt yet
 }
 
 func (d *declaration) set(err error) {
@@ -32,7 +32,7 @@ func (d *declaration) err() error {
 	return d.last
 }
 
-// declare makes sure of the subscriptions: what is published to a topic without one may be deleted at any moment.
+// declare makes the subscriptions: a broker may delete messages of a topic without subscriptions at any moment.
 func (a *App) declare(ctx context.Context) error {
 	if a.broker == nil {
 		return a.Inbox.SubscribeAll(ctx)
@@ -55,7 +55,7 @@ type introducer interface {
 	Introduce(source, installation string)
 }
 
-// introduce says who publishes, if the broker can keep it.
+// introduce gives the broker the names of the service and its database, if it can keep them.
 func (a *App) introduce(ctx context.Context) error {
 	b, can := a.broker.(introducer)
 	if !can {
@@ -69,11 +69,11 @@ func (a *App) introduce(ctx context.Context) error {
 	return nil
 }
 
-// insistOnDeclaring tries until the broker has made the subscriptions, or refuses to. It says once that it waits: the adapter logs
-// how it gets on with the broker.
+// insistOnDeclaring tries until the broker has made the subscriptions, or refuses to. It logs once that it waits; the adapter logs the
+// state of the connection.
 func (a *App) insistOnDeclaring(ctx context.Context) error {
 	if a.broker == nil {
-		return nil // they are rows, and there by now
+		return nil // without a broker they are rows, which exist by now
 	}
 	began := time.Now()
 	for attempt := 1; ; attempt++ {
@@ -95,7 +95,7 @@ func (a *App) insistOnDeclaring(ctx context.Context) error {
 	}
 }
 
-// declareIn has the group make the subscriptions, and returns what has it run a function when they are there.
+// declareIn makes the subscriptions in a goroutine of group. It returns a function that runs another function in the group once they exist.
 func (a *App) declareIn(ctx context.Context, group *errgroup.Group, parts []Part) (afterwards func(func() error)) {
 	declared := make(chan struct{})
 	group.Go(func() error {

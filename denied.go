@@ -13,21 +13,21 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// deniedInterval is how often a right that the role lacks is told of.
+// deniedInterval is the time between two log lines about the same missing right.
 const deniedInterval = time.Hour
 
-// deniedLog tells once of each right that the role of the database lacks, with the GRANT to run. All parts of a process fail by it, again and
-// again, and their lines would be the same mistake.
+// deniedLog logs each right that the database role lacks only once per deniedInterval, with the GRANT to run. All parts of a process fail
+// for this reason, again and again, and their lines would all be about one mistake.
 type deniedLog struct {
 	slog.Handler
 
 	told *told
 }
 
-// told is shared by the loggers that are made of one.
+// told is shared by all loggers that are derived from one.
 type told struct {
 	mu sync.Mutex
-	at map[string]time.Time // by what the server said
+	at map[string]time.Time // time of the last line, by the message of the server
 }
 
 func newDeniedLog(h slog.Handler) deniedLog { return deniedLog{h, &told{at: map[string]time.Time{}}} }
@@ -35,7 +35,7 @@ func newDeniedLog(h slog.Handler) deniedLog { return deniedLog{h, &told{at: map[
 // Unwrap returns the handler behind.
 func (d deniedLog) Unwrap() slog.Handler { return d.Handler }
 
-// Handle logs a record, unless it is of a right that was told of already.
+// Handle logs a record, unless it is about a right that was logged already.
 func (d deniedLog) Handle(ctx context.Context, r slog.Record) error {
 	var missing error
 	r.Attrs(func(a slog.Attr) bool {
@@ -70,12 +70,12 @@ func (t *told) first(missing error, now time.Time) bool {
 	return true
 }
 
-// WithAttrs returns a handler that tells of the same rights once with this one.
+// WithAttrs returns a handler that shares the logged rights with this one.
 func (d deniedLog) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return deniedLog{d.Handler.WithAttrs(attrs), d.told}
 }
 
-// WithGroup returns a handler that tells of the same rights once with this one.
+// WithGroup returns a handler that shares the logged rights with this one.
 func (d deniedLog) WithGroup(name string) slog.Handler {
 	return deniedLog{d.Handler.WithGroup(name), d.told}
 }

@@ -22,8 +22,8 @@
 //
 // # Errors
 //
-// [New] reports everything that is wrong with the configuration at once. [App.Run] returns when its context is done, or
-// when a part can never work. Database and broker may be away, at its start and later: both are waited for, see config.Config.DatabaseWait.
+// [New] reports everything that is wrong with the configuration at once. [App.Run] returns when its context is done, or when a part can
+// never work. It waits for a database or broker that cannot be reached, at its start and later, see config.Config.DatabaseWait.
 package oncebox
 
 import (
@@ -67,7 +67,7 @@ type App struct {
 	Idempotency *idempotency.Store
 	// Projector is the relay, which publishes the events of Outbox. Read models are made with package inbox/readmodel.
 	Projector *projector.Projector
-	// Registry knows the types of events: register those that consumers handle.
+	// Registry has the types of events: register all types that consumers handle.
 	Registry *event.Registry
 
 	db       *bun.DB
@@ -79,9 +79,9 @@ type App struct {
 	declaration declaration
 }
 
-// New wires an application. Without a broker (nil) the relay stores each event for each consumer of its topic, and
-// they are handled from the database, with the same guarantees. The database is not touched yet. Further sinks, an event store
-// for example, take the events in the same commit, after the outbox.
+// New wires an application. Without a broker (nil) the relay stores each event for each consumer of its topic, and the consumers handle
+// them from the database, with the same guarantees. New does not use the database yet. Further sinks, an event store for example, take the
+// events in the same commit, after the outbox.
 func New(db *bun.DB, broker Broker, cfg config.Config, sinks ...uow.Sink) (*App, error) {
 	if db == nil {
 		return nil, errors.New("oncebox: New: db is nil: open it with config.OpenDB")
@@ -119,7 +119,7 @@ func New(db *bun.DB, broker Broker, cfg config.Config, sinks ...uow.Sink) (*App,
 	return a, nil
 }
 
-// Migrate creates or updates the tables. It is safe in any number of processes at once. A database that is away is waited for, see
+// Migrate creates or updates the tables. It is safe in any number of processes at once. It waits for a database that cannot be reached, see
 // config.Config.DatabaseWait.
 func (a *App) Migrate(ctx context.Context) error {
 	return a.waiting().Until(ctx, func() error {
@@ -129,7 +129,7 @@ func (a *App) Migrate(ctx context.Context) error {
 
 func (a *App) waiting() arrival.Wait { return arrival.Wait{Limit: a.cfg.DatabaseWait, Log: a.log} }
 
-// obey has events recorded by the broker's rule for names, unless the service has given one.
+// obey sets the broker's rule for names as the rule of recorded events, unless the service has set one.
 func obey(rule *func(topic string) error, broker messaging.Naming) {
 	if *rule == nil {
 		*rule = broker.ValidateTopic

@@ -10,9 +10,9 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// checkRetention warns if messages may come again after the inbox has forgotten them: they would be handled twice. It is no
-// error, because they come so late only if somebody replays them or sets a subscription back. For how long
-// a message may stay unacknowledged is not asked: it is remembered from when it was handled on.
+// checkRetention warns if messages may come again after the inbox has forgotten them: they would be handled twice. A warning is enough,
+// because they come so late only if somebody replays them or resets a subscription. The time for which a message may stay unacknowledged
+// does not matter, because the inbox remembers a message from the moment when it is handled.
 func (a *App) checkRetention(ctx context.Context) {
 	remembered := a.cfg.Inbox.Retention
 	if remembered == 0 {

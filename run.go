@@ -21,7 +21,7 @@ type Part int
 const (
 	// Relay publishes the outbox.
 	Relay Part = iota + 1
-	// Consumers receive and handle messages, and those that were parked. Without a broker the relay stores the first.
+	// Consumers receive messages and handle them, and handle parked messages. Without a broker the relay stores the messages.
 	Consumers
 	// Cleaner makes partitions ahead, drops what is older than its retention, and shows the state of the idempotency keys as metrics.
 	Cleaner
@@ -65,7 +65,7 @@ func (a *App) Run(ctx context.Context, parts ...Part) error {
 		afterwards(func() error { a.checkRetention(ctx); return nil })
 	}
 	group.Go(func() error { a.Inbox.State().WatchBrokers(ctx, a.subscriber()); return nil })
-	// A part that has nothing to do at present, consumers without a Consume for example, is no reason to end.
+	// This goroutine keeps Run going when a part has nothing to do, consumers without a Consume for example.
 	group.Go(func() error { <-ctx.Done(); return nil })
 	for _, part := range parts {
 		a.start(ctx, group, part, afterwards)

@@ -57,8 +57,8 @@ const tokenLife = 12 * time.Hour
 // errToken means that a form was not shown to the actor who sends it, or too long ago.
 var errToken = errors.New("the form is older than 12 hours, was shown to somebody else, or comes from a process with another Config.Secret")
 
-// tokens makes and checks what each form carries: the end of its life and a signature over that and the actor. Nothing is stored.
-// Another site cannot make one, nor can it use one that an actor of its own was given.
+// tokens makes and checks what each form carries: the end of its life and a signature over that and the actor. Nothing is stored. Another
+// site can neither make a token, nor use a token that was made for another actor.
 type tokens struct {
 	key []byte
 }

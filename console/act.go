@@ -30,8 +30,7 @@ const deadLetters = "dead letters"
 // maxReason is how long a reason may be, in bytes: as the audit keeps it.
 const maxReason = 2048
 
-// deed is something that is done to dead letters. The deed Retry is done to messages that failed and are tried again, all that a selection
-// has.
+// An action on dead letters. The action Retry is for messages that failed and are tried again, all of a selection.
 type deed struct {
 	Action                 operator.Action
 	Title, Done, Explained string
@@ -54,7 +53,7 @@ func (d *deed) Things() string {
 	return deadLetters
 }
 
-// deedOf returns what an action is; an error if it is none.
+// Returns the deed of the name action, or an error if there is none of that name.
 func deedOf(action string) (*deed, error) {
 	switch operator.Action(action) {
 	case operator.Replay:
@@ -174,7 +173,7 @@ type outcome struct {
 	Back     string
 }
 
-// tell says to the actor why one of several could not be treated; what is no matter of operators is logged.
+// Returns the text for the actor why one of several could not be treated. Errors that do not concern operators are logged.
 func (v *visit) tell(err error) string {
 	if p, known := errors.AsType[*problem](explained(err)); known {
 		return p.title

@@ -208,7 +208,7 @@ func (l *lines) progress(ctx context.Context, done int64) error {
 	}
 }
 
-// flush sends what was written. The server's limit for a whole answer is not meant for one that goes on.
+// flush sends what was written. It extends the server's deadline, because this answer goes on for longer than usual.
 func (l *lines) flush() error {
 	control := http.NewResponseController(l.v.w)
 	if err := control.SetWriteDeadline(time.Now().Add(patience)); err != nil && !errors.Is(err, http.ErrNotSupported) {

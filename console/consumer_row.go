@@ -112,7 +112,7 @@ func (r *consumerRow) Asked() *time.Time {
 // vanished reports whether its processes are silent and have not ended in order: they may live without the database.
 func (r *consumerRow) vanished() bool { return !r.Runs && !r.Stopped && !r.SeenAt.IsZero() }
 
-// readConsumers joins the consumers that run, or did, with what waits for them.
+// readConsumers lists the consumers that run, or have run, with the messages that wait for them.
 func readConsumers(ctx context.Context, c *Console) (list []consumerRow, err error) {
 	known, err := c.cfg.Inbox.State().Consumers(ctx)
 	if err != nil {

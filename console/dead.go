@@ -28,7 +28,7 @@ type deadView struct {
 	First     string // the address of the first page, "" on it
 	Next      string // that of the next one, "" on the last
 	Notice    string
-	Life      string // the address of the page about what the notice tells of
+	Life      string // the address of the page about the event of the notice
 	// Replay and Discard are the addresses for all that the selection has.
 	Replay, Discard string
 }
@@ -78,7 +78,7 @@ func readLetters(v *visit, s *selection, after *ops.Letter, limit int) ([]letter
 	return list, err
 }
 
-// tab is a box that a page can show. Count is how much it has, "" if that is not told.
+// tab is a box that a page can show. Count is the number of its letters, "" if it is not shown.
 type tab struct {
 	link
 

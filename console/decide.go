@@ -35,7 +35,7 @@ type decision struct {
 	do func(v *visit, r ref, at time.Time, reason string) error
 }
 
-// decisionOf returns what an action is; an error if it is none.
+// decisionOf returns the decision of the name action, or an error if there is none of that name.
 func decisionOf(action string) (*decision, error) {
 	switch action {
 	case decideRetry:

@@ -17,7 +17,7 @@ const (
 	mostKinds = 8
 )
 
-// kind is a group of errors that say the same apart from numbers, ids and what is quoted.
+// kind is a group of errors that differ only in numbers, ids and quotations.
 type kind struct {
 	Text   string
 	Box    ops.Box
@@ -30,7 +30,8 @@ type kind struct {
 	GoesOn bool
 	More   bool
 	Next   time.Time
-	// Link is the list of dead letters with the longest part of the text that all of them have, or of what is stuck for this reason.
+	// Link is the address of the list of dead letters with the common part of the text, or of the list of things that are stuck for this
+	// reason.
 	Link string
 }
 
@@ -65,7 +66,7 @@ func kindsOf(now time.Time, all []failure) []*kind {
 	return list[:min(len(list), mostKinds)]
 }
 
-// goingOn are the causes of what fails and is tried again, as kinds.
+// goingOn returns the causes of failures that are tried again, as kinds.
 func goingOn(causes []ops.Cause) (list []*kind) {
 	for i := range causes {
 		c := &causes[i]
@@ -175,7 +176,7 @@ func (p *plot) Bars() (list []bar) {
 	return list
 }
 
-// Text says the same for those who do not see the picture.
+// Text is the alternative text of the picture.
 func (p *plot) Text() string {
 	all, last := 0, 0
 	for i, n := range p.counts {

@@ -20,7 +20,7 @@ type overviewView struct {
 	Consumers []consumerRow
 	Unknown   []idempotency.Unknown
 	Kinds     []*kind
-	Causes    []ops.Cause // of what is stuck
+	Causes    []ops.Cause // the causes of stuck things
 	Findings  []finding
 
 	HasInbox, HasKeys bool
@@ -131,10 +131,10 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 // maxCause is how much of a cause a line has, in characters.
 const maxCause = 140
 
-// mostFailing is how many causes of what fails the first page names.
+// mostFailing is how many causes of failures the first page names.
 const mostFailing = 5
 
-// failing are the causes of what fails and is tried again, a line for each.
+// failing returns the causes of failures that are tried again, a line for each.
 func failing(causes []ops.Cause, now time.Time) (list []finding) {
 	others := 0
 	for i := range causes {

@@ -21,7 +21,7 @@ const (
 	classCurrent = "current"
 )
 
-// stuckView is the page of what waits for longer than its turn, or for a decision: a row for each cause, or for each thing of one cause.
+// stuckView is the page of things that wait too long, or for a decision: a row for each cause, or for each thing of one cause.
 type stuckView struct {
 	ops.Filter
 
@@ -29,7 +29,7 @@ type stuckView struct {
 	Notice      string
 	Total       int  // things
 	More        bool // there may be others
-	From, To    int  // of the rows, those that are shown
+	From, To    int  // numbers of the first and the last row that is shown
 	Of          int
 	First, Next string
 	Each        bool     // of one cause
@@ -45,7 +45,7 @@ type stuckRow struct {
 	State, Does string
 	Many        string // what they are, if there are several
 	Example     string // the error of one of them, whole
-	Why         string // of what has no error
+	Why         string // explanation, if there is no error
 	Event       string // address of the page of its life
 	Acts        []link
 }
@@ -99,7 +99,7 @@ func showStuck(v *visit) error {
 	return v.show(pageStuck, "Stuck", view)
 }
 
-// rest is the address of the page without what was done before.
+// rest returns the parameters of the page without the notice about the last action.
 func rest(q url.Values) url.Values {
 	q = with(q, nil)
 	q.Del(fieldDone)
@@ -205,7 +205,7 @@ func actsOnMany(v *visit, c *ops.Cause) []link {
 	return []link{showEach(c)}
 }
 
-// why explains what has no error.
+// why explains a stuck thing that has no error.
 func why(s *ops.Stuck) string {
 	switch {
 	case s.Kind == ops.RelayMissing && s.Relay != "":

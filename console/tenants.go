@@ -29,7 +29,7 @@ type tenantsView struct {
 	Notice string
 }
 
-// showTenants lists the tenants that are paused, and those that have lanes of their own.
+// showTenants lists the tenants that are paused, and the tenants with lanes of their own.
 func showTenants(v *visit) (err error) {
 	view := &tenantsView{}
 	if view.Paused, err = v.cfg.Outbox.PausedTenants(v.Context()); err != nil {

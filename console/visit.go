@@ -120,7 +120,7 @@ func (v *visit) redirect(to string) {
 	v.w.WriteHeader(http.StatusSeeOther)
 }
 
-// refuse answers those who may see nothing, with no more than that.
+// refuse answers a request that is not permitted, without details.
 func (v *visit) refuse(err error) {
 	if errors.Is(err, errRefused) {
 		http.Error(v.w, "You have no access to this page.", http.StatusForbidden)

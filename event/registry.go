@@ -14,17 +14,17 @@ var (
 	// consumer the message is kept until a build that knows the type is deployed.
 	ErrUnknownType = errors.New("event: unknown event type")
 
-	// ErrNewerVersion means that the event has a newer schema version than the one that is registered. The message is kept until a build
-	// that knows the version is deployed.
+	// ErrNewerVersion means that the event has a newer schema version than the registered one. The message is kept until a build that knows
+	// the version is deployed.
 	ErrNewerVersion = errors.New("event: newer schema version")
 )
 
 // DecodeError means that the bytes do not fit the registered type.
 type DecodeError struct {
-	// Type and Version are those of the event that came, Version being that of its schema.
+	// Type and Version are the type and the schema version of the received event.
 	Type    string
 	Version int
-	// Err is that of the codec or the upcaster, [ErrNewerVersion], or says that the payload is sealed.
+	// Err is the error of the codec or the upcaster, [ErrNewerVersion], or an error that the payload is sealed.
 	Err error
 }
 

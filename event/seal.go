@@ -15,12 +15,12 @@ const (
 	SealedContentType = "sealed_content_type" // the media type of the payload when it is open
 )
 
-// ErrErased means that the key of an event was erased for good: nobody can ever read its payload again. A key store that
-// does not answer, or does not know the key yet, is no reason to say so.
+// ErrErased means that the key of an event was erased for good: nobody can ever read its payload again. Do not return it because a key
+// store does not answer or does not know the key yet.
 var ErrErased = errors.New("event: the key of the payload was erased")
 
-// Sealer encrypts payloads. A registry that was given one by [WithSealer] has every payload sealed before it is stored,
-// after the codec, and opened before it is read, before the upcasters.
+// Sealer encrypts payloads. A registry with a sealer ([WithSealer]) seals every payload after the codec, before it is stored, and opens it
+// before the upcasters, when it is read.
 //
 // Both methods are called from many goroutines, and while a transaction is open. So a sealer remembers keys, and what it
 // has to ask a database for goes through a pool of its own: from the pool of the units, all of them could wait for each
@@ -34,16 +34,16 @@ type Sealer interface {
 	// way: Topic, Delivery, and metadata that is added. Bind ID, TenantID and Type to the payload, so that it opens in no
 	// other event.
 	//
-	// An error that wraps [ErrErased] says that the key is gone for good, a [*DecodeError] that this payload will never
-	// open with this key. Every other one is taken for an outage: the event is tried again until it passes.
+	// An error that wraps [ErrErased] means that the key is gone for good, a [*DecodeError] that this payload will never open with this
+	// key. Every other error counts as an outage: the event is tried again until it passes.
 	Open(ctx context.Context, env *Envelope, keyID string) (payload []byte, err error)
 }
 
-// WithSealer has all payloads sealed that are stored with this registry, those that [Event]s became and those that were
-// added as bytes. What was stored before stays readable.
+// WithSealer seals all payloads that are stored with this registry: encoded [Event]s, and payloads that were added as bytes. Events that
+// were stored before stay readable.
 //
-// Sealed are the payloads only, in every table and on the wire. Ids, types, tenants, routing keys and metadata are not: the
-// way of an event depends on them.
+// Only payloads are sealed, in every table and on the wire. Ids, types, tenants, routing keys and metadata are not, because the delivery of
+// an event needs them.
 func WithSealer(s Sealer) RegistryOption { return func(r *Registry) { r.sealer = s } }
 
 // Seal seals the payload of env in place, and says so in its content type and metadata. Whatever makes outbox rows calls it.

@@ -12,12 +12,11 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// ErrGivenUp means that a consumer has made a dead letter of what [Inbox.Await] waits for: its effect does not come before
-// an operator replays it.
+// ErrGivenUp means that a consumer has made a dead letter of a message that [Inbox.Await] waits for. Its effect does not come before an
+// operator replays it.
 var ErrGivenUp = errors.New("inbox: the consumer has given up")
 
-// handled counts what the consumer has entered of the messages and does not wait in the table of parked ones, and what is a
-// dead letter of it.
+// handled counts the messages that the consumer has handled (entered, and not parked), and the messages that are its dead letters.
 const handled = `
 SELECT count(i.message_key) FILTER (WHERE p.message_key IS NULL), count(d.message_key)
 FROM unnest($1::uuid[], $2::text[], $3::text[]) u(key, tenant, source)
@@ -26,16 +25,16 @@ LEFT JOIN {schema}.inbox i ON i.message_key = u.key AND i.consumer = c.consumer 
 LEFT JOIN {schema}.inbox_parked p ON p.message_key = u.key AND p.consumer = c.consumer AND p.tenant_id = u.tenant AND p.source = u.source
 LEFT JOIN {schema}.inbox_dead d ON d.message_key = u.key AND d.consumer = c.consumer AND d.tenant_id = u.tenant AND d.source = u.source`
 
-// Await waits until the consumer has handled what the unit of work announced that t is from: the caller that made a change then
-// finds it in that consumer's read model. Give the topics that the consumer reads if the unit announced events on others as
-// well; without any it waits for all.
+// Await waits until the consumer has handled all events of the unit of work that t belongs to: after it, the caller that made a change
+// finds it in the consumer's read model. Name the topics that the consumer reads if the unit announced events on others as well; without
+// topics Await waits for all events.
 //
-// It looks into the inbox, at first after 2 ms and later every 50 ms, until ctx ends: always bound it, and fall back to
-// what is there. The error wraps ctx's, [ErrGivenUp], or [event.ErrInvalid] if t is no token. A token that came back
-// from a client says nothing about who may read what.
+// It looks into the inbox, at first after 2 ms and later every 50 ms, until ctx ends. Always give ctx a deadline, and fall back to the read
+// model as it is. The error wraps ctx's, [ErrGivenUp], or [event.ErrInvalid] if t is no token. A token from a client proves no right to
+// read anything.
 //
-// Call it before a unit of work begins. Within one it asks in the transaction, which stays open meanwhile and above READ
-// COMMITTED never sees what it waits for.
+// Call it before a unit of work begins. Within a unit it asks in the unit's transaction, which stays open meanwhile and, above READ
+// COMMITTED, never sees the entries.
 func (i *Inbox) Await(ctx context.Context, consumer string, t uow.Token, topics ...string) error {
 	events, err := t.Events(topics...)
 	if err != nil {
@@ -49,7 +48,7 @@ func (i *Inbox) Await(ctx context.Context, consumer string, t uow.Token, topics 
 	}
 	asking := ctx
 	if _, within := uow.FromContext(ctx); within {
-		// A statement that is given up closes its connection, and the transaction would be lost with it.
+		// Cancelling a statement closes its connection, which would lose the caller's transaction. So the statement does not end with ctx.
 		asking = context.WithoutCancel(ctx)
 	}
 	var done, dead int

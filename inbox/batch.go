@@ -16,16 +16,15 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// BatchFunc handles several messages in one unit of work: a bulk writer. They are in the order in which they came, none of
-// them was handled before, and there is at least one. They may be of different keys and tenants, so the context carries
-// neither a message nor a tenant, and an event that is emitted under it is refused unless it names its tenant. To emit one
-// that belongs to a message:
+// BatchFunc handles several messages in one unit of work: a bulk writer. They are in the order in which they came, none of them was handled
+// before, and there is at least one. They may be of different keys and tenants, so the context carries neither a message nor a tenant, and
+// an event that is emitted under it is refused unless it names its tenant. To emit an event that belongs to one of the messages:
 //
 //	ctx := messaging.NewContext(ctx, m)
 //	u, _ := uow.FromContext(ctx)
 //	err := u.Add("invoice", payload)
 //
-// An error undoes all of it, and then each of them is handled alone, with a context that carries it.
+// After an error the unit is rolled back, and each message is handled alone, with a context that carries it.
 type BatchFunc func(ctx context.Context, msgs []*messaging.Message) error
 
 // WrapBatch is [Inbox.Wrap] for a handler of several messages. The consumer gives it as many as there are, up to its
@@ -42,7 +41,7 @@ func (i *Inbox) WrapBatch(consumer string, next BatchFunc, opts ...Option) messa
 const enterAll = `
 SELECT entered, tenant, origin, stopped, xid FROM {schema}.inbox_enter_batch($1::uuid[], $2::text, $3::text[], $4::text[], $5::bigint[], $6::integer)`
 
-// batch is the messages of one unit of work, with what became of each.
+// batch holds the messages of one unit of work and the outcome of each.
 type batch struct {
 	msgs   []*messaging.Message
 	ids    []store.Identity
@@ -56,8 +55,8 @@ type batch struct {
 // room for 12,000 locks, its reserve included: for such a transaction on each connection.
 const maxKeys = 100
 
-// HandleBatch enters the messages, with one statement, and has those that were not there handled in the same unit. If that
-// fails each of them is handled alone. Messages of more than maxKeys keys are several batches.
+// HandleBatch enters the messages with one statement, and handles the messages that were not entered before in the same unit. If the unit
+// fails, each message is handled alone. Messages of more than maxKeys keys are several batches.
 func (w *wrapped) HandleBatch(ctx context.Context, msgs []*messaging.Message) error {
 	done := &outcomes{failed: map[int]error{}, stuck: map[string]bool{}}
 	for from := 0; from < len(msgs); {
@@ -74,7 +73,7 @@ func (w *wrapped) HandleBatch(ctx context.Context, msgs []*messaging.Message) er
 	return done.err()
 }
 
-// portion is how many of the messages are the next batch.
+// portion returns how many of the messages make up the next batch.
 func (w *wrapped) portion(msgs []*messaging.Message) int {
 	if len(msgs) <= maxKeys {
 		return len(msgs) // they have no more keys than that
@@ -105,6 +104,8 @@ func (w *wrapped) batch(ctx context.Context, msgs []*messaging.Message) (b *batc
 	return b, len(msgs) > 1
 }
 
+// tryAll is one try of a batch: it enters the messages, stores the messages whose keys do not flow, and handles the fresh ones. It returns
+// errMixed if the batch has both kinds.
 func (w *wrapped) tryAll(ctx context.Context, u *uow.Unit, b *batch, limit *limit) error {
 	if err := w.enterAll(ctx, u, b); err != nil {
 		return err
@@ -151,7 +152,7 @@ func (w *wrapped) tryAll(ctx context.Context, u *uow.Unit, b *batch, limit *limi
 	return err
 }
 
-// handleAll has messages handled in one unit. skips says of each whether it was skipped.
+// handleAll calls the handler for messages of one unit. skips reports for each message whether it was skipped.
 func (w *wrapped) handleAll(ctx context.Context, todo []*messaging.Message, limit *limit) (skips []bool, err error) {
 	if w.bulk != nil {
 		return w.bulk.call(envelope.ForSeveral(context.WithValue(ctx, consumerKey{}, w.consumer)), todo)

@@ -10,9 +10,9 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// needsBuild tells whether it is the program that does not know the message yet, so that trying again helps once a later build of it
-// is deployed. While one is being deployed, old processes receive what only new ones know. An event that the handler could not emit is a
-// fault of this build, and what the handler calls permanent is.
+// needsBuild reports whether this build of the program does not know the message yet, so that trying again helps once a later build is
+// deployed. During a deployment old processes receive messages that only new ones know. It is false for an event that the handler could not
+// emit, which is a fault of this build, and for an error that the handler marked as permanent.
 func needsBuild(err error) bool {
 	if messaging.IsPermanent(err) || envelope.IsOutgoing(err) {
 		return false
@@ -20,16 +20,16 @@ func needsBuild(err error) bool {
 	return errors.Is(err, event.ErrNewerVersion) || errors.Is(err, event.ErrUnknownType) || errors.Is(err, messaging.ErrNoHandler)
 }
 
-// logged is what a line of the log is about that is written once.
+// logged identifies a line of the log that is written once.
 type logged struct {
 	consumer, topic, eventType string
 	version                    int
 }
 
-// maxLogged bounds what is remembered of the log: types are what senders say.
+// maxLogged is how many lines are remembered. It needs a bound, because senders may invent any number of types.
 const maxLogged = 1000
 
-// first tells whether a line is to be written: it was not before, as far as is remembered.
+// first reports whether a line has not been written yet, as far as is remembered, and remembers it.
 func (i *Inbox) first(line logged) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -40,7 +40,7 @@ func (i *Inbox) first(line logged) bool {
 	return !written
 }
 
-// noteBuild logs that messages wait for a build that knows them: once for each type and version, because there may be very many.
+// noteBuild logs that messages wait for a build that knows them: once for each type and version, because such messages may be many.
 func (w *wrapped) noteBuild(ctx context.Context, e *event.Envelope, cause error) {
 	if w.box.first(logged{consumer: w.consumer, eventType: e.Type, version: e.SchemaVersion}) {
 		w.box.store.Log.WarnContext(ctx, "oncebox: messages are parked until a build that knows their type and version is deployed, "+

@@ -14,11 +14,11 @@ type bulkWriter struct {
 	within []messaging.Middleware
 }
 
-// call calls the writer with the messages that the middleware lets pass. skips says which it has skipped.
+// call calls the writer with the messages that the middleware lets pass. skips reports which messages the middleware has skipped.
 //
-// The middleware of the first message is around that of the second, and so on, and the last one is around the call. So each sees the call, as if the message
-// were handled alone. The call fails if the writer fails, also if middleware makes a success of that: the messages are then handled alone, each
-// within its own middleware.
+// The middleware of the first message is around that of the second, and so on, and the last one is around the call. So the middleware of
+// each message sees the call as if the message were handled alone. If the writer fails, call fails, even if middleware turned the error
+// into nil: the messages are then handled alone, each within its own middleware.
 func (b *bulkWriter) call(ctx context.Context, msgs []*messaging.Message) (skips []bool, err error) {
 	skips = make([]bool, len(msgs))
 	if len(b.within) == 0 {

@@ -29,63 +29,63 @@ type Config struct {
 	Schema string
 	// Pooler says that a transaction-mode pooler stands before the database: no prepared statements. Default: false.
 	Pooler bool
-	// Retention is how long it is remembered that a message was handled, at least 24h; KeepForever (-1): for ever. A
-	// copy that comes later is handled again, so it must be longer than the broker may redeliver a message and than the
-	// sender's outbox keeps events for a replay. Default: 240h.
+	// Retention is how long the inbox remembers that it has handled a message, at least 24h; KeepForever (-1): for ever. A copy that comes
+	// later is handled again. So choose more than the time for which the broker may redeliver a message, and for which the sender's outbox
+	// keeps events for a replay. Default: 240h.
 	Retention time.Duration `env:"RETENTION"`
-	// DeadRetention is how long dead letters are kept before Clean deletes them. That frees their keys, as a discard does,
-	// and leaves entries in the audit with their number. At least 24h; 0 and -1 keep them for ever. Default: 0.
+	// DeadRetention is how long dead letters are kept before Clean deletes them. Deleting frees their keys, as a discard does, and adds an
+	// entry with their number to the audit. At least 24h; 0 and -1 keep them for ever. Default: 0.
 	DeadRetention time.Duration `env:"DEAD_RETENTION"`
 	// AuditRetention is how long the entries of the audit are kept. At least 24h; -1 keeps them for ever. Default: 9600h, which
 	// is 400 days.
 	AuditRetention time.Duration
 
-	// Retry says how often, and for how long, a message is tried whose handler fails. The option [Retry] says otherwise for one consumer.
+	// Retry says how often, and for how long, a message is tried whose handler fails. The option [Retry] overrides it for one consumer.
 	Retry RetryPolicy
-	// Middleware is around the handlers of all consumers; the first one is the outermost. The option [Use] adds to it for one consumer, within.
-	// Default: none.
+	// Middleware wraps the handlers of all consumers; the first one is the outermost. The option [Use] adds middleware for one consumer,
+	// inside of this. Default: none.
 	Middleware []messaging.Middleware
-	// ContinueAfterDead says that the later messages of a key do not wait for a dead letter of it. Their handlers then see a gap,
-	// and the dead letter out of order when it is replayed. The option [ContinueAfterDead] says so for one consumer. Default: false, they
-	// wait until somebody replays or discards it.
+	// ContinueAfterDead lets the later messages of a key go on when one of them becomes a dead letter. Their handlers then see a gap, and a
+	// replayed dead letter comes out of order. The option [ContinueAfterDead] sets it for one consumer. Default: false, they wait until
+	// somebody replays or discards it.
 	ContinueAfterDead bool `env:"CONTINUE_AFTER_DEAD"`
-	// OnDead is called for each message that becomes a dead letter, by the process that gives it up, for a chat message or a ticket. What it
-	// does in u is committed together with the dead letter, or not at all: announce it with [uow.Unit.Add], and do not call others from
-	// here. It may be called again if the transaction fails, and it is called again if the message is replayed and dies again. If it
+	// OnDead is called for each message that becomes a dead letter, by the process that gives it up, for a chat message or a ticket. What
+	// it does in u commits together with the dead letter, or not at all: announce the letter with [uow.Unit.Add], and call no other system
+	// from here. A transaction that fails may call it again, and so does a message that is replayed and becomes a dead letter again. If it
 	// returns an error, panics, or takes longer than OnDeadTimeout, the dead letter is made without it and an error is logged. It must
-	// return when ctx ends. Events under ctx carry [event.DeadLetterOf], and are not announced themselves. It is not called for what an operator
-	// gives up ([Inbox.GiveUp]). Default: none.
+	// return when ctx ends. Events that are emitted under ctx carry [event.DeadLetterOf]; if one of them becomes a dead letter, OnDead is
+	// not called for it, nor is it for a message that an operator gives up ([Inbox.GiveUp]). Default: none.
 	OnDead func(ctx context.Context, u *uow.Unit, d DeadLetter) error
-	// OnDeadTimeout is how long a call of OnDead may take: the key of the message is locked meanwhile. Default: 2s.
+	// OnDeadTimeout is the longest that a call of OnDead may take. The key of the message is locked meanwhile. Default: 2s.
 	OnDeadTimeout time.Duration `env:"ON_DEAD_TIMEOUT"`
-	// CrashGuard is how many messages after the start of a process have their try recorded before the handler runs. One of them may have
-	// killed the process before this one: its tries are counted, so it becomes a dead letter after RetryPolicy.MaxCrashes of them. It should
-	// be the number of messages that one consumer may have at once; [MaxInFlight] raises it to that. -1: off. Default: 128.
+	// CrashGuard is the number of messages, after the start of a process, whose try is recorded before the handler runs. One of them may
+	// have killed the process before this one. Its recorded tries make it a dead letter after RetryPolicy.MaxCrashes crashes. Choose the
+	// number of messages that one consumer may have at once; [MaxInFlight] raises it to that. -1: off. Default: 128.
 	CrashGuard int `env:"CRASH_GUARD"`
-	// HandlerTimeout is how long one call of a handler may take, also when it gets several messages ([BatchFunc]). The messages of
-	// a batch whose handler gets one message have it each, in one transaction. When it is over, the context of the handler is cancelled,
-	// what it did is undone, and the try counts as failed. [HandlerTimeout] says otherwise for one consumer. -1: no limit.
+	// HandlerTimeout is the longest that one call of a handler may take, also a call with several messages ([BatchFunc]). A batch whose
+	// handler gets one message at a time may take this long for each of them, in one transaction. When the time is over, the context of the
+	// handler is cancelled, its work is undone, and the try counts as failed. [HandlerTimeout] overrides it for one consumer. -1: no limit.
 	// Default: 5m.
 	HandlerTimeout time.Duration `env:"HANDLER_TIMEOUT"`
-	// LockTimeout is how long a message waits for another one of its key, or a copy of itself, that is being handled by another
-	// process, at least 1ms. Then it is put off for half a second, so that a process that hangs does not take the slots of
-	// others; that is no try. Default: 250ms.
+	// LockTimeout is how long a message waits while another process handles a message of the same key, or a copy of this one, at least 1ms.
+	// After that the message is postponed for 500 ms and its slot is freed, so that a process that hangs does not occupy the slots of
+	// others. A postponement is not counted as a try. Default: 250ms.
 	LockTimeout time.Duration `env:"LOCK_TIMEOUT"`
-	// ParkedConcurrency is how many keys with parked messages one process works on at once, for each consumer. Default: 4.
+	// ParkedConcurrency is the number of keys with parked messages that one process works on at once, for each consumer. Default: 4.
 	ParkedConcurrency int `env:"PARKED_CONCURRENCY"`
-	// ParkedLease is how long a process that took a key with parked messages may be silent before another one takes it,
-	// at least 1s. Default: 30s.
+	// ParkedLease is how long a process may be silent that has taken a key with parked messages. After that another process takes the key.
+	// At least 1s. Default: 30s.
 	ParkedLease time.Duration `env:"PARKED_LEASE"`
-	// LeaseTTL is how long a process that handles a message of [Inbox.WrapLeased] may be silent before another one takes the
-	// message over, at least 1s. It is renewed every third of it, so it bounds no handler. Default: 30s.
+	// LeaseTTL is how long a process may be silent that handles a message of [Inbox.WrapLeased]. After that another process takes the
+	// message over. At least 1s. The lease is renewed each third of this time, so a handler may take longer. Default: 30s.
 	LeaseTTL time.Duration `env:"LEASE_TTL"`
-	// DrainTimeout is how long handlers of parked messages may take to end once [Inbox.RunParked] stops, before their context is
+	// DrainTimeout is how long handlers of parked messages may go on after [Inbox.RunParked] was told to stop. Then their context is
 	// cancelled; -1: it is cancelled at once. Default: 30s.
 	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT"`
 	// PollInterval is how often a process looks for keys that others parked. Default: 1s.
 	PollInterval time.Duration `env:"POLL_INTERVAL"`
-	// DatabaseWait is for how long [Inbox.Run] waits at its start for a database that is away, where there is no broker; -1: that is an error at
-	// once. Default: 0, for as long as the context lasts.
+	// DatabaseWait is how long [Inbox.Run] waits at its start for a database that cannot be reached. It matters where there is no broker;
+	// -1: such a database is an error at once. Default: 0, for as long as the context lasts.
 	DatabaseWait time.Duration
 	// MaxPayload is the largest payload that [Inbox.ReplayEdited] takes, in bytes; -1: no limit. Default: 1 MiB.
 	MaxPayload int
@@ -144,7 +144,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// WithDefaults returns a copy in which the fields that say nothing have their defaults. A nil Config is the zero one.
+// WithDefaults returns a copy in which unset fields have their defaults. A nil Config is the zero one.
 func (c *Config) WithDefaults() Config {
 	var out Config
 	if c != nil {
@@ -170,5 +170,5 @@ func (c *Config) WithDefaults() Config {
 	return out
 }
 
-// Retention returns for how long this inbox remembers what was handled, see [Config.Retention].
+// Retention returns how long this inbox remembers which messages it has handled, see [Config.Retention].
 func (i *Inbox) Retention() time.Duration { return i.cfg.Retention }

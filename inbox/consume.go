@@ -15,11 +15,11 @@ type consumer struct {
 	loop    *messaging.Loop // nil before it receives
 }
 
-// Consume has h handle the messages of a topic in [Inbox.Run], each once per consumer: the name is that of the subscription and of the
-// deduplication, stable for ever. h runs inside a unit, see [Inbox.Wrap], or with [Leased] under a lease. A readmodel.Model of the same name
-// may be given for h; it has options of its own for how messages are handled.
+// Consume registers h for the messages of a topic; [Inbox.Run] then calls it, once for each message and consumer. The name identifies the
+// subscription and the entries of the inbox, so it must never change. h runs inside a unit, see [Inbox.Wrap], or with [Leased] under a
+// lease. h may be a readmodel.Model of the same name, which has its own options for how messages are handled.
 //
-// Call it before Run. The error names what cannot be used. There is one consumer of a name for a topic.
+// Call it before Run. The error names the argument that cannot be used. A topic has at most one consumer of a name.
 func (i *Inbox) Consume(topic, name string, h messaging.Handler, opts ...Option) error {
 	return i.consume(topic, name, opts, func(s *settings, final Option) (messaging.Handler, error) {
 		model, isModel := h.(interface{ Generations() *Generations }) // a readmodel.Model
@@ -38,7 +38,7 @@ func (i *Inbox) Consume(topic, name string, h messaging.Handler, opts ...Option)
 	})
 }
 
-// defaultBatch is how many messages a bulk writer gets at most.
+// defaultBatch is the most messages that a bulk writer gets in one call.
 const defaultBatch = 100
 
 // ConsumeBatch is [Inbox.Consume] for a bulk writer: it gets up to 100 messages at once, or as many as [Batch] says, in one
@@ -82,7 +82,7 @@ func (i *Inbox) consume(topic, name string, opts []Option, wrap func(*settings, 
 	return nil
 }
 
-// Subscriptions are those of the consumers of this process.
+// Subscriptions returns the subscriptions of this process's consumers.
 func (i *Inbox) Subscriptions() []messaging.Subscription {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -21,7 +21,7 @@ type MessageRef struct {
 	Consumer, TenantID, Source string
 }
 
-// args are those of the statements about one message.
+// args returns the arguments of the statements about one message.
 func (k MessageRef) args() ([]any, error) {
 	parsed, err := uuid.Parse(k.MessageKey)
 	if err != nil {
@@ -77,39 +77,38 @@ func (i *Inbox) DeadErrors(ctx context.Context, limit int) ([]operator.DeadError
 	return i.dead.Errors(ctx, limit)
 }
 
-// Replay puts a dead letter back to what waits, and the processes of its consumer handle it, in their [Inbox.RunParked]; the caller needs
-// no handler. It goes back to where it stood in its key, before whatever waits behind it, and gets all its attempts back. It
-// returns [operator.ErrNotDead] if there is none with this key.
+// Replay parks a dead letter again, and the processes of its consumer handle it in their [Inbox.RunParked]; the caller needs no handler.
+// The letter returns to its place in its key, before the messages that wait behind it, and its attempts start at zero. It returns
+// [operator.ErrNotDead] if there is none with this key.
 //
-// A letter whose key flows, because it has no order or its consumer goes on after dead letters, is handled as soon as a process looks, and later
-// messages of its key wait for it from then on. A letter whose key another dead letter holds waits until that one is decided. A letter
-// that was handled since, because its message came again when its entry had expired, is not handled twice.
+// If the key flows, because the letter has no order or its consumer goes on after dead letters, the letter is handled as soon as a process
+// looks for parked messages, and from then on later messages of the key wait for it. A letter whose key another dead letter holds waits
+// until that one is decided. A letter whose message came again after its entry had expired, and was handled then, is not handled twice.
 func (i *Inbox) Replay(ctx context.Context, key MessageRef, by operator.By) error {
 	return i.dead.Replay(ctx, key.dead(), by)
 }
 
-// ReplayEdited is [Inbox.Replay] with another payload in the place of the one that came, in one transaction. All else of the message
-// stays, and other consumers keep what they got. The former payload is gone. by must give a reason. An empty payload is an error, and so
-// is a payload that is larger than Config.MaxPayload.
+// ReplayEdited is [Inbox.Replay] with a new payload, in one transaction. The rest of the message stays, and other consumers keep their
+// copies. The former payload is lost. by must give a reason. An empty payload is an error, and so is a payload that is larger than
+// Config.MaxPayload.
 func (i *Inbox) ReplayEdited(ctx context.Context, key MessageRef, payload []byte, by operator.By) error {
 	return i.dead.ReplayEdited(ctx, key.dead(), payload, by)
 }
 
-// Discard deletes a dead letter for good; what waits behind it is handled without it. by must give a reason. It returns
+// Discard deletes a dead letter for good; the messages that wait behind it are handled without it. by must give a reason. It returns
 // [operator.ErrNotDead] if there is none with this key.
 func (i *Inbox) Discard(ctx context.Context, key MessageRef, by operator.By) error {
 	return i.dead.Discard(ctx, key.dead(), by)
 }
 
-// ReplayAll replays the dead letters that the filter selects and that are dead when it begins, per key in their order. It
-// returns how many it moved, also beside an error: each batch is a transaction of its own, and the batches before stay. See
-// [Inbox.Replay].
+// ReplayAll replays the dead letters that the filter selects and that are dead when it begins, per key in their order. It returns how many
+// it moved, also together with an error: each batch is a transaction of its own, and earlier batches stay committed. See [Inbox.Replay].
 func (i *Inbox) ReplayAll(ctx context.Context, filter operator.DeadFilter, by operator.By, bulk *operator.Bulk) (int64, error) {
 	return i.dead.ReplayAll(ctx, filter, by, bulk)
 }
 
-// DiscardAll discards the dead letters that the filter selects and that are dead when it begins. by must give a reason.
-// It returns how many it deleted, also beside an error, as [Inbox.ReplayAll] does.
+// DiscardAll discards the dead letters that the filter selects and that are dead when it begins. by must give a reason. It returns how many
+// it deleted, also together with an error, as [Inbox.ReplayAll] does.
 func (i *Inbox) DiscardAll(ctx context.Context, filter operator.DeadFilter, by operator.By, bulk *operator.Bulk) (int64, error) {
 	return i.dead.DiscardAll(ctx, filter, by, bulk)
 }
@@ -121,9 +120,8 @@ func wrapErr(what string, err error) error {
 	return fmt.Errorf("inbox: %s: %w", what, pgsql.Explain(err))
 }
 
-// Audit lists what was done by hand or by the retention, newest first. A page has at most limit entries (0: 100) and begins
-// before the last one of the page before (nil: with the newest). Only its ID counts. Entries are kept for
-// [Config.AuditRetention].
+// Audit lists the actions of operators and of the retention, newest first. A page has at most limit entries (0: 100) and begins before the
+// last one of the page before (nil: with the newest). Only its ID counts. Entries are kept for [Config.AuditRetention].
 func (i *Inbox) Audit(ctx context.Context, filter operator.AuditFilter, before *operator.AuditEntry, limit int) ([]operator.AuditEntry, error) {
 	return i.audit.List(ctx, i.store.DB(ctx), filter, before, limit)
 }

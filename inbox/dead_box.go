@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// deadBatch is how many dead letters a transaction moves, in which their keys stand still.
+	// deadBatch is how many dead letters one transaction moves. Their keys are locked meanwhile.
 	deadBatch = 100
 	// defaultPage is the size of a page whose limit is not given.
 	defaultPage = 100
 )
 
-// death is what a dead letter has besides its message.
+// death holds the fields of a dead letter that do not belong to its message.
 type death struct {
 	attempts int
 	cause    error
@@ -35,7 +35,7 @@ func (i *Inbox) storeDead(ctx context.Context, tx bun.IDB, l letter, d death) er
 	return store.Explain(err)
 }
 
-// newDead returns the inbox as the engine of dead letters knows it.
+// newDead returns the inbox's side of package deadletter, which lists, replays and discards dead letters.
 func (i *Inbox) newDead() *deadletter.Box[DeadLetter] {
 	return &deadletter.Box[DeadLetter]{
 		Name: "inbox",
@@ -60,7 +60,7 @@ func (i *Inbox) newDead() *deadletter.Box[DeadLetter] {
 	}
 }
 
-// withinDead runs fn in a unit, and wakes what handles parked messages after its commit if fn has moved dead letters.
+// withinDead runs fn in a unit. If fn has moved dead letters, RunParked is woken after the commit.
 func (i *Inbox) withinDead(ctx context.Context, fn func(context.Context, bun.IDB) (bool, error)) error {
 	return i.store.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
 		moved, err := fn(ctx, u.DB())

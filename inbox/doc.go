@@ -1,5 +1,6 @@
-// Package inbox makes a handler's effect happen once, however often its message comes, in the order of its key, and keeps what
-// cannot be handled until it can. A read model is made with package readmodel; the relay of an outbox is package projector.
+// Package inbox makes a handler's effect happen once, however often its message comes, in the order of its key. A message that cannot be
+// handled yet is kept in the database until it can. A read model is made with package readmodel; the relay of an outbox is package
+// projector.
 //
 //	units := uow.New(db, nil)
 //	box := inbox.New(units, nil)
@@ -17,15 +18,15 @@
 //
 //   - nil: the message is handled.
 //   - an error: what the handler did is undone. The message is tried again where it is, its key held, [RetryPolicy.Tries] times in all;
-//     then it is parked: it waits in the table inbox_parked, and at the broker it is settled. A handler that does not end within
-//     [Config.HandlerTimeout] has its context cancelled and has failed, whatever it returns.
+//     then it is parked: it waits in the table inbox_parked, and at the broker it is settled. The context of a handler that does not end
+//     within [Config.HandlerTimeout] is cancelled, and the try has failed, whatever the handler returns.
 //   - [messaging.RetryAfter]: the same, with a pause of its own. It is parked at once if that is longer than the Delay of the [RetryPolicy].
 //   - [event.ErrNewerVersion], [event.ErrUnknownType] or [messaging.ErrNoHandler]: this build of the program does not know the message.
 //     It is parked at once and tried again until a build that knows it is deployed, at most for [RetryPolicy.DeployWait]; these tries do
 //     not count. A messaging.Router skips types that it has no handler for, unless it is strict.
-//   - [messaging.Permanent], what cannot be decoded, whose handler returns [event.ErrErased], or whose
-//     identifiers are none: it is a dead letter at once, with its bytes as they were, in the table inbox_dead. So is what has
-//     failed for [RetryPolicy.GiveUpAfter] or killed [RetryPolicy.MaxCrashes] processes. A messaging.Router settles events whose key was erased by itself.
+//   - [messaging.Permanent], [event.ErrErased], a payload that cannot be decoded, or an invalid identifier: the message becomes a dead
+//     letter at once, with its bytes as they were, in the table inbox_dead. So does a message that has failed for [RetryPolicy.GiveUpAfter]
+//     or has killed [RetryPolicy.MaxCrashes] processes. A messaging.Router settles events whose key was erased by itself.
 //
 // A message that is parked or dead holds its ordering key: later ones are parked behind it, and [Inbox.RunParked] handles them
 // in their order once it was handled, or once an operator has replayed or discarded the dead letter. Other keys go on.
@@ -44,7 +45,7 @@
 //
 // # Errors
 //
-// The wrapped handler returns nil for what is settled: handled, handled before, parked, or a dead letter. Every error means that
+// The wrapped handler returns nil for a message that is settled: handled, handled before, parked, or a dead letter. Every error means that
 // nothing happened and that the message must come again.
 //
 // # Metrics

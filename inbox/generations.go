@@ -17,17 +17,18 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// Generations are the handlers of a read model: a new one with each time that it is made anew. Programs use it by way of package readmodel. It is the
-// [messaging.BatchHandler] that the consumer of the read model runs, on any number of topics and in any number of processes.
+// Generations holds the handlers of a read model. Each rebuild of the read model begins a new generation, with its own handler. Programs
+// use it through package readmodel. It is the [messaging.BatchHandler] that the consumer of the read model runs, on any number of topics
+// and in any number of processes.
 //
-// The inbox has one consumer for each generation, "balances" at first and then "balances@1" and so on: that is the name of its parked messages and
-// dead letters. [Inbox.Await] takes the name of the read model.
+// The inbox has one consumer for each generation, named "balances" at first, then "balances@1" and so on. Parked messages and dead letters
+// carry this name. [Inbox.Await] takes the name of the read model.
 type Generations struct {
 	box  *Inbox
 	name string
 	next messaging.Handler
 	opts []Option
-	// elsewhere: other processes handle it, and this one stores messages for it.
+	// elsewhere says that other processes run the handlers, and this one only stores messages for them.
 	elsewhere bool
 
 	mu      sync.Mutex
@@ -36,7 +37,7 @@ type Generations struct {
 
 // Generation is a generation of a read model, as this process knows it.
 type Generation struct {
-	// Number counts the generations before it, and Consumer is its name in the inbox.
+	// Number is how many generations came before it, and Consumer is its name in the inbox.
 	Number   int64
 	Consumer string
 
@@ -66,7 +67,7 @@ func (i *Inbox) Generations(name string, next messaging.Handler, opts ...Option)
 // Name returns the name of the read model.
 func (g *Generations) Name() string { return g.name }
 
-// Handle handles a live message, or has it wait in the database while the read model is being rebuilt.
+// Handle handles a live message. While the read model is being rebuilt, it stores the message until the rebuild has ended.
 func (g *Generations) Handle(ctx context.Context, m *messaging.Message) error {
 	return g.within(ctx, func(n *Generation) error { return n.live.Handle(ctx, m) })
 }
@@ -76,7 +77,7 @@ func (g *Generations) HandleBatch(ctx context.Context, msgs []*messaging.Message
 	return g.within(ctx, func(n *Generation) error { return n.live.HandleBatch(ctx, msgs) })
 }
 
-// within calls fn with the generation that there is; again, if another one had begun.
+// within calls fn with the generation that this process knows. If another generation has begun meanwhile, it calls fn again with that one.
 func (g *Generations) within(ctx context.Context, fn func(*Generation) error) error {
 	n, err := g.look(ctx, false)
 	for err == nil {
@@ -94,7 +95,7 @@ func (g *Generations) within(ctx context.Context, fn func(*Generation) error) er
 // Look asks the database for the present generation.
 func (g *Generations) Look(ctx context.Context) (*Generation, error) { return g.look(ctx, true) }
 
-// look returns the generation that this process knows, or asks the database.
+// look returns the generation that this process knows. It asks the database if it knows none, or again is true.
 func (g *Generations) look(ctx context.Context, again bool) (*Generation, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -116,13 +117,13 @@ func (g *Generations) look(ctx context.Context, again bool) (*Generation, error)
 	return g.current, nil
 }
 
-// begin makes the handlers of a generation. Those of the one before have nothing parked any more.
+// begin makes the handlers of a generation. The generation before it has no parked messages any more, so its handlers are removed.
 func (g *Generations) begin(number int64) {
 	n := &Generation{Number: number, Consumer: store.GenerationName(g.name, number)}
 	for _, w := range []**wrapped{&n.live, &n.replayed} {
 		*w = &wrapped{next: g.next, of: &store.Membership{Model: g.name, Generation: number, Replayed: w == &n.replayed}}
 		g.box.equip(n.Consumer, *w, g.opts)
-		(*w).subscription.Topic = "" // it is of all
+		(*w).subscription.Topic = "" // it handles all topics
 	}
 	g.box.mu.Lock()
 	defer g.box.mu.Unlock()
@@ -137,7 +138,8 @@ func (g *Generations) begin(number int64) {
 	g.current = n
 }
 
-// lookAtModels has this process learn what others did to its read models, if nothing was heard for a while.
+// lookAtModels reads the generations of this process's read models again, if the last look is older than PollInterval: another process may
+// have begun a rebuild.
 func (i *Inbox) lookAtModels(ctx context.Context) error {
 	i.mu.Lock()
 	all := i.models
@@ -155,7 +157,7 @@ func (i *Inbox) lookAtModels(ctx context.Context) error {
 	return nil
 }
 
-// Replay has older messages handled, and those that fail tried until they are parked or dead. The error wraps store.ErrGeneration if another
+// Replay handles older messages. Messages that fail are tried until they are parked or dead. The error wraps store.ErrGeneration if another
 // generation has begun.
 func (n *Generation) Replay(ctx context.Context, events []event.Envelope) error {
 	msgs := make([]*messaging.Message, len(events))
@@ -182,7 +184,8 @@ func (n *Generation) Replay(ctx context.Context, events []event.Envelope) error 
 	return nil
 }
 
-// settle tries a message that failed until the inbox has settled it, which it does after its tries, unless it cannot write.
+// settle tries a failed message until the inbox has settled it. After its tries the inbox parks it, so this ends, unless the database
+// cannot be written.
 func (n *Generation) settle(ctx context.Context, m *messaging.Message) error {
 	w := n.replayed
 	for {
@@ -197,7 +200,7 @@ func (n *Generation) settle(ctx context.Context, m *messaging.Message) error {
 	}
 }
 
-// enter enters a message, behind the gate if the handler is one of a read model.
+// enter enters a message. For the handler of a read model it passes the gate first.
 func (w *wrapped) enter(ctx context.Context, u *uow.Unit, id store.Identity) (store.Entry, error) {
 	if w.of == nil {
 		return w.box.table.Entries.Enter(ctx, u, id)
@@ -205,7 +208,7 @@ func (w *wrapped) enter(ctx context.Context, u *uow.Unit, id store.Identity) (st
 	return w.box.table.Gates.Enter(ctx, u, id, w.of)
 }
 
-// gate keeps a reset of the read model out until the end of the transaction. rebuilding says that live messages wait.
+// gate prevents a reset of the read model until the end of the transaction. rebuilding reports whether live messages have to wait.
 func (w *wrapped) gate(ctx context.Context, tx bun.IDB) (rebuilding bool, err error) {
 	if w == nil || w.of == nil {
 		return false, nil
@@ -213,13 +216,13 @@ func (w *wrapped) gate(ctx context.Context, tx bun.IDB) (rebuilding bool, err er
 	return w.box.table.Gates.Pass(ctx, tx, w.of)
 }
 
-// gateOf is the gate of a consumer whose parked messages are handled.
+// gateOf passes the gate of a consumer whose parked message is to be handled.
 func (i *Inbox) gateOf(ctx context.Context, tx bun.IDB, consumer string) error {
 	_, err := i.handlerOf(consumer, "").gate(ctx, tx)
 	return err
 }
 
-// setAside has a live message wait.
+// setAside stores a live message until the rebuild has ended.
 func (w *wrapped) setAside(ctx context.Context, tx bun.IDB, id store.Identity, m *messaging.Message) error {
 	return w.box.table.Gates.SetAside(ctx, tx, id, m, w.of)
 }

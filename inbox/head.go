@@ -13,7 +13,7 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// ran is how the try of a head ended.
+// ran is the result of a try of a key's first message.
 type ran int
 
 const (
@@ -23,19 +23,19 @@ const (
 	ranNothing            // another process has the key
 )
 
-// runHead has the first message of a key handled, once.
+// runHead handles the first message of a key, once.
 //
-// The message is handled once because its row is locked meanwhile, and its removal commits with the work of the handler, whichever process owns the
-// key. A process that was suspended until its ownership ended finds the row locked or gone, or reads that it owns nothing.
+// Two things make it once: the row of the message is locked while the handler runs, and its removal commits with the handler's work. It
+// does not matter which process owns the key. A process that was suspended until its ownership ended finds the row locked or gone, or reads
+// that it owns nothing.
 //
-// The lock of the key is taken when the handler has ended, and not before: until then messages can be stored behind this one, so a handler
-// that takes long holds up no publisher and no receiver of its key. That is sound because the key does not flow: a unit that stores a message
-// under the lock sees that the key stands still, and commits at once. No unit that runs another handler holds the lock, see handlePart. Only the
-// release of the key needs it.
+// The lock of the key is taken only after the handler has ended. Until then messages can be stored behind this one, so a slow handler holds
+// up no publisher and no receiver of its key. This is safe because the key does not flow: a unit that stores a message under the lock sees
+// that, and commits at once. No unit that runs another handler holds the lock, see handlePart. Only the release of the key needs the lock.
 //
-// All take the row of the message first, then the lock, then the row of the key; so none waits in a circle. The exception is a copy that comes
-// after the entry of its message has expired, while the message runs: it has the lock and waits for the entry. PostgreSQL ends that circle,
-// and the message or its copy is tried again.
+// All transactions lock the row of the message first, then the key, then the row of the key, so they cannot deadlock. The exception is a
+// copy that arrives after the entry of its message has expired, while the message runs: the copy has the lock and waits for the entry.
+// PostgreSQL ends that deadlock, and the message or its copy is tried again.
 func (i *Inbox) runHead(ctx context.Context, k store.ParkedKey) (ran, error) {
 	var (
 		counted store.Count
@@ -124,7 +124,7 @@ func (w *wrapped) headFailed(ctx context.Context, k store.ParkedKey, h store.Hea
 	return w.failHead(ctx, k, h, n, cause)
 }
 
-// lostKey hands back a key whose head was not tried.
+// lostKey hands back a key whose first message was not tried.
 func (i *Inbox) lostKey(ctx context.Context, k store.ParkedKey, counted store.Count, err error) error {
 	back := i.table.Heads.GiveBack(context.WithoutCancel(ctx), k, counted, i.cfg.PollInterval)
 	if errors.Is(err, store.ErrOthers) || errors.Is(err, store.ErrGeneration) || errors.Is(err, sql.ErrNoRows) {
@@ -133,8 +133,9 @@ func (i *Inbox) lostKey(ctx context.Context, k store.ParkedKey, counted store.Co
 	return fmt.Errorf("inbox: read a parked message of consumer %s: %w", k.Consumer, errors.Join(pgsql.Explain(err), back))
 }
 
-// leaveToOthers hands back a key whose first message no handler of this process is for: what was before it in its key was for one. The key is
-// taken by its topic from now on, and not by this process. A message without topic cannot be told apart so, and waits for its turn each time.
+// leaveToOthers hands back a key whose first message has a topic that this process has no handler for; the message before it had another
+// topic. From now on the key is listed under the new topic, so this process does not take it. A message without topic cannot be listed so:
+// its key is taken again after a pause.
 func (i *Inbox) leaveToOthers(ctx context.Context, k store.ParkedKey, counted store.Count, h *store.Head) error {
 	if h.Envelope.Topic != "" {
 		return i.table.Heads.GiveBack(ctx, k, counted, 0)
@@ -142,7 +143,7 @@ func (i *Inbox) leaveToOthers(ctx context.Context, k store.ParkedKey, counted st
 	return i.table.Heads.GiveBack(ctx, k, counted, i.cfg.Retry.Delay)
 }
 
-// loud is the try whose failure is an error in the log. By then the pauses are minutes long.
+// loud is the number of the try whose failure is logged as an error instead of a warning. By then the pauses are minutes long.
 const loud = 10
 
 func (w *wrapped) failHead(ctx context.Context, k store.ParkedKey, h store.Head, n int, cause error) error {

@@ -30,40 +30,40 @@ import (
 // Inbox remembers which consumer has handled which message. It is safe for concurrent use.
 type Inbox struct {
 	cfg   Config
-	store *store.Handle // of all tables
-	table store.Tables  // that a message passes
+	store *store.Handle // the statements on all tables
+	table store.Tables  // the tables that a message passes
 
 	messages   metric.Int64Counter
-	silent     metric.Int64Counter // hooks that failed
+	silent     metric.Int64Counter // calls of Config.OnDead that failed
 	dead       *deadletter.Box[DeadLetter]
 	audit      *audit.Log
 	attributes sync.Map // consumer and outcome -> metric.MeasurementOption
 	state      *state.Reader
 
-	// woken gets a token when something was parked here.
+	// woken gets a token when a message was parked here.
 	woken chan struct{}
 
-	// runners is how many RunParked run.
+	// runners is the number of RunParked calls that run.
 	runners atomic.Int64
 
 	mu         sync.Mutex
 	handlers   map[handlerKey]*wrapped
 	models     []*Generations
 	subscribed map[string]subscribed                   // by topic
-	stores     map[Subscription]messaging.BatchHandler // what stores messages for a consumer, without a broker
+	stores     map[Subscription]messaging.BatchHandler // they store messages for a consumer, without a broker
 	consuming  []*consumer
 	receiving  bool
-	asked      map[string]time.Time // when it was asked whether a process handles what a consumer has parked
+	asked      map[string]time.Time // by consumer: when it was last asked whether any process handles its parked messages
 	paused     map[string]bool      // by consumer
 	pausedAt   map[string]time.Time // since when
 	owned      map[string]bool      // by consumer: it is known to belong to its service
-	logged     map[logged]struct{}  // what is written to the log once
+	logged     map[logged]struct{}  // lines that are written to the log once
 }
 
-// DefaultTenant is the tenant of messages that name none. It is part of their key for ever, so it is no setting.
+// DefaultTenant is the tenant of messages that name none. It is part of their key for ever, so there is no setting for it.
 const DefaultTenant = store.DefaultTenant
 
-// handlerKey finds the handler of a parked message. Topic "" is of all topics.
+// handlerKey finds the handler of a parked message. Topic "" stands for all topics.
 type handlerKey struct{ consumer, topic string }
 
 func (k handlerKey) compare(other handlerKey) int {
@@ -96,22 +96,23 @@ func New(m *uow.Manager, cfg *Config) *Inbox {
 	return i
 }
 
-// State shows what runs and what waits, for operators.
+// State returns the reader of what runs and what waits, for operators.
 func (i *Inbox) State() *state.Reader { return i.state }
 
 // Handle is for package readmodel.
 func (i *Inbox) Handle() *store.Handle { return i.store }
 
-// Telemetry returns where logs, traces and metrics go, for what shows the inbox and does not say it itself, the console for example. The Logger is not nil.
+// Telemetry returns where logs, traces and metrics go, for packages that show the inbox and have no setting of their own, the console for
+// example. The Logger is not nil.
 func (i *Inbox) Telemetry() telemetry.Config {
 	return telemetry.Config{Logger: i.store.Log, TracerProvider: i.cfg.Telemetry.TracerProvider, MeterProvider: i.cfg.Telemetry.MeterProvider}
 }
 
-// Wrap returns a handler that has next handle each message once; see the package documentation. The name of the
-// consumer is part of the key: it must stay the same over releases, and different consumers must have different ones.
+// Wrap returns a handler that calls next once for each message; see the package documentation. The name of the consumer is part of the key:
+// it must stay the same over releases, and different consumers must have different ones.
 //
-// next runs inside the unit: [uow.FromContext] and [uow.Manager.DB] give it the transaction. What it returns decides as the
-// package documentation says. The same next handles what was parked, in [Inbox.RunParked].
+// next runs inside the unit: [uow.FromContext] and [uow.Manager.DB] give it the transaction. Its result decides what becomes of the
+// message, as the package documentation says. [Inbox.RunParked] calls the same next for parked messages.
 //
 // It panics if the name is empty or not an identifier, or ends like balances@1, which names a generation of a read model: a
 // mistake in the program, found at its start.
@@ -130,7 +131,7 @@ func (i *Inbox) wrap(consumer string, w *wrapped, opts []Option) *wrapped {
 	return w
 }
 
-// equip gives w what it needs besides its handler.
+// equip sets the fields of w besides its handler.
 func (i *Inbox) equip(consumer string, w *wrapped, opts []Option) {
 	w.box, w.consumer = i, consumer
 	leased := w.leased
@@ -162,7 +163,7 @@ func (i *Inbox) handlerOf(consumer, topic string) *wrapped {
 	return i.handlers[handlerKey{consumer, ""}]
 }
 
-// continuesAfterDead tells whether what is behind a dead letter of a consumer does not wait, as far as this process knows.
+// continuesAfterDead reports whether the messages behind a dead letter of a consumer go on, as far as this process knows.
 func (i *Inbox) continuesAfterDead(consumer, topic string) bool {
 	if w := i.handlerOf(consumer, topic); w != nil {
 		return w.continueAfterDead
@@ -170,7 +171,7 @@ func (i *Inbox) continuesAfterDead(consumer, topic string) bool {
 	return i.cfg.ContinueAfterDead
 }
 
-// consumers returns whose parked messages can be handled here.
+// consumers returns the consumers whose parked messages can be handled here.
 func (i *Inbox) consumers() []string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -182,8 +183,8 @@ func (i *Inbox) consumers() []string {
 	return slices.Compact(names)
 }
 
-// topicsOf returns the topics of which the parked messages of a consumer can be handled here, nil if of all. A key whose topic nobody has noted
-// is looked at by any process.
+// topicsOf returns the topics whose parked messages of a consumer can be handled here, nil for all topics. A key without a recorded topic
+// may be taken by any process.
 func (i *Inbox) topicsOf(consumer string) []string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -201,7 +202,7 @@ func (i *Inbox) topicsOf(consumer string) []string {
 	return topics
 }
 
-// wake has [Inbox.RunParked] look at once.
+// wake makes [Inbox.RunParked] look for keys at once.
 func (i *Inbox) wake() {
 	select {
 	case i.woken <- struct{}{}:
@@ -209,7 +210,7 @@ func (i *Inbox) wake() {
 	}
 }
 
-// count notes what became of a message.
+// count counts the outcome of a message.
 func (i *Inbox) count(ctx context.Context, consumer, outcome string) {
 	i.countN(ctx, consumer, outcome, 1)
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {

@@ -10,19 +10,20 @@ import (
 	"github.com/oncebox/oncebox/retry"
 )
 
-// Installation returns the id of this database, which the first call makes. Copies and replicas have that of their origin.
+// Installation returns the id of this database. The first call makes it. A copy or a replica has the id of its origin.
 func (i *Inbox) Installation(ctx context.Context) (string, error) {
 	return installation.ID(ctx, i.store.Patient, i.store.DB(ctx))
 }
 
-// KnownInstallation returns the id of this database, "" if it has none yet, and the statement by which it gets another one: see [Inbox.Installation].
+// KnownInstallation returns the id of this database, "" if it has none yet, and the SQL statement that gives it the id other: see
+// [Inbox.Installation].
 func (i *Inbox) KnownInstallation(ctx context.Context, other string) (id, takeOver string, err error) {
 	id, err = installation.Known(ctx, i.store.Patient, i.store.DB(ctx))
 	return id, installation.TakeOver(i.store.Patient, other), err
 }
 
-// Identify gives the subscriptions of consumers that belong to a service the id of this database, so that another database with a service of that name
-// is refused: see [messaging.InstallationError]. It waits for the database. [Inbox.Receive] calls it.
+// Identify adds the id of this database to the subscriptions of consumers that belong to a service. The broker adapter then refuses another
+// database with a service of that name: see [messaging.InstallationError]. It waits for the database. [Inbox.Receive] calls it.
 func (i *Inbox) Identify(ctx context.Context) error {
 	if len(i.ownable()) == 0 {
 		return nil
@@ -51,7 +52,8 @@ func (i *Inbox) Identify(ctx context.Context) error {
 	}
 }
 
-// Explain returns err, and if a broker refused this database, with the statement by which it takes the place of the other one.
+// Explain returns err. If a broker refused this database, the error also has the SQL statement by which this database takes the place of
+// the other.
 func (i *Inbox) Explain(err error) error {
 	if refused, ok := errors.AsType[*messaging.InstallationError](err); ok && refused.Mend == "" {
 		refused.Mend = installation.TakeOver(i.store.SQL, refused.Owner)

@@ -18,15 +18,15 @@ import (
 )
 
 var (
-	// ErrLeased means that another process has the lease of the message's key. It is no failure: the message waits.
+	// ErrLeased means that another process has the lease of the message's key. It does not count as a failure: the message waits.
 	ErrLeased = errors.New("inbox: another process handles a message of this key")
 
-	// ErrLeaseLost means that a handler was silent for so long that another process may have taken over its message. It is the
-	// cause with which the context of the handler is cancelled, and what its steps return from then on.
+	// ErrLeaseLost means that a handler was silent for so long that another process may have taken over its message. The context of the
+	// handler is cancelled with this cause, and its steps return it from then on.
 	ErrLeaseLost = errors.New("inbox: the lease of the message is lost: another process may have taken it over")
 )
 
-// What came of asking for a lease.
+// The answers to a request for a lease.
 const (
 	leaseTaken  = "taken"
 	leaseHeld   = "held"
@@ -39,19 +39,19 @@ const (
 SELECT outcome, attempts, unended, extract(epoch FROM rest)::float8 FROM {schema}.inbox_take_lease($1::uuid, $2::text, $3::text, $4::text, $5::bigint, $6::uuid,
 	$7::interval, $8::bigint, $9::integer)`
 
-	// renewLease also renews a lease that has ended, as long as nobody has taken it.
+	// renewLease also renews a lease whose time is over, unless another process has taken it.
 	renewLease = `
 UPDATE {schema}.inbox_lease SET lease_until = clock_timestamp() + $4::interval
 WHERE consumer = $1::text AND key_lock = $2::bigint AND owner = $3::uuid`
 
-	// freeLease is the fence as well: a process that frees nothing has lost it.
+	// freeLease is also the check that the lease was held to the end: if it deletes no row, another process has taken the lease.
 	freeLease = `DELETE FROM {schema}.inbox_lease WHERE consumer = $1::text AND key_lock = $2::bigint AND owner = $3::uuid`
 )
 
 // minRest is the shortest wait for a lease.
 const minRest = 50 * time.Millisecond
 
-// freeTimeout bounds the attempt to free a lease early. It ends by itself as well.
+// freeTimeout bounds the attempt to free a lease early. A lease that is not freed ends by itself.
 const freeTimeout = 5 * time.Second
 
 // lease is the right to run one message, once. The steps of the message are written under it.
@@ -75,7 +75,8 @@ type asked struct {
 	rest    time.Duration
 }
 
-// ask asks for the lease of a message: of a parked one if seq is its place. more is 0 if the try was counted before.
+// ask asks for the lease of a message. seq is the place of a parked message, nil for a message from the broker. more is 1 if the try has to
+// be counted, 0 if it was counted before.
 func (w *wrapped) ask(ctx context.Context, id store.Identity, lock int64, seq *int64, more int) (*lease, asked, error) {
 	l := &lease{w: w, id: id, lock: lock, token: uuid.NewString(), since: time.Now()}
 	var (
@@ -88,12 +89,13 @@ func (w *wrapped) ask(ctx context.Context, id store.Identity, lock int64, seq *i
 	if err != nil {
 		return nil, a, fmt.Errorf("inbox: take the lease of message %s of consumer %s: %w", id.Key, id.Consumer, store.Explain(err))
 	}
-	// Its owner may be done long before it ends. A lease that has ended just now is asked for again soon, and not at once.
+	// The owner may free the lease long before its time is over, so the wait is PollInterval at most. It is at least minRest, so that a
+	// lease that has just ended is not asked for in a busy loop.
 	a.rest = min(max(seconds(rest), minRest), w.box.cfg.PollInterval)
 	return l, a, nil
 }
 
-// run has the message handled while the lease is renewed. A panic is an error.
+// run calls the handler and renews the lease meanwhile. A panic becomes an error.
 func (l *lease) run(ctx context.Context, h messaging.Handler, m *messaging.Message) (err error, lost bool) { //nolint:revive // lost explains err
 	l.held = leases.New(&leases.Terms{
 		TTL: l.w.box.cfg.LeaseTTL, Lost: ErrLeaseLost, Renew: l.renew,
@@ -113,12 +115,13 @@ func (l *lease) run(ctx context.Context, h messaging.Handler, m *messaging.Messa
 	return explainLate(timed, err), lost
 }
 
+// renew extends the lease. ours is false if another process has taken it.
 func (l *lease) renew(ctx context.Context) (ours bool, err error) {
 	renewed, err := l.w.box.store.SQL.Exec(ctx, l.w.box.store.DB(ctx), renewLease, l.w.consumer, l.lock, l.token, l.w.box.cfg.LeaseTTL)
 	return renewed > 0, err
 }
 
-// free lets others have the key. false: somebody has taken it, or nobody knows.
+// free gives the lease back early. It returns false if another process has taken the lease, or if the database did not answer.
 func (l *lease) free(ctx context.Context) bool {
 	if l.freed {
 		return true
@@ -132,6 +135,7 @@ func (l *lease) free(ctx context.Context) bool {
 
 type leaseKey struct{}
 
+// context returns ctx with the lease, where Step, StepInUnit and endLease find it.
 func (l *lease) context(ctx context.Context) context.Context {
 	return context.WithValue(ctx, leaseKey{}, l)
 }

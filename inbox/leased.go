@@ -13,25 +13,26 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// errWithin: what a lease stands for has to be committed before the handler runs.
+// errWithin: the lease has to be committed before the handler runs, which is impossible in a transaction of the caller.
 var errWithin = errors.New("inbox: a handler of WrapLeased runs without a transaction and cannot be called within a unit of work")
 
-// WrapLeased is [Inbox.Wrap] for handlers that call outside: mail, payment, somebody's API. next runs without a transaction,
-// so none stays open meanwhile. Instead this process holds a lease of the message's key, which it renews; other messages of
-// the key wait, in every process. A process that dies leaves the lease, and [Config.LeaseTTL] later another process takes the
-// message over. A handler that was only slow has its context cancelled with the cause [ErrLeaseLost].
+// WrapLeased is [Inbox.Wrap] for handlers that call outside: mail, payment, somebody's API. next runs without a transaction, so none stays
+// open meanwhile. Instead this process holds a lease of the message's key, which it renews; other messages of the key wait, in every
+// process. If a process dies, another process takes the message over when [Config.LeaseTTL] is past. If the process was only slow, the
+// context of its handler is cancelled with the cause [ErrLeaseLost].
 //
-// What next does runs at least once. [Step] makes parts of it skipped when it runs again, [StepInUnit] those that are local;
-// both refuse to write for a process that has lost its lease. [Key] is what to tell the other side.
+// next runs at least once for each message. When it runs again, [Step] skips the calls to the outside that were made already, and
+// [StepInUnit] the local changes; both refuse to write for a process that has lost its lease. [Key] returns an idempotency key for the
+// other side.
 //
 // What next returns decides as with Wrap, a panic included, and a failed message is parked in the same way. There is no unit in
 // its context: to emit an event it needs a StepInUnit. Messages are handled one by one, whatever the size of the batches.
 func (i *Inbox) WrapLeased(consumer string, next messaging.Handler, opts ...Option) messaging.Handler {
 	w := i.wrap(consumer, &wrapped{next: next, settings: settings{leased: true}}, opts)
-	return messaging.HandlerFunc(w.Handle) // which is no BatchHandler
+	return messaging.HandlerFunc(w.Handle) // hides HandleBatch: leased messages are handled one by one
 }
 
-// handleLeased is handle for a handler that runs under a lease. The message is entered when that has ended.
+// handleLeased is handle for a handler that runs under a lease. The message is entered after the handler has ended.
 func (w *wrapped) handleLeased(ctx context.Context, id store.Identity, m *messaging.Message) error {
 	if _, within := uow.FromContext(ctx); within {
 		return errWithin
@@ -42,7 +43,7 @@ func (w *wrapped) handleLeased(ctx context.Context, id store.Identity, m *messag
 		case err != nil:
 			return err
 		case a.outcome == leaseHeld:
-			// Not parked: the message that runs may fail or come again, and then this one would stand before it.
+			// It is not parked: the message that runs may fail or come again, and would then be parked behind this one.
 			w.box.count(ctx, w.consumer, outcomeLeased)
 			return messaging.Postpone(a.rest, ErrLeased)
 		case a.outcome == leaseTaken:
@@ -51,16 +52,17 @@ func (w *wrapped) handleLeased(ctx context.Context, id store.Identity, m *messag
 			if err := w.storeBehind(ctx, id, m); !errors.Is(err, errFlows) {
 				return err
 			}
-		default: // without order, only the message itself can be in the way of its key
+		default: // it was settled before; behind, without order, means the same: its key holds no other message
 			w.box.count(ctx, w.consumer, outcomeDuplicate)
 			return nil
 		}
 	}
 }
 
-// errFlows rolls back a unit that was to park a message behind others, which have gone meanwhile.
+// errFlows rolls back a unit that was to park a message behind others, if these have been handled meanwhile.
 var errFlows = errors.New("inbox: the key flows again")
 
+// storeBehind parks a message behind the messages of its key that wait already. It returns errFlows if none waits any more.
 func (w *wrapped) storeBehind(ctx context.Context, id store.Identity, m *messaging.Message) error {
 	var became store.Entry
 	err := w.box.store.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
@@ -84,7 +86,7 @@ func (l *lease) handle(ctx context.Context, m *messaging.Message, tried store.At
 	ctx = l.context(ctx)
 	defer l.free(ctx)
 	counted := *m
-	counted.Attempt = tried.N // the consumer has counted waiting for the lease as well
+	counted.Attempt = tried.N // m.Attempt also counts the times that the message waited for the lease
 	if l.w.retry.isDeadly(tried.Earlier()) {
 		counted.Attempt--
 		return l.w.giveUp(ctx, l.id, &counted, tried.N-1, errDeadly)
@@ -102,7 +104,7 @@ func (l *lease) handle(ctx context.Context, m *messaging.Message, tried store.At
 		l.w.settled(ctx, store.Fresh)
 		return nil
 	case lost:
-		// Whatever it came to: it is another process that decides now.
+		// The result of the handler does not count: another process has the message now and decides.
 		l.w.box.count(ctx, l.w.consumer, outcomeInterrupted)
 		return fmt.Errorf("%w (its handler ended with: %w)", ErrLeaseLost, err)
 	case ctx.Err() != nil:
@@ -112,7 +114,7 @@ func (l *lease) handle(ctx context.Context, m *messaging.Message, tried store.At
 	}
 	err = l.w.failed(ctx, l.id, &counted, tried, err)
 	if store.IsUnstorable(err) && !messaging.IsLeft(err) {
-		// Under the lease, or another process could handle the message meanwhile.
+		// The lease is still held here, so no other process handles the message meanwhile.
 		return l.w.giveUp(ctx, l.id, &counted, tried.N, err)
 	}
 	return err
@@ -127,8 +129,8 @@ func (l *lease) finish(ctx context.Context) error {
 	return nil
 }
 
-// endLease goes with whatever settles a message. It refuses a handler that has lost the lease under which it ran. Without one it
-// does nothing.
+// endLease is part of every transaction that settles a message. It frees the lease, and fails if the handler has lost it. For a handler
+// without a lease it does nothing.
 func (i *Inbox) endLease(ctx context.Context, u *uow.Unit, id store.Identity) error {
 	l, ok := ctx.Value(leaseKey{}).(*lease)
 	if !ok || l.w.box != i || l.id != id {
@@ -145,8 +147,8 @@ func (i *Inbox) endLease(ctx context.Context, u *uow.Unit, id store.Identity) er
 	return nil
 }
 
-// runLeased is the rest of runHead for a handler that runs under a lease. Neither a transaction nor the lock of the key is held
-// meanwhile; that the message runs once at a time rests on the lease, which outlives the ownership of the key.
+// runLeased is the rest of runHead for a handler that runs under a lease. Neither a transaction nor the lock of the key is held meanwhile.
+// The lease alone keeps other processes from running the message at the same time, even after this process has lost the key.
 func (w *wrapped) runLeased(ctx context.Context, k store.ParkedKey, h store.Head, counted store.Count) (ran, error) {
 	more := 1
 	if counted.Seq == h.Seq {
@@ -188,7 +190,7 @@ func (w *wrapped) runLeased(ctx context.Context, k store.ParkedKey, h store.Head
 	return l.failedHead(ctx, k, h, store.Count{Attempts: a.tried, Seq: h.Seq}, err, lost)
 }
 
-// finishHead removes the message, unless somebody decided otherwise while it ran.
+// finishHead removes a parked message that was handled, unless an operator or another process has removed it while it ran.
 func (l *lease) finishHead(ctx context.Context, k store.ParkedKey, h store.Head) (became ran, err error) {
 	err = l.w.box.store.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
 		there, err := l.w.box.table.Heads.Lock(ctx, u.DB(), k, h)

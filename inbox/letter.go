@@ -15,16 +15,17 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// keptPayload is how much of a payload a reduced dead letter has, in bytes.
+// keptPayload is how many bytes of the payload a reduced dead letter keeps.
 const keptPayload = 64 << 10
 
 // letter is a message that becomes a dead letter.
 type letter struct {
 	id      store.Identity
 	m       *messaging.Message
-	reduced bool // m is not what came
+	reduced bool // m lacks parts of the message that came
 
-	// announces says that the message announces a dead letter, so that nothing announces its own end.
+	// announces says that the message itself announces a dead letter. Config.OnDead is not called for it, or announcements could go on
+	// without end.
 	announces bool
 }
 
@@ -32,8 +33,8 @@ func newLetter(id store.Identity, m *messaging.Message) letter {
 	return letter{id: id, m: m, announces: m.Metadata[event.DeadLetterOf] != ""}
 }
 
-// reductions are the forms in which a dead letter is stored, each if the one before was refused: with less of the message, and
-// then with ASCII only, under a key of its own.
+// reductions returns the forms in which a dead letter is stored. A form is used if PostgreSQL refused the one before it: the message as it
+// came, then less of it, then ASCII only under a key of its own.
 func reductions(l letter) []letter {
 	less := l
 	less.m, less.reduced = reduced(l.m), true
@@ -45,8 +46,8 @@ func reductions(l letter) []letter {
 	return []letter{l, less, plain}
 }
 
-// reduced returns m with its names, and the beginning of its payload. It says that it is not what came, so that a replay does not
-// have it handled.
+// reduced returns m with its names and the beginning of its payload. It is marked as unreadable, so that a replay does not call the handler
+// with it.
 func reduced(m *messaging.Message) *messaging.Message {
 	return messaging.NewMessage(event.Envelope{
 		ID: store.Identifier(m.ID), Type: store.Identifier(m.Type), Topic: store.Identifier(m.Topic), AggregateType: store.Identifier(m.AggregateType),
@@ -56,14 +57,14 @@ func reduced(m *messaging.Message) *messaging.Message {
 	}, m.Attempt, nil)
 }
 
-// withoutFields returns a reduced m with as little as a person needs to find the message at the broker.
+// withoutFields returns a reduced m with only the fields by which a person finds the message at the broker.
 func withoutFields(m *messaging.Message) *messaging.Message {
 	return messaging.NewMessage(event.Envelope{
 		ID: ascii(m.ID), Type: ascii(m.Type), Topic: ascii(m.Topic), Metadata: m.Metadata, Payload: []byte{},
 	}, m.Attempt, nil)
 }
 
-// ascii writes what is no printable ASCII as a question mark.
+// ascii replaces every character that is not printable ASCII by a question mark.
 func ascii(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
@@ -73,7 +74,7 @@ func ascii(s string) string {
 	}, s)
 }
 
-// refusal is the reason that a reduced letter gives.
+// refusal is the error text of a reduced letter: why the message failed, and why PostgreSQL refused to store it whole.
 func (l letter) refusal(cause, refused error) error {
 	if !l.reduced || refused == nil {
 		return cause
@@ -81,8 +82,8 @@ func (l letter) refusal(cause, refused error) error {
 	return fmt.Errorf("%s (stored without what PostgreSQL refuses: %s)", ascii(cause.Error()), ascii(refused.Error()))
 }
 
-// storeFirst stores the first form of a dead letter that PostgreSQL takes, with write: a form that it refuses for what is in it is
-// followed by one with less. If it refuses all forms, the error is marked by [messaging.LeaveAtBroker].
+// storeFirst calls write with the forms of a dead letter, one after the other, until PostgreSQL takes one. A form is refused for its
+// content, so the next form has less of it. If it refuses all forms, the error is marked by [messaging.LeaveAtBroker].
 func storeFirst(l letter, cause error, write func(form letter, reason error) error) error {
 	var refused error
 	for _, form := range reductions(l) {
@@ -90,7 +91,7 @@ func storeFirst(l letter, cause error, write func(form letter, reason error) err
 		if err == nil {
 			return nil
 		}
-		// The cause is permanent. That it could not be written down is not.
+		// The cause may be permanent, and the failure to write it down is not. So the error wraps the text of the cause only.
 		refused = fmt.Errorf("inbox: make a dead letter of message %q, which failed with %q: %w", l.m.ID, cause.Error(), err)
 		if !store.IsUnstorable(err) {
 			return refused
@@ -99,9 +100,9 @@ func storeFirst(l letter, cause error, write func(form letter, reason error) err
 	return messaging.LeaveAtBroker(refused)
 }
 
-// giveUp makes a dead letter of m in a transaction of its own: what the handler did is rolled back. Afterwards m is
-// settled, and its copies are duplicates. The result is nil without a dead letter if another process was faster and has settled m,
-// or if others of its key have been parked meanwhile: then m waits behind them.
+// giveUp makes a dead letter of m in a transaction of its own: what the handler did is rolled back. Afterwards m is settled, and its copies
+// are duplicates. The result is also nil if no dead letter was made: because another process has settled m first, or because other messages
+// of its key have been parked meanwhile, and m waits behind them.
 func (w *wrapped) giveUp(ctx context.Context, id store.Identity, m *messaging.Message, n int, cause error) error {
 	return storeFirst(newLetter(id, m), cause, func(l letter, reason error) error {
 		var became store.Entry
@@ -123,8 +124,8 @@ func (w *wrapped) giveUp(ctx context.Context, id store.Identity, m *messaging.Me
 	})
 }
 
-// settleLetter enters and stores one form. A message as it came may wait behind others, or for the end of a rebuild, to be handled.
-// A reduced one never is.
+// settleLetter enters and stores one form. A complete message may be parked behind others, or until a rebuild ends, and is handled then. A
+// reduced one is never handled, so it becomes a dead letter at once.
 func (w *wrapped) settleLetter(ctx context.Context, l letter, n int, cause error, a *announcement) (store.Entry, error) {
 	return w.settle(ctx, l.id, func(ctx context.Context, u *uow.Unit, became store.Entry) error {
 		switch {
@@ -143,8 +144,8 @@ func (w *wrapped) settleLetter(ctx context.Context, l letter, n int, cause error
 	})
 }
 
-// gaveUp counts and logs a dead letter. The log gets the text of the cause and not the error: it was stored, so whatever broke is not our database, and
-// the line must not be put together with those that say so (package quietlog).
+// gaveUp counts and logs a dead letter. The log gets the text of the cause and not the error. The letter was stored, so the database works,
+// and package quietlog must not count this line among the lines about a database that is down.
 func (w *wrapped) gaveUp(ctx context.Context, l letter, cause error) {
 	w.box.count(ctx, w.consumer, outcomeDead)
 	w.box.store.Log.ErrorContext(ctx, "oncebox: message given up, it is a dead letter now", "consumer", w.consumer,
@@ -152,7 +153,7 @@ func (w *wrapped) gaveUp(ctx context.Context, l letter, cause error) {
 		"message_key", l.id.Key.String(), "error", pgsql.CleanText(cause.Error()))
 }
 
-// giveUpHead is giveUp for the first message of a key, whose place the dead letter keeps. A message that PostgreSQL takes in no form stays
+// giveUpHead is giveUp for the first message of a key. The dead letter keeps its place. If PostgreSQL refuses all forms, the message stays
 // parked, and is tried again after the longest pause.
 func (w *wrapped) giveUpHead(ctx context.Context, k store.ParkedKey, h store.Head, n int, cause error) error {
 	l, holds, err := w.letterOf(k, h, n)
@@ -178,7 +179,8 @@ func (w *wrapped) giveUpHead(ctx context.Context, k store.ParkedKey, h store.Hea
 	return errors.Join(err, noted)
 }
 
-// letterOf returns the letter of a parked message under the names with which it was parked, and whether what is behind it waits for it.
+// letterOf returns the letter of a parked message, under the names with which it was parked. holds reports whether the messages behind it
+// wait for it.
 func (w *wrapped) letterOf(k store.ParkedKey, h store.Head, n int) (l letter, holds bool, err error) {
 	m := messaging.NewMessage(h.Envelope, n, nil)
 	l = newLetter(w.ordered(store.Identify(k.Consumer, m)), m)
@@ -188,7 +190,7 @@ func (w *wrapped) letterOf(k store.ParkedKey, h store.Head, n int) (l letter, ho
 	return l, holds, err
 }
 
-// moveHead stores one form in the place of the parked message. moved is false if the key is another process's by now.
+// moveHead stores one form in the place of the parked message. moved is false if another process has the key by now.
 func (w *wrapped) moveHead(ctx context.Context, k store.ParkedKey, h store.Head, a *announcement, d death) (moved bool, err error) {
 	err = w.box.store.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
 		if _, err := w.gate(ctx, u.DB()); err != nil {

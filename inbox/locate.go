@@ -14,12 +14,13 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// Place is where a message is at one consumer.
+// Place is the state of a message at one consumer.
 type Place string
 
 // The places.
 const (
-	// PlaceSettled: it was handled, or it was a dead letter that was discarded, which [Inbox.Audit] tells, or that Config.DeadRetention removed.
+	// PlaceSettled: the message was handled. Or it was a dead letter that an operator discarded (see [Inbox.Audit]) or Config.DeadRetention
+	// removed.
 	PlaceSettled Place = "settled"
 	// PlaceTried: a try failed or may be going on, and the message is at the broker.
 	PlaceTried Place = "tried"
@@ -35,19 +36,20 @@ type Located struct {
 	Place Place
 	// Envelope is the message without its payload. Of a message that is settled or tried only the key is kept.
 	Envelope event.Envelope
-	// At is when it was entered, of a message that is settled: when it was handled, or parked before it was. It is when it was last tried, parked,
-	// or given up, of the others.
+	// At is, by Place: when the message was entered (settled; that is when it was handled or, before that, parked), last tried, parked, or
+	// given up.
 	At time.Time
-	// Attempts counts its tries, as far as they are known, and Error is the last error. They are forgotten when it is settled.
+	// Attempts counts its tries, as far as they are known, and Error is the last error. Both are removed when the message is settled.
 	Attempts int
 	Error    string
-	// FailingSince is since when a parked message fails. DueAt is when its key may run next. Zero: it has not failed, or somebody has to decide.
+	// FailingSince is when a parked message began to fail, zero if it has not failed. DueAt is when its key may run next, zero if an
+	// operator has to decide.
 	FailingSince, DueAt time.Time
 	// Holds says that the later messages of its key wait for it.
 	Holds bool
-	// Behind is the MessageKey of what a parked message waits for, "" for the first one of its key.
+	// Behind is the MessageKey of the message that a parked message waits for, "" for the first message of its key.
 	Behind string
-	// Steps are those that are done, see [Step]. They are forgotten when it is settled.
+	// Steps lists the steps that are done, see [Step]. They are removed when the message is settled.
 	Steps []DoneStep
 }
 
@@ -81,7 +83,7 @@ SELECT ` + store.EnvelopeColumns + `, place, at, attempts, error_message, failin
 	FROM {schema}.inbox_attempt WHERE message_key = ANY ($1::uuid[])) l
 ORDER BY tenant_id, source, consumer, message_key`
 
-	// keyOnly is listedColumns of a table that has nothing but the key.
+	// keyOnly stands for listedColumns in a query of a table that has only the key of a message.
 	keyOnly = `message_key, consumer, tenant_id, source, '', '', '', '', '', 0, 0, NULL, 1, NULL, '', NULL, '{}', NULL, NULL`
 
 	locateSteps = `
@@ -92,8 +94,8 @@ WHERE message_key = ANY ($1::uuid[]) ORDER BY done_at, name`
 // MessageKey is [MessageRef.MessageKey] of the message with this id from this source: the id itself for an event of an outbox.
 func MessageKey(source, id string) string { return store.MessageKey(source, id).String() }
 
-// Locate finds messages by their keys at all consumers of this database, ordered by tenant, source and consumer. A consumer that never had a message, or
-// has forgotten it ([Config.Retention]), is not in the list. It reads by indexes.
+// Locate finds messages by their keys at all consumers of this database, ordered by tenant, source and consumer. A consumer that never had
+// a message, or whose entry is older than [Config.Retention], is not in the list. The search uses indexes only.
 func (i *Inbox) Locate(ctx context.Context, messageKeys ...string) ([]Located, error) {
 	keys := make([]string, len(messageKeys))
 	var errs []error
@@ -136,7 +138,8 @@ func scanLocated(scan pgsql.Scan) (l Located, err error) {
 	return l, err
 }
 
-// with is what two rows of a message say together: the entry tells least, and beside it what was tried is forgotten.
+// with chooses between two rows of one message. A parked message or a dead letter also has an entry, which says less. A row of tries beside
+// an entry is out of date.
 func (l Located) with(other Located) Located {
 	rank := map[Place]int{PlaceTried: 0, PlaceSettled: 1, PlaceDead: 2, PlaceParked: 3}
 	if rank[other.Place] > rank[l.Place] {

@@ -12,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// announcement is one dead letter and the call of Config.OnDead for it. The unit that makes the letter may be run several times.
+// announcement is one dead letter and the call of Config.OnDead for it. The unit that makes the letter may run several times.
 type announcement struct {
 	w      *wrapped
 	l      letter
@@ -22,10 +22,10 @@ type announcement struct {
 	made   bool  // the last run of the unit has made a dead letter
 }
 
-// announced runs write, which makes a dead letter of l with [announcement.make], together with Config.OnDead.
+// announced runs write, which makes a dead letter of l by calling [announcement.make], which also calls Config.OnDead.
 //
-// A hook that fails is undone by itself. If the whole unit fails after a call, because the hook has broken the connection or has added an
-// event that cannot be stored, write is run once more without the hook.
+// If the hook fails, only its own work is rolled back. If the whole unit fails after a call of the hook, because the hook has broken the
+// connection or has added an event that cannot be stored, write is run once more without the hook.
 func (w *wrapped) announced(ctx context.Context, l letter, write func(a *announcement) error) error {
 	a := &announcement{w: w, l: l, hook: w.box.cfg.OnDead}
 	if l.announces {
@@ -44,8 +44,8 @@ func (w *wrapped) announced(ctx context.Context, l letter, write func(a *announc
 	return err
 }
 
-// make stores the dead letter and calls the hook, unless the letter was there already: its entry has expired, its message came again, and
-// it was announced when it died.
+// make stores the dead letter and calls the hook. The hook is not called for a letter that was stored before: its message came again after
+// its entry had expired, and it was announced the first time.
 func (a *announcement) make(ctx context.Context, u *uow.Unit, d death) error {
 	a.made = false
 	var ref MessageRef
@@ -82,7 +82,7 @@ func (a *announcement) call(ctx context.Context, d DeadLetter) (err error) {
 			err = fmt.Errorf("inbox: Config.OnDead panicked: %v\n%s", v, debug.Stack())
 		}
 	}()
-	ctx = event.WithTenant(messaging.NewContext(ctx, a.l.m), a.l.id.Tenant) // which is one that can be stored
+	ctx = event.WithTenant(messaging.NewContext(ctx, a.l.m), a.l.id.Tenant) // the tenant of the id is always valid
 	ctx = event.WithMetadata(ctx, event.Metadata{event.DeadLetterOf: a.l.id.Key.String()})
 	return a.w.box.store.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) error { return a.hook(ctx, u, d) })
 }

@@ -13,14 +13,14 @@ import (
 // Option changes one consumer.
 type Option func(*settings)
 
-// settings are what is said of one consumer. Those that only say how it receives have no effect on [Inbox.Wrap].
+// settings are the settings of one consumer. Settings about receiving have no effect on [Inbox.Wrap].
 type settings struct {
 	subscription messaging.Subscription
 	receive      messaging.ConsumerConfig
 
 	unordered, storesFirst, leased bool
-	withoutUnit                    bool          // the handler has nothing to do in its unit, and that is no mistake
-	continueAfterDead              bool          // what is behind a dead letter does not wait
+	withoutUnit                    bool          // the handler does not use its unit, on purpose
+	continueAfterDead              bool          // messages behind a dead letter do not wait
 	maxInFlight                    int           // how many messages the consumer may have
 	timeout                        time.Duration // of a try; negative: none
 	retry                          RetryPolicy
@@ -28,7 +28,7 @@ type settings struct {
 	handles                        bool                   // an option says how messages are handled, and not only how they are received
 }
 
-// handling is an option about how messages are handled, which a read model has of its own.
+// handling makes an option about how messages are handled. For a read model such options are given to readmodel.New.
 func handling(fn func(*settings)) Option {
 	return func(s *settings) {
 		s.handles = true
@@ -36,18 +36,17 @@ func handling(fn func(*settings)) Option {
 	}
 }
 
-// Leased has the handler run under a lease instead of in a transaction, because it calls outside: see [Step] and [Key].
-// It is the way for a consumer of [Inbox.Consume]. [Inbox.WrapLeased] is the same for a handler that a receive loop of your own calls.
+// Leased runs the handler under a lease instead of in a transaction, for handlers that call other systems: see [Step] and [Key]. It is for
+// consumers of [Inbox.Consume]. [Inbox.WrapLeased] is the same for a handler that your own receive loop calls.
 func Leased() Option { return handling(func(s *settings) { s.leased = true }) }
 
-// WithoutUnit says that the handler has nothing to do in its unit of work, because it counts or logs for example. Without it such a handler
-// is told of in the log once, because it may have used a pool of its own. A handler that calls another system is [Leased].
+// WithoutUnit says that the handler does not use its unit of work, because it only counts or logs for example. Without this option the log
+// has one warning about such a handler, because it may have used a pool of its own. A handler that calls another system is [Leased].
 func WithoutUnit() Option { return handling(func(s *settings) { s.withoutUnit = true }) }
 
-// StoreFirst has messages stored, settled, and then handled from the database by [Inbox.RunParked]: for handlers that take so
-// long that the broker should not wait for them, and for many messages that come at once. Their order is kept. Without it the
-// messages of one key whose handler is slow, and does not fail, wait behind each other in the consumer's queue, until other keys
-// get no place in it.
+// StoreFirst stores messages, settles them at the broker, and handles them from the database, in [Inbox.RunParked]. It is for handlers so
+// slow that the broker should not wait for them, and for bursts of messages. The order is kept. Without it the messages of one key with a
+// slow handler wait in the consumer's queue until they fill it, and other keys get no place.
 func StoreFirst() Option { return handling(func(s *settings) { s.storesFirst = true }) }
 
 // HandlerTimeout is [Config.HandlerTimeout] for one consumer. 0: as configured.
@@ -59,16 +58,16 @@ func HandlerTimeout(d time.Duration) Option {
 	})
 }
 
-// Retry is [Config.Retry] for one consumer. What the policy does not say is as configured.
+// Retry is [Config.Retry] for one consumer. Unset fields are taken from Config.
 func Retry(p RetryPolicy) Option { return handling(func(s *settings) { s.retry = p.or(s.retry) }) }
 
-// Use puts middleware around the handler of one consumer, within that of [Config.Middleware]. The first one is the outermost. It runs where the
-// handler runs: in the unit that enters the message, so [uow.FromContext] gives it the transaction, or under the lease ([Leased]).
-// Parked messages pass it, and so do replayed ones. Duplicates and messages that are only stored do not.
+// Use puts middleware around the handler of one consumer, inside of [Config.Middleware]. The first one is the outermost. It runs where the
+// handler runs: in the unit that enters the message, so [uow.FromContext] gives it the transaction, or under the lease ([Leased]). It runs
+// for parked and replayed messages too. It does not run for duplicates and for messages that are only stored.
 //
-// Where several messages are handled in one unit ([Batch]), each passes it by itself. The middleware of a bulk writer ([BatchFunc]) runs for
-// each message too, around the one call: those that it skips are not in the call, each sees what the call returns and how long it
-// takes, and what it adds to the context does not reach the writer.
+// Where several messages are handled in one unit ([Batch]), it runs for each of them. The middleware of a bulk writer ([BatchFunc]) runs
+// for each message too, around the one call: messages that it skips are left out of the call, it sees the result and the duration of the
+// whole call, and values that it adds to the context do not reach the writer.
 func Use(middleware ...messaging.Middleware) Option {
 	return handling(func(s *settings) { s.middleware = append(s.middleware, middleware...) })
 }
@@ -76,22 +75,22 @@ func Use(middleware ...messaging.Middleware) Option {
 // ContinueAfterDead is [Config.ContinueAfterDead] for one consumer.
 func ContinueAfterDead() Option { return handling(func(s *settings) { s.continueAfterDead = true }) }
 
-// Unordered has messages of one key handled without regard to each other: nothing waits for a message that failed, or for
-// another process that handles its key. A subscription of type [messaging.Shared] has no order to keep, so [Inbox.Consume] sets it there.
+// Unordered ignores the order within a key: no message waits for a failed message, or for another process that handles its key. A
+// subscription of type [messaging.Shared] has no order, so [Inbox.Consume] sets Unordered for it.
 func Unordered() Option { return handling(func(s *settings) { s.unordered = true }) }
 
-// MaxInFlight says how many messages the consumer may have at once, its Queue, if that may be more than [Config.CrashGuard].
-// [Inbox.Consume] knows it.
+// MaxInFlight is how many messages the consumer may have at once (its Queue), if that may be more than [Config.CrashGuard]. [Inbox.Consume]
+// sets it.
 func MaxInFlight(n int) Option { return handling(func(s *settings) { s.maxInFlight = n }) }
 
-// OfTopic says which topic the handler is for. A consumer that has several must say so, because parked messages and dead
-// letters have to find the one that they were meant for. [Inbox.Consume] knows it.
+// OfTopic says which topic the handler is for. A consumer with several topics needs it, so that parked messages and replayed dead letters
+// find their handler. [Inbox.Consume] sets it.
 func OfTopic(topic string) Option {
 	return handling(func(s *settings) { s.subscription.Topic = topic })
 }
 
-// Receiving is how the consumer receives. Its Name is set by [Inbox.Consume]. [Concurrency] and [Batch] behind it change a field of it. A bulk
-// writer ([Inbox.ConsumeBatch]) gets its 100 messages also where cfg has smaller batches.
+// Receiving sets how the consumer receives. [Inbox.Consume] sets the Name of cfg. [Concurrency] and [Batch], given after it, change one
+// field of cfg. A bulk writer ([Inbox.ConsumeBatch]) gets up to 100 messages also if cfg has smaller batches.
 func Receiving(cfg messaging.ConsumerConfig) Option {
 	return func(s *settings) {
 		cfg.BatchSize = max(cfg.BatchSize, s.receive.BatchSize)
@@ -102,9 +101,9 @@ func Receiving(cfg messaging.ConsumerConfig) Option {
 // Concurrency is how many messages, of different keys, are handled at once. Default: 8.
 func Concurrency(n int) Option { return func(s *settings) { s.receive.Concurrency = n } }
 
-// Batch has up to n messages handled in one transaction: those that wait at that moment, of any keys, in their order. A
-// batch that fails is handled again one by one, so order and guarantees are the same; it pays where a transaction costs more
-// than what the handler does in it. Without a broker messages are handled one by one. Default: one.
+// Batch handles up to n messages in one transaction: the messages that wait at that moment, of any keys, in their order. A batch that fails
+// is handled again one by one, so order and guarantees are the same. It pays where a transaction costs more than the handler's work in it.
+// Without a broker messages are handled one by one. Default: one.
 func Batch(n int) Option { return func(s *settings) { s.receive.BatchSize = n } }
 
 // Subscribed says how the instances of the consumer share the messages. Default: [messaging.Failover].
@@ -129,7 +128,7 @@ func (i *Inbox) settings(opts []Option) settings {
 	for _, opt := range opts {
 		opt(&s)
 	}
-	// What a consumer does is seen where the inbox is seen, unless Receiving says otherwise.
+	// Logs, traces and metrics of a consumer go where those of the inbox go, unless Receiving says otherwise.
 	s.receive.Telemetry.Logger = cmp.Or(s.receive.Telemetry.Logger, i.cfg.Telemetry.Logger)
 	if s.receive.Telemetry.TracerProvider == nil {
 		s.receive.Telemetry.TracerProvider = i.cfg.Telemetry.TracerProvider
@@ -140,7 +139,7 @@ func (i *Inbox) settings(opts []Option) settings {
 	return s
 }
 
-// complete fills in what follows from the rest.
+// complete sets the fields that follow from others.
 func (s *settings) complete(topic, name string) error {
 	s.subscription.Topic, s.subscription.Name, s.receive.Name = topic, name, name
 	s.receive.Unordered = s.subscription.Type == messaging.Shared

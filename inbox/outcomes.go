@@ -9,7 +9,7 @@ import (
 	"github.com/oncebox/oncebox/inbox/internal/store"
 )
 
-// What becomes of a message, as oncebox.inbox.messages counts it.
+// The outcomes of a message that oncebox.inbox.messages counts.
 const (
 	outcomeHandled     = "handled"
 	outcomeSkipped     = "skipped"
@@ -22,7 +22,7 @@ const (
 	outcomeLocked      = "locked"
 )
 
-// countFromZero shows the counters of a consumer before anything is counted, see otelx.Started.
+// countFromZero reports the counters of a consumer as 0 before anything is counted, see otelx.Started.
 func (i *Inbox) countFromZero(consumer string) {
 	for _, outcome := range []string{
 		outcomeHandled, outcomeSkipped, outcomeDuplicate, outcomeParked, outcomeFailed, outcomeDead, outcomeInterrupted, outcomeLeased, outcomeLocked,

@@ -8,12 +8,12 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// Key returns a key for what a handler tells others about the message it handles: the same in every try, in every process, for
-// ever, and another one for each consumer, tenant, source and message id. It has 32 letters and digits, so that it fits into an
-// Idempotency-Key header. A handler that makes several calls needs one for each: [Step] gives it.
+// Key returns an idempotency key for calls to other systems: it is the same in every try of a message, in every process, for ever, and
+// different for each consumer, tenant, source and message id. It has 32 letters and digits, so that it fits into an Idempotency-Key header.
+// A handler that makes several calls needs a key for each: [Step] gives it.
 //
-// It is "" in a context that is not a handler's of this package. A [BatchFunc] gets it of each message by way of
-// [messaging.NewContext].
+// Key returns "" if ctx is not the context of a handler of this package. A [BatchFunc] passes the result of [messaging.NewContext] to get
+// the key of one message.
 func Key(ctx context.Context) string {
 	consumer, ok := ctx.Value(consumerKey{}).(string)
 	m, handling := messaging.FromContext(ctx)
@@ -28,7 +28,7 @@ func (l *lease) stepKey(name string) string { return l.id.OutsideKey(name) }
 
 type consumerKey struct{}
 
-// named tells a handler in its context whose it is, and spares it what cannot be read.
+// named adds the name of the consumer to the context of a handler, and keeps unreadable messages from it.
 type named struct {
 	consumer string
 	next     messaging.Handler

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// own notes the first service that runs each consumer: of all of them, or, if one belongs to another service, of none. DO UPDATE, which changes
-	// nothing, returns the row that is there.
+	// own records the first service that runs each consumer. If one of the consumers belongs to another service, it records none of them.
+	// DO UPDATE changes nothing: it locks a row that is there already.
 	own = `
 WITH mine AS MATERIALIZED (SELECT DISTINCT c, s FROM unnest($1::text[], $2::text[]) u(c, s))
 INSERT INTO {schema}.inbox_owner AS o (consumer, source)
@@ -25,7 +25,7 @@ ON CONFLICT (consumer) DO UPDATE SET source = o.source`
 
 	owners = `SELECT consumer, source FROM {schema}.inbox_owner`
 
-	// reassign is what an operator runs, with literals, when a service was renamed.
+	// reassign is the statement that an error suggests to operators, for a service that was renamed.
 	reassign = `UPDATE {schema}.inbox_owner SET source = `
 )
 
@@ -43,8 +43,9 @@ func (i *Inbox) Owners(ctx context.Context) (map[string]string, error) {
 	return list, wrapErr("read the owners of the consumers", err)
 }
 
-// own makes the consumers of this process its service's, see [OwnedBy]. Two services in one database that use one name by mistake
-// would handle each other's parked messages, and skip each other's entries. A broker does not notice: each may have a topic of its own.
+// own records that the consumers of this process belong to its service, see [OwnedBy]. Two services in one database that use the same name
+// by mistake would handle each other's parked messages, and each would skip messages that the other has handled. The broker cannot notice
+// this, because each service may have a topic of its own.
 func (i *Inbox) own(ctx context.Context) error {
 	all := i.ownable()
 	if len(all) == 0 {
@@ -60,7 +61,7 @@ func (i *Inbox) own(ctx context.Context) error {
 	return i.checkOwners(ctx)
 }
 
-// ownable are the subscriptions of the consumers that are to belong to a service.
+// ownable returns the subscriptions of the consumers that have an owner ([OwnedBy]).
 func (i *Inbox) ownable() (all []messaging.Subscription) {
 	for _, s := range i.Subscriptions() {
 		if s.Source != "" {
@@ -100,7 +101,7 @@ func (i *Inbox) checkOwners(ctx context.Context) error {
 	return nil
 }
 
-// isUnowned reports whether a consumer is to belong to a service and does not yet: its start may still be refused.
+// isUnowned reports whether a consumer has an owner that is not recorded yet: its start may still be refused.
 func (i *Inbox) isUnowned(name string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -129,7 +130,7 @@ func (i *Inbox) insistOnOwners(ctx context.Context) error {
 			i.store.Log.WarnContext(ctx, "oncebox: parked messages cannot be handled yet, trying again", "pause", wait, "error", err)
 		}
 		if backoff.Wait(ctx, wait) != nil {
-			return nil //nolint:nilerr // told to stop
+			return nil //nolint:nilerr // ctx has ended
 		}
 	}
 }

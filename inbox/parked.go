@@ -12,8 +12,8 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// Parked is a message that waits in the database, because it failed, because it is behind a message that failed, or because the messages
-// of its consumer are stored first: see [StoreFirst]. Without a broker all are.
+// Parked is a message that waits in the database, because it failed, because it is behind a message that failed, or because the messages of
+// its consumer are stored first: see [StoreFirst]. Without a broker all messages are stored.
 type Parked struct {
 	Key MessageRef
 	// Envelope is the message as it came, without its payload. Only identifiers that cannot be stored were made readable.
@@ -22,18 +22,18 @@ type Parked struct {
 	OrderingKey string
 	// State is that of the key.
 	State KeyState
-	// First says that it is the next one of its key, so that RetryNow and GiveUp take it.
+	// First says that it is the next message of its key. Only such a message can be given to RetryNow and GiveUp.
 	First bool
-	// Attempts counts its tries. It is 0 for a message that only waits.
+	// Attempts counts its tries. It is 0 for a message that was not tried yet.
 	Attempts int
 	// Error is the last error, at most 2 KiB of it.
 	Error string
 	// ParkedAt is when it was stored, by the clock of the database.
 	ParkedAt time.Time
-	// DueAt is when the first message of the key may run next; while it is being handled, when another process may take
-	// it over. Zero if somebody has to decide.
+	// DueAt is when the first message of the key may run next or, while it is being handled, when another process may take it over. Zero if
+	// an operator has to decide.
 	DueAt time.Time
-	// KeyLock and Seq are its place: they grow along a list, and Seq with the time of arrival within a key.
+	// KeyLock and Seq are its position in a list, for the next page. Within a key, Seq grows with the time of arrival.
 	KeyLock, Seq int64
 }
 
@@ -42,19 +42,19 @@ type KeyState string
 
 // The states of keys.
 const (
-	KeyWaiting KeyState = store.KeyWaiting // its turn comes at once: it was never tried, or somebody had it tried again
+	KeyWaiting KeyState = store.KeyWaiting // it runs as soon as possible: it was never tried, or an operator wants another try
 	KeyFailed  KeyState = store.KeyFailed  // it failed, and is tried again after a pause
-	KeyDead    KeyState = store.KeyDead    // it is a dead letter: what is behind it waits for a decision
+	KeyDead    KeyState = store.KeyDead    // it is a dead letter: the messages behind it wait for an operator
 )
 
-// ParkedFilter selects parked messages: those that agree with every field that is set. The zero filter selects all.
+// ParkedFilter selects the parked messages that match every field that is set. The zero filter selects all.
 type ParkedFilter struct {
 	Consumer, TenantID, OrderingKey string
-	// Topic and Type are those of the message. Error is a part of its last error, as it is written there. None of them has an index.
+	// Topic and Type are compared with the message, and Error is searched in the text of its last error. None of them has an index.
 	Topic, Type, Error string
 	// State is that of their key.
 	State KeyState
-	// FirstOnly selects at most one message per key: its first, if that agrees.
+	// FirstOnly selects at most one message per key: its first, if that matches.
 	FirstOnly bool
 }
 
@@ -74,8 +74,8 @@ func (f ParkedFilter) Validate() error {
 	return errors.Join(errs...)
 }
 
-// where is the filter as conditions on a key k and its message p, and what is left for the choice of the messages x of a key. Its arguments come
-// after those of the statement.
+// where returns the filter as SQL: w has the conditions on a key k and its message p, ofKey the conditions on the messages x of a key. The
+// arguments follow the statement's own args.
 func (f ParkedFilter) where(args ...any) (w *pgsql.Where, ofKey string) {
 	w = &pgsql.Where{Args: args}
 	for _, c := range []struct{ column, value string }{
@@ -87,7 +87,7 @@ func (f ParkedFilter) where(args ...any) (w *pgsql.Where, ofKey string) {
 	}
 	of := &pgsql.Where{Args: w.Args}
 	message := "x."
-	if f.FirstOnly { // which message of a key is the first has nothing to do with the filter
+	if f.FirstOnly { // the first message of a key is chosen without the filter, and then compared with it
 		of, message = w, "p."
 	}
 	for _, c := range []struct{ column, value string }{{"topic", f.Topic}, {"event_type", f.Type}} {
@@ -96,7 +96,7 @@ func (f ParkedFilter) where(args ...any) (w *pgsql.Where, ofKey string) {
 		}
 	}
 	if f.Error != "" {
-		// The stored texts were cleaned, so an error that is pasted is found only if that is cleaned as well.
+		// The stored texts were cleaned, so the text to search for is cleaned as well.
 		of.Add("strpos("+message+"error_message, %s::text) > 0", pgsql.CleanText(f.Error))
 	}
 	if f.FirstOnly {
@@ -106,7 +106,7 @@ func (f ParkedFilter) where(args ...any) (w *pgsql.Where, ofKey string) {
 	return w, of.String()
 }
 
-// listParked goes from key to key and reads no more of each than the page can take.
+// listParked reads key by key, and of each key at most as many messages as a page has.
 const listParked = `
 SELECT ` + store.EnvelopeColumns + `, attempts, error_message, parked_at, key_lock, seq, ordering_key, state, due_at, first
 FROM (
@@ -119,9 +119,8 @@ FROM (
 		SELECT * FROM {schema}.inbox_parked x WHERE x.consumer = k.consumer AND x.key_lock = k.key_lock AND %s ORDER BY x.seq LIMIT %s) p
 	WHERE %s ORDER BY k.consumer, k.key_lock, p.seq LIMIT %s) l`
 
-// Parked lists the parked messages that the filter selects, those of a key together and in their order. A page has at most
-// limit of them (0: 100) and begins after the last one of the page before (nil: from the start). Only its consumer,
-// KeyLock and Seq count.
+// Parked lists the parked messages that the filter selects, messages of a key together and in their order. A page has at most limit of them
+// (0: 100). after is the last message of the page before, nil for the first page; only its consumer, KeyLock and Seq are used.
 func (i *Inbox) Parked(ctx context.Context, filter ParkedFilter, after *Parked, limit int) ([]Parked, error) {
 	if err := filter.Validate(); err != nil {
 		return nil, err

@@ -14,12 +14,12 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// ErrNotParked means that no such message waits as the first of its key: it was handled or is just being handled, it is a
-// dead letter, or others of its key wait before it.
+// ErrNotParked means that no such message waits as the first of its key: it was handled, is being handled just now, is a dead letter, or is
+// parked behind others.
 var ErrNotParked = errors.New("inbox: no such message waits as the first of its key")
 
 const (
-	// firstParked says that p is the next one of its key k.
+	// firstParked is the condition that p is the next message of its key k.
 	firstParked = `k.state <> 'DEAD'
 		AND p.seq = (SELECT min(f.seq) FROM {schema}.inbox_parked f WHERE f.consumer = p.consumer AND f.key_lock = p.key_lock)`
 
@@ -33,13 +33,14 @@ WITH p AS (
 noted AS (` + store.NoteDeeds + `p)
 SELECT count(*) FROM p`
 
-	// findParked waits for a handler that is just trying the message.
+	// findParked locks the message, so it waits for a handler that is trying it.
 	findParked = `
 SELECT p.key_lock, k.ordering_key IS NOT NULL, p.topic FROM {schema}.inbox_parked p JOIN {schema}.inbox_key k USING (consumer, key_lock)
 WHERE p.message_key = $1::uuid AND p.consumer = $2::text AND p.tenant_id = $3::text AND p.source = $4::text
 FOR UPDATE OF p`
 
-	// giveUp makes a dead letter of the first message of a key, whose place it keeps. It must be preceded by the key's lock.
+	// giveUp makes a dead letter of the first message of a key. The letter keeps the message's place. The caller must hold the lock of the
+	// key.
 	giveUp = `
 WITH p AS (
 	DELETE FROM {schema}.inbox_parked p USING {schema}.inbox_key k
@@ -57,8 +58,8 @@ dead AS (
 SELECT count(*) FROM p`
 )
 
-// RetryNow has a parked message that failed tried at once, and not only when its pause is over. It must be the first of its
-// key and not be running, or the error is [ErrNotParked]. Its attempts stay counted.
+// RetryNow ends the pause of a parked message that failed: it is tried at once. It must be the first message of its key and not be running,
+// or the error is [ErrNotParked]. Its attempts stay counted.
 func (i *Inbox) RetryNow(ctx context.Context, key MessageRef, by operator.By) error {
 	what := fmt.Sprintf("%s %s of consumer %s", operator.Retry, key.MessageKey, key.Consumer)
 	args, err := key.args()
@@ -77,11 +78,10 @@ func (i *Inbox) RetryNow(ctx context.Context, key MessageRef, by operator.By) er
 	return nil
 }
 
-// GiveUp makes a dead letter of a parked message, which must be the first of its key, or the error is [ErrNotParked]. It
-// waits for a handler that is just trying it, unless that runs under a lease: such a one is told when it ends. by must give a
-// reason. What is behind it waits for what becomes of the dead letter, see [Inbox.Discard] and [Inbox.Replay]; where
-// the consumer goes on after dead letters ([ContinueAfterDead]) it does not. What a consumer of another process does is not known here:
-// [Config.ContinueAfterDead] says it.
+// GiveUp makes a dead letter of a parked message, which must be the first of its key, or the error is [ErrNotParked]. It waits for a
+// handler that is trying the message. It does not wait for a handler under a lease, whose result is refused when it ends. by must give a
+// reason. The messages behind it wait until the dead letter is discarded or replayed ([Inbox.Discard], [Inbox.Replay]), unless the consumer
+// goes on after dead letters ([ContinueAfterDead]). For a consumer that this process does not run, [Config.ContinueAfterDead] decides.
 func (i *Inbox) GiveUp(ctx context.Context, key MessageRef, by operator.By) error {
 	what := fmt.Sprintf("%s %s of consumer %s", operator.GiveUp, key.MessageKey, key.Consumer)
 	of, err := key.args()

@@ -11,25 +11,25 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// part is some messages of a batch, in their order, with their places in it.
+// part holds some messages of a batch, in their order, with their indexes in the batch.
 type part struct {
 	msgs   []*messaging.Message
 	places []int
 }
 
-// errMixed rolls back a batch that has messages to handle, and others whose keys do not flow.
+// errMixed rolls back a unit that has both messages to handle and messages whose keys do not flow.
 var errMixed = errors.New("inbox: some keys of the batch do not flow")
 
-// handlePart handles some messages of a batch in one unit. After an error the caller takes the whole batch for not handled. Parts that are
-// committed are not undone by that: their messages are duplicates when they come again.
+// handlePart handles some messages of a batch in one unit. After an error the caller treats the whole batch as not handled. Parts that have
+// committed stay committed: their messages are duplicates when they come again.
 //
-// A unit that runs handlers holds no lock of a key that does not flow. The handler of a parked message takes that lock when it has ended
-// (see runHead), so it would wait for the handlers of the batch, with its own work done, and in a circle if both write the same row of the
-// service. So the messages of such keys are a part of their own, which only stores them. A key that began to flow meanwhile, or ceased
-// to, makes it two parts again, each smaller than before.
+// A unit that runs handlers holds no lock of a key that does not flow. runHead takes that lock after the handler of a parked message has
+// ended. It would wait for the handlers of the batch with its own work done, and deadlock if both write the same row of the service. So the
+// messages of such keys are a part of their own, which only stores them. If a key begins or ceases to flow meanwhile, the part is split
+// again; the parts get smaller each time, so this ends.
 func (w *wrapped) handlePart(ctx context.Context, p part, done *outcomes) error {
 	b, ok := w.batch(ctx, p.msgs)
-	if !ok || len(done.failed) > 0 { // some of them may be behind a message that failed
+	if !ok || len(done.failed) > 0 { // messages of this part may be behind a failed message
 		w.oneByOne(ctx, p, done)
 		return nil
 	}
@@ -81,7 +81,7 @@ func (b *batch) split(p part) (still, flowing part) {
 	return still, flowing
 }
 
-// standsStill tells whether the key of message n did not flow when the batch was entered.
+// standsStill reports whether the key of message n did not flow when the batch was entered.
 func (b *batch) standsStill(n int) bool {
 	lock, ordered := b.ids[n].Lock.(int64)
 	return ordered && slices.Contains(b.stopped, lock)

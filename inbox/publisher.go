@@ -10,14 +10,14 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// Publisher returns what a relay publishes to where there is no broker: it stores each message for each consumer that is subscribed to its
-// topic ([Inbox.Subscribe]), in this process or another one, and the message is published once it is stored. [Inbox.RunParked] handles what
-// is stored, as it handles what was parked: a handler that fails, or takes long, holds up no other consumer, and no other key.
+// Publisher returns the publisher of a relay that has no broker: it stores each message for each consumer that is subscribed to its topic
+// ([Inbox.Subscribe]), in this process or another one. A stored message counts as published. [Inbox.RunParked] handles stored messages like
+// parked ones: a handler that fails or takes long delays no other consumer and no other key.
 func (i *Inbox) Publisher() messaging.Publisher { return &publisher{box: i} }
 
 type publisher struct{ box *Inbox }
 
-// Publish stores the messages. What comes of one topic is stored with one transaction for each consumer.
+// Publish stores the messages. The messages of one topic are stored in one transaction for each consumer.
 func (p *publisher) Publish(ctx context.Context, msgs []event.Envelope) error {
 	failed := map[int]error{}
 	topics := map[string][]int{}
@@ -39,11 +39,12 @@ func (p *publisher) Publish(ctx context.Context, msgs []event.Envelope) error {
 	return nil
 }
 
-// store stores the messages of a topic, and returns by place which were not stored for all its consumers.
+// store stores the messages of a topic, and returns, by index, an error for each message that was not stored for all consumers of the
+// topic.
 func (p *publisher) store(ctx context.Context, topic string, msgs []*messaging.Message) map[int]error {
 	failed := map[int]error{}
 	fail := func(n int, consumer string, err error) {
-		// It may be stored: the answer to the COMMIT may be what was lost.
+		// It may be stored all the same: perhaps only the answer to the COMMIT was lost.
 		failed[n] = errors.Join(failed[n], fmt.Errorf("%w: store a message for consumer %q: %w", messaging.ErrUnknown, consumer, err))
 	}
 	all, err := p.box.subscribers(ctx, topic)

@@ -14,18 +14,19 @@ import (
 )
 
 const (
-	// reportLooks is how often a process looks whether what it writes down of its consumers has changed.
+	// reportLooks is how often a process checks whether the state of its consumers has changed.
 	reportLooks = time.Second
-	// reportLife is for how long it is believed.
+	// reportLife is how long a report is valid without being renewed.
 	reportLife = 3 * store.ReportInterval
-	// reportWithin bounds the statement with which a process says what it does.
+	// reportWithin bounds the statement that writes a report.
 	reportWithin = 5 * time.Second
-	// stopWithin bounds the statement with which a process says that it ends, so that a database that hangs does not hold up the end.
+	// stopWithin bounds the statement that reports the end of a process, so that a database that hangs does not delay the end.
 	stopWithin = 2 * time.Second
 )
 
 const (
-	// report writes what a process says. Times are given as ages in microseconds, so that all are of the clock of the database; -1: never.
+	// report writes the report of a process. Times are sent as ages in microseconds, so that the stored times follow the clock of the
+	// database; -1: never.
 	report = `
 INSERT INTO {schema}.inbox_process AS p (consumer, topic, process, name, state, since, unsettled, progress_at, error, failed_at, seen_until)
 SELECT u.consumer, u.topic, $1::uuid, $2::text, u.state, t.now - u.age * interval '1 microsecond', u.unsettled,
@@ -37,8 +38,8 @@ ON CONFLICT (consumer, topic, process) DO UPDATE SET state = excluded.state,
 	unsettled = excluded.unsettled, progress_at = excluded.progress_at, error = coalesce(nullif(excluded.error, ''), p.error),
 	failed_at = coalesce(excluded.failed_at, p.failed_at), seen_at = excluded.seen_at, seen_until = excluded.seen_until`
 
-	// stopReporting removes what the process says, and notes which consumers nobody runs any more. Those of processes that were killed stay for
-	// a day.
+	// stopReporting removes the reports of the process, and notes which consumers no process runs any more. Reports of processes that were
+	// killed stay for a day.
 	stopReporting = `
 WITH gone AS (
 	DELETE FROM {schema}.inbox_process WHERE process = $1::uuid OR seen_until < clock_timestamp() - interval '1 day' RETURNING consumer, process
@@ -58,7 +59,7 @@ const (
 	stateStored    = "STORED"
 )
 
-// reported is what a process says of one of its consumers.
+// reported is the report of a process about one of its consumers.
 type reported struct {
 	consumer, topic, state string
 	since                  time.Time
@@ -67,14 +68,14 @@ type reported struct {
 	err                    string
 }
 
-// RunReporting writes down what this process knows of its consumers and of their connections, until ctx is done, so that operators see it: see
-// [state.Reader.Consumers]. Then it notes that they have ended. broker is that of [Inbox.Receive], nil: there is none. waits says why Receive has not begun,
-// nil if that is not so. It is a part of [Inbox.Run].
+// RunReporting stores the state of this process's consumers and of their connections, until ctx is done, so that operators see it: see
+// [state.Reader.Consumers]. Then it notes that they have ended. broker is that of [Inbox.Receive], nil if there is none. waits returns the
+// reason why Receive has not begun, nil if it has. It is a part of [Inbox.Run].
 //
-// It makes the consumers the service's once the broker has let all of them in, so that a start that is refused leaves nothing behind: a
-// [*messaging.SourceError] says that another service was faster.
+// It records that the consumers belong to the service only when the broker has accepted all of them, so that a refused start leaves nothing
+// behind. A [*messaging.SourceError] means that a consumer belongs to another service.
 func (i *Inbox) RunReporting(ctx context.Context, broker messaging.Subscriber, waits func() error) error {
-	host, _ := os.Hostname() // without one it is a number
+	host, _ := os.Hostname() // without it, the name is "-" and the process id
 	r := &reporter{box: i, stored: broker == nil, waits: waits, name: fmt.Sprintf("%s-%d", host, os.Getpid()), began: time.Now()}
 	defer r.stop(ctx)
 	failing := false
@@ -96,7 +97,7 @@ func (i *Inbox) RunReporting(ctx context.Context, broker messaging.Subscriber, w
 	return nil
 }
 
-// reporter is a RunReporting.
+// reporter is the state of one call of RunReporting.
 type reporter struct {
 	box    *Inbox
 	stored bool
@@ -106,9 +107,10 @@ type reporter struct {
 
 	said    []reported
 	saidAt  time.Time
-	settled bool // the consumers are the service's
+	settled bool // it is recorded that the consumers belong to the service
 }
 
+// round writes a report if one is due: when the state has changed, or every store.ReportInterval.
 func (r *reporter) round(ctx context.Context) error {
 	now := r.now()
 	if !r.settled && allIn(now) {
@@ -127,7 +129,7 @@ func (r *reporter) round(ctx context.Context) error {
 	return nil
 }
 
-// now returns what is to be said of the consumers.
+// now returns the reports of all consumers.
 func (r *reporter) now() []reported {
 	r.box.mu.Lock()
 	defer r.box.mu.Unlock()
@@ -138,7 +140,7 @@ func (r *reporter) now() []reported {
 	return list
 }
 
-// of returns what is to be said of a consumer. The caller holds the mutex.
+// of returns the report of a consumer. The caller holds the mutex.
 func (r *reporter) of(c *consumer) reported {
 	out := reported{consumer: c.subscription.Name, topic: c.subscription.Topic, state: stateStored, since: r.began}
 	if !r.stored {
@@ -173,7 +175,7 @@ func (r *reporter) of(c *consumer) reported {
 	return out
 }
 
-// allIn reports whether the broker has let all consumers in.
+// allIn reports whether the broker has accepted all consumers.
 func allIn(list []reported) bool {
 	for _, c := range list {
 		if c.state == stateAway {
@@ -196,8 +198,8 @@ func alike(a, b []reported) bool {
 	return true
 }
 
-// write stores it, also when the process is told to end meanwhile: of a statement that is given up here nobody knows when the server is through with
-// it, and stop has to remove what it writes.
+// write stores the reports. It does not stop when ctx ends: the server may go on with a cancelled statement, and could then store a report
+// after stop has removed all of them.
 func (r *reporter) write(ctx context.Context, list []reported) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportWithin)
 	defer cancel()
@@ -219,7 +221,7 @@ func (r *reporter) write(ctx context.Context, list []reported) error {
 	return nil
 }
 
-// stop says that the process ends. If that fails, what it has said ends by itself.
+// stop reports that the process ends. If it fails, the reports expire by themselves.
 func (r *reporter) stop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// daysAhead is how many daily children are made in advance.
+	// daysAhead is how many daily partitions are made in advance.
 	daysAhead = 7
 	// cleanInterval is how often RunCleaning cleans.
 	cleanInterval = time.Hour
@@ -32,7 +32,8 @@ WITH unsubscribed AS (DELETE FROM {schema}.inbox_subscription WHERE consumer = $
 	unhandled AS (DELETE FROM {schema}.inbox_topic WHERE consumer = $1::text)
 DELETE FROM {schema}.inbox_consumer WHERE consumer = $1::text`
 
-	// The children that are never dropped. The time is asked for once: a volatile function cannot bound the scan of an index.
+	// deleteForeign and deleteDefault empty the partitions that are never dropped. The time is read once, in a subquery: PostgreSQL cannot
+	// use a volatile function to bound an index scan.
 	deleteForeign = `
 DELETE FROM {schema}.inbox_foreign WHERE ctid = ANY (ARRAY(
 	SELECT ctid FROM {schema}.inbox_foreign e WHERE processed_at < (SELECT clock_timestamp()) - $1::interval` + notNeeded + `))`
@@ -61,8 +62,7 @@ DELETE FROM {schema}.inbox_lease WHERE ctid = ANY (ARRAY(
 	SELECT ctid FROM {schema}.inbox_lease WHERE lease_until < (SELECT clock_timestamp()) - $1::interval LIMIT $2::integer))`
 )
 
-// RunCleaning cleans at once and then every hour, until ctx is done. What fails is logged and tried again: nothing that happens
-// soon depends on it.
+// RunCleaning cleans at once and then every hour, until ctx is done. Errors are logged and tried again: cleaning is not urgent.
 func (i *Inbox) RunCleaning(ctx context.Context) error {
 	for {
 		if err := i.Clean(ctx); err != nil && ctx.Err() == nil {
@@ -84,17 +84,17 @@ func (i *Inbox) Clean(ctx context.Context) error {
 	return errors.Join(err, i.dropExpired(ctx), i.deleteExpired(ctx))
 }
 
-// EnsurePartitions makes the children of yesterday, today and the next days; a day that cannot be made keeps no other from being made. It
-// waits for a table that is in use once, for up to two seconds. It is safe in any
-// number of processes. Entries of a day without a child go to the DEFAULT one and are found there, so nothing stops if
-// this fails; but they are deleted one by one where a child is dropped as a whole, so it should come before the first
-// message.
+// EnsurePartitions makes the daily partitions of yesterday, today and the next days. If one day fails, the others are made all the same. It
+// waits once, for up to two seconds, for a table that is in use. It is safe in any number of processes. Entries of a day without a
+// partition go to the DEFAULT partition and are found there, so nothing stops if this fails. But they are deleted one by one, while a daily
+// partition is dropped as a whole, so call it before the first message.
 func (i *Inbox) EnsurePartitions(ctx context.Context) error {
 	return wrapErr("make partitions", partition.Make(ctx, i.store.Patient, i.store.DB(ctx), makePartition, -1, daysAhead))
 }
 
-// dropExpired empties the children of days that are over for longer than the retention, those that are still needed apart, and
-// drops the empty ones. They are only dropped while no handler runs, so that may take days; it costs nothing meanwhile.
+// dropExpired empties the partitions of days that ended longer ago than the retention, except for entries that are still needed, and drops
+// the empty partitions. A partition can only be dropped while no handler runs, so it may take days until it goes. An empty partition costs
+// nothing meanwhile.
 func (i *Inbox) dropExpired(ctx context.Context) error {
 	days, err := partition.Expired(ctx, i.store.Patient, i.store.DB(ctx), "inbox", i.cfg.Retention)
 	if err != nil {
@@ -120,7 +120,7 @@ func (i *Inbox) dropExpired(ctx context.Context) error {
 			return err
 		})
 		if partition.InUse(err) {
-			break // and so it is for the others; handlers wait behind the process that asks
+			break // the other partitions are in use too, and handlers queue behind a process that waits for the lock
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("inbox: drop the partition of %s: %w", day, pgsql.Explain(err)))
@@ -129,9 +129,9 @@ func (i *Inbox) dropExpired(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Forget says that a consumer will never run again. What it has handled is kept for as long after its last run as it was
-// before, so that nothing happens twice when it comes back after a long time; of a name that is given up nobody needs it. Its
-// subscriptions end: without a broker, messages are stored for a subscribed consumer although no process has it. Another service
+// Forget declares that a consumer will never run again. For other consumers the retention counts from their last run, so that nothing
+// happens twice when a consumer comes back after a long time; the entries of a forgotten consumer are removed by their age alone. Forget
+// also ends its subscriptions: without a broker, messages are stored for a subscribed consumer although no process runs it. Another service
 // may use the name from then on.
 func (i *Inbox) Forget(ctx context.Context, consumer string) error {
 	_, err := i.store.Patient.Exec(ctx, i.store.DB(ctx), giveUpConsumer, consumer)
@@ -141,7 +141,7 @@ func (i *Inbox) Forget(ctx context.Context, consumer string) error {
 	return nil
 }
 
-// deleteExpired deletes in batches what no child of a day holds.
+// deleteExpired deletes, in batches, expired rows that are not in a daily partition.
 func (i *Inbox) deleteExpired(ctx context.Context) error {
 	for _, statement := range []string{deleteForeign, deleteDefault, deleteAttempts, deleteSteps, deleteLeases} {
 		for n := int64(chunk); n == chunk; {

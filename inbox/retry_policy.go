@@ -10,11 +10,11 @@ import (
 	"github.com/oncebox/oncebox/retry"
 )
 
-// RetryPolicy says how often, and for how long, a message is tried whose handler fails. With the defaults that is three times at once,
-// then after pauses that grow from 5 seconds to 10 minutes, for three days: a service that was away for a weekend costs no dead letter. An
+// RetryPolicy says how often, and for how long, a message is tried whose handler fails. By default it is tried three times at once, then
+// after pauses that grow from 5 seconds to 10 minutes, for three days. So a system that is down for a weekend causes no dead letters. An
 // error that is [messaging.Permanent] makes a dead letter at once.
 //
-// [Config.Retry] is the policy of all consumers, the option [Retry] that of one.
+// [Config.Retry] is the policy of all consumers, the option [Retry] is for one consumer.
 type RetryPolicy struct {
 	// Tries is how often a message is tried in the process that received it, while the later messages of its key wait there, before it
 	// is parked. At least 1. The pauses between these tries are the consumer's. The message is parked earlier if the messages behind it
@@ -22,19 +22,19 @@ type RetryPolicy struct {
 	Tries int `env:"TRIES"`
 	// Policy has the pauses between the tries of a parked message. [messaging.RetryAfter] overrides them. Default: 5s, up to 10m.
 	retry.Policy `envPrefix:"PARKED_"`
-	// GiveUpAfter is how long a message is tried, from when it was parked because it failed. The try that fails later than
-	// that makes it a dead letter. -1: without end. Default: 72h.
+	// GiveUpAfter is how long a message is tried, counted from the moment when it was parked because it failed. The first try that fails
+	// after this time makes it a dead letter. -1: without end. Default: 72h.
 	GiveUpAfter time.Duration `env:"GIVE_UP_AFTER"`
-	// MaxAttempts is how often a message is tried in all before it becomes a dead letter, if that comes before GiveUpAfter. Tries that
-	// were interrupted by the death of their process count. -1: without end. Default: -1.
+	// MaxAttempts is the total number of tries after which a message becomes a dead letter, if that comes before GiveUpAfter. A try counts
+	// also if its process died. -1: no limit. Default: -1.
 	MaxAttempts int `env:"MAX_ATTEMPTS"`
-	// MaxCrashes is how many tries one after the other may end with the death of their process, or without an outcome that could be
-	// written down, before the message becomes a dead letter: it would kill one process after the other. -1: without end. Default: 10.
+	// MaxCrashes is how many tries in a row may end with the death of their process, or without an outcome that could be stored. After that
+	// the message becomes a dead letter, because it would kill one process after the other. -1: no limit. Default: 10.
 	MaxCrashes int `env:"MAX_CRASHES"`
-	// DeployWait is how long a message stays parked that this build of the program does not know, so that a build that knows it can be
-	// deployed: a message of a newer schema version than is registered, or of a type that is not ([messaging.Router.Strict]). Then it
-	// becomes a dead letter. The time counts from the first try as a parked message that found so. The message is tried again after pauses
-	// from Delay to MaxDelay, which grow with that time; these tries do not count for MaxAttempts. -1: without end. Default: 168h.
+	// DeployWait is how long a message stays parked whose schema version is newer than the registered one, or whose type is not registered
+	// ([messaging.Router.Strict]). It gives you time to deploy a build of the program that knows the message. After that the message
+	// becomes a dead letter. The time counts from the first try, as a parked message, that failed for this reason. Meanwhile the message is
+	// tried after pauses that grow from Delay to MaxDelay; these tries do not count for MaxAttempts. -1: without end. Default: 168h.
 	DeployWait time.Duration `env:"DEPLOY_WAIT"`
 }
 
@@ -56,7 +56,7 @@ func (p *RetryPolicy) validate(what string) error {
 	return errors.Join(append(errs, p.Policy.Validate("inbox: "+what))...)
 }
 
-// or returns the policy with what it does not say taken from another one.
+// or returns the policy with its unset fields taken from another one.
 func (p *RetryPolicy) or(other RetryPolicy) RetryPolicy {
 	out := *p
 	for field, value := range map[*int]int{
@@ -84,8 +84,8 @@ func defaultRetry() RetryPolicy {
 	}
 }
 
-// quick has the pauses between the first tries of a message, which are the consumer's: where the message is parked already, or replayed, no consumer
-// makes them. None is longer than the first pause of a parked message.
+// quick returns the pauses between the first tries of a message. For a message from the broker the consumer makes these pauses; quick is
+// for parked and replayed messages, which no consumer handles. No pause is longer than the first pause of a parked message.
 func (s *settings) quick() retry.Policy {
 	p := s.receive.WithDefaults().Retry
 	p.MaxDelay = min(p.MaxDelay, s.retry.Delay)
@@ -103,31 +103,31 @@ func (s *settings) pause(n int, cause error) time.Duration {
 	return s.retry.Pause(n - s.retry.Tries + 1)
 }
 
-// longest is the pause of a message for which nothing can be done soon.
+// longest is the pause of a message that will not succeed soon.
 func (p *RetryPolicy) longest() time.Duration { return max(p.MaxDelay, p.Delay) }
 
-// buildPause is how long a message waits that has waited for so long: as long again, so that it is tried soon after a build that took long,
-// and thousands of them are not tried all the time.
+// buildPause is the next pause of a message that waits for a build: as long as it has waited so far, up to the longest pause. So thousands
+// of such messages are not tried all the time, and a build that comes soon is noticed soon.
 func (p *RetryPolicy) buildPause(waited time.Duration) time.Duration {
 	return retry.Policy{Delay: max(waited, p.Delay), MaxDelay: p.longest()}.Pause(1)
 }
 
-// isExhausted tells whether a message is given up that failed n times, the first time so long ago.
+// isExhausted reports whether a message is given up after n failed tries. failing is how long it has failed already.
 func (p *RetryPolicy) isExhausted(n int, failing time.Duration) bool {
 	return p.MaxAttempts > 0 && n >= p.MaxAttempts || p.GiveUpAfter > 0 && failing >= p.GiveUpAfter
 }
 
-// isDeadly tells whether a message is given up without another try, because of what is written down of the earlier ones.
+// isDeadly reports whether a message is given up without another try, because too many earlier tries have ended without an outcome.
 func (p *RetryPolicy) isDeadly(earlier store.Attempts) bool {
 	return p.MaxAttempts > 0 && earlier.N >= p.MaxAttempts || p.MaxCrashes > 0 && earlier.Unended >= p.MaxCrashes
 }
 
-// waitsForBuild tells whether the message of cause, which no build has known for so long, goes on waiting for a build that does.
+// waitsForBuild reports whether a message goes on waiting for a build that knows it. unknown is how long it has waited already.
 func (p *RetryPolicy) waitsForBuild(unknown time.Duration, cause error) bool {
 	return needsBuild(cause) && (p.DeployWait < 0 || unknown < p.DeployWait)
 }
 
-// unbuilt is why a message is given up that has waited for too long.
+// unbuilt returns the error text of a message that has waited too long for a build.
 func (p *RetryPolicy) unbuilt(cause error) error {
 	return fmt.Errorf("inbox: within %s (RetryPolicy.DeployWait) no build was deployed that knows it: %w", p.DeployWait, cause)
 }

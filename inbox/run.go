@@ -13,12 +13,12 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// Run runs the consumers of [Inbox.Consume] until ctx is done: it receives their messages from the broker and has them handled, handles
-// what was parked, and cleans. broker nil: there is none, a relay stores their messages ([Inbox.Publisher]) and they are handled from the
-// database.
+// Run runs the consumers of [Inbox.Consume] until ctx is done: it receives their messages from the broker and handles them, handles parked
+// messages, and cleans. If broker is nil, a relay stores their messages ([Inbox.Publisher]) and they are handled from the database.
 //
-// It returns an error at once when the subscriptions are refused; a broker or a database that is away is waited for. Any number of processes may run the same
-// consumers. Handlers do not see ctx being cancelled: they get ConsumerConfig.DrainTimeout and [Config.DrainTimeout] to end.
+// It returns an error at once when the subscriptions are refused. It waits for a broker or a database that cannot be reached. Any number of
+// processes may run the same consumers. When ctx is cancelled, handlers go on for up to ConsumerConfig.DrainTimeout and
+// [Config.DrainTimeout] before their context is cancelled.
 func (i *Inbox) Run(ctx context.Context, broker messaging.Subscriber) error {
 	defer quietlog.Flush(i.store.Log)
 	if err := i.EnsurePartitions(ctx); err != nil && ctx.Err() == nil {
@@ -44,8 +44,8 @@ func (i *Inbox) Run(ctx context.Context, broker messaging.Subscriber) error {
 	return group.Wait()
 }
 
-// declare has a broker that can do so make all subscriptions at once: if it refuses one of them, none is made. What else goes wrong is tried again
-// by each consumer.
+// declare makes all subscriptions at once, at a broker that can do so: if it refuses one of them, none is made. After any other error, each
+// consumer tries to make its own.
 func (i *Inbox) declare(ctx context.Context, broker messaging.Subscriber) error {
 	d, can := broker.(messaging.Declarer)
 	if !can {
@@ -63,7 +63,8 @@ func (i *Inbox) declare(ctx context.Context, broker messaging.Subscriber) error 
 	return nil
 }
 
-// SubscribeAll stores the subscriptions of the consumers of this process, see [Inbox.Subscribe], and that the consumers belong to its service.
+// SubscribeAll stores the subscriptions of this process's consumers, see [Inbox.Subscribe], and records that the consumers belong to its
+// service.
 func (i *Inbox) SubscribeAll(ctx context.Context) error {
 	if err := i.own(ctx); err != nil {
 		return err
@@ -125,9 +126,9 @@ func (i *Inbox) received() {
 	i.receiving = false
 }
 
-// Pause stops the flow of messages to all consumers of that name in this process, until [Inbox.Resume]: for as long as
-// something that their handlers need is away. Those that were received are still handled, and those that are parked wait. They keep
-// their place among the other instances. An error if there is no such consumer.
+// Pause stops the flow of messages to all consumers of that name in this process, until [Inbox.Resume]: for the time in which something
+// that their handlers need is down. Messages that were received already are still handled, and parked messages wait. The consumers keep
+// their place among the other instances. It returns an error if there is no such consumer.
 func (i *Inbox) Pause(name string) error { return i.setPaused(name, "Pause", (*messaging.Loop).Pause) }
 
 // Resume starts the flow again.
@@ -161,8 +162,8 @@ func (i *Inbox) setPaused(name, call string, fn func(*messaging.Loop)) error {
 	return nil
 }
 
-// Health returns nil if the consumers of this process are subscribed and get on, and else what is wrong: see [messaging.Loop.Health]. Without
-// a broker there is nothing to be subscribed at.
+// Health returns nil if the consumers of this process are subscribed and make progress, and an error that says what is wrong otherwise: see
+// [messaging.Loop.Health]. Without a broker it does not look at subscriptions.
 func (i *Inbox) Health(limit time.Duration) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -19,28 +19,28 @@ const maxPause = 30 * time.Second
 // turn is how many messages of one key are handled before others get their turn.
 const turn = 100
 
-// shortestWait keeps a process from asking all the time, whatever the keys look like that it cannot take.
+// shortestWait is the shortest pause between two rounds. It prevents a busy loop when keys are due that this process cannot take.
 const shortestWait = 10 * time.Millisecond
 
 // runner works on the keys that do not flow.
 type runner struct {
 	box *Inbox
 
-	freed   chan struct{} // a token: a key is not worked on any more
+	freed   chan struct{} // a token: a key was handed back or is done
 	working sync.WaitGroup
 	active  time.Time // when it was last noted that the consumers run
 	noted   int       // how many of them
 
 	mu   sync.Mutex
-	keys map[store.ParkedKey]struct{} // those that are being worked on; without doubts
-	busy map[string]int               // how many they are of each consumer
+	keys map[store.ParkedKey]struct{} // the keys that this process works on, with Doubtful false
+	busy map[string]int               // number of these keys, by consumer
 }
 
-// RunParked handles parked messages, of the consumers that were wrapped by this inbox, until ctx is done: each as soon as it
-// is due, those of one key one after the other. Any number of processes may do so. Without it, what was parked stays parked.
+// RunParked handles the parked messages of the consumers that were wrapped by this inbox, until ctx is done: each as soon as it is due,
+// messages of one key one after the other. Any number of processes may call it. If none does, parked messages stay parked.
 //
-// Handlers do not see ctx being cancelled; they get [Config.DrainTimeout] to end. Errors of the database are logged and outwaited. A
-// consumer that belongs to another service is a [*messaging.SourceError], see [OwnedBy].
+// When ctx is cancelled, handlers go on for up to [Config.DrainTimeout]. Errors of the database are logged and tried again. A consumer that
+// belongs to another service is a [*messaging.SourceError], see [OwnedBy].
 func (i *Inbox) RunParked(ctx context.Context) error {
 	if err := i.insistOnOwners(ctx); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (i *Inbox) RunParked(ctx context.Context) error {
 	return nil
 }
 
-// wait returns when it is time for another round.
+// wait returns after d, or earlier if a key was handed back, a message was parked here, or ctx is done.
 func (r *runner) wait(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -90,8 +90,8 @@ func (r *runner) wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// round takes as many keys as may be worked on, and returns how long nothing will be due. Each consumer has a number of its own, so that one whose
-// handlers hang delays no other.
+// round takes keys that are due, and returns how long to wait for the next ones. Each consumer has its own limit of keys, so that a
+// consumer whose handlers hang delays no other.
 func (r *runner) round(ctx, handling context.Context) (time.Duration, error) {
 	if err := r.box.lookAtModels(ctx); err != nil {
 		return 0, err
@@ -104,7 +104,8 @@ func (r *runner) round(ctx, handling context.Context) (time.Duration, error) {
 	if len(consumers) == 0 {
 		return r.box.cfg.PollInterval, nil
 	}
-	// Asked before keys are taken: a key that becomes due meanwhile is taken, and a key that becomes due afterwards is waited for.
+	// NextDue comes before Claim, so that no key is missed: a key that becomes due in between is claimed, and a key that becomes due later
+	// ends the wait.
 	asked := time.Now()
 	next, err := r.box.table.Keys.NextDue(ctx, consumers, r.box.cfg.PollInterval)
 	if err != nil {
@@ -122,15 +123,15 @@ func (r *runner) round(ctx, handling context.Context) (time.Duration, error) {
 	return max(next-time.Since(asked), shortestWait), nil
 }
 
-// free is how many keys of a consumer may be taken.
+// free returns how many more keys of a consumer this process may take.
 func (r *runner) free(consumer string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.box.atOnce(consumer) - r.busy[consumer]
 }
 
-// atOnce is how many keys of a consumer are worked on at once: none of a paused one, and of one whose messages are all stored first as
-// many as messages are handled.
+// atOnce returns how many keys of a consumer this process works on at once: 0 while the consumer is paused, and at least its Concurrency if
+// all of its messages are stored first.
 func (i *Inbox) atOnce(name string) int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -175,7 +176,7 @@ func (r *runner) done(k store.ParkedKey) {
 	}
 }
 
-// work handles the messages of a key until one fails, none is left, or others have waited long enough.
+// work handles the messages of a key until one fails, none is left, or turn messages were handled, so that other keys get their turn.
 func (r *runner) work(ctx context.Context, stop <-chan struct{}, k store.ParkedKey) error {
 	for range turn {
 		select {
@@ -191,8 +192,8 @@ func (r *runner) work(ctx context.Context, stop <-chan struct{}, k store.ParkedK
 	return r.box.table.Keys.HandBack(ctx, k, 0)
 }
 
-// renew keeps the keys that are being worked on, with one statement for all of them. Nothing is cancelled when one is lost: its message
-// is handled in the transaction that removes it, and its row is locked meanwhile.
+// renew extends the ownership of all keys that this process works on, with one statement. No handler is cancelled when a key is lost: its
+// message is handled in the transaction that removes it, and its row is locked meanwhile.
 func (r *runner) renew(ctx context.Context) {
 	leases.Repeat(ctx, time.Now(), r.box.cfg.ParkedLease, func(ctx context.Context) error {
 		r.mu.Lock()
@@ -227,7 +228,7 @@ func (r *runner) beat(ctx context.Context, consumers []string) error {
 	return nil
 }
 
-// handled returns the consumers and topics whose parked messages can be handled here. Topic "" is of all topics.
+// handled returns the consumers and topics whose parked messages can be handled here. Topic "" stands for all topics.
 func (i *Inbox) handled() (consumers, topics []string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -237,7 +238,7 @@ func (i *Inbox) handled() (consumers, topics []string) {
 			keys = append(keys, key)
 		}
 	}
-	slices.SortFunc(keys, handlerKey.compare) // or two processes could wait for each other
+	slices.SortFunc(keys, handlerKey.compare) // all processes lock in this order, or two could deadlock
 	for _, key := range keys {
 		consumers, topics = append(consumers, key.consumer), append(topics, key.topic)
 	}

@@ -23,8 +23,9 @@ const (
 SELECT name, result FROM {schema}.inbox_step
 WHERE message_key = $1::uuid AND consumer = $2::text AND tenant_id = $3::text AND source = $4::text`
 
-	// storeStep stores nothing for a handler that has lost the lease. Locking it makes a process that takes it over wait, and then see the
-	// step. The same owner may store it again: it does not know whether it did.
+	// storeStep stores nothing for a handler that has lost the lease. It locks the lease, so a process that takes the lease over waits for
+	// this transaction, and then sees the step. ON CONFLICT is for an owner that repeats the statement, because it got no answer to the
+	// first.
 	storeStep = `
 INSERT INTO {schema}.inbox_step (message_key, consumer, tenant_id, source, name, result)
 SELECT $1::uuid, $2::text, $3::text, $4::text, $5::text, $6::json
@@ -35,24 +36,24 @@ ON CONFLICT (message_key, consumer, tenant_id, source, name) DO UPDATE SET resul
 DELETE FROM {schema}.inbox_step WHERE message_key = $1::uuid AND consumer = $2::text AND tenant_id = $3::text AND source = $4::text`
 )
 
-// steps are those of one message. Its handler may run several at once.
+// steps holds the steps of one message. Its handler may run several at once.
 type steps struct {
 	mu     sync.Mutex
 	loaded bool
-	done   map[string][]byte   // by the tries before this one
-	used   map[string]struct{} // in this one
+	done   map[string][]byte   // results of earlier tries, by name
+	used   map[string]struct{} // names used in this try
 }
 
-// Step calls fn, which does one thing outside, and stores its result. When the message is handled again, after a failure, a
-// crash or as a replayed dead letter, the stored result is returned and fn is not called.
+// Step calls fn, which makes one call to another system, and stores its result. When the message is handled again, after a failure, a crash
+// or as a replayed dead letter, the stored result is returned and fn is not called.
 //
-// The key tells the other side that two calls are one: it is the same in every try of this step of this message, has 32
-// letters and digits, and fits into any header, as Idempotency-Key for example. It is needed still: a process that dies after the call and
-// before its result is stored calls again.
+// Pass key to the other side, so that it can recognize a repeated call: it is the same in every try of this step of this message, has 32
+// letters and digits, and fits into any header, as Idempotency-Key for example. It is needed although results are stored: a process that
+// dies after the call and before its result is stored makes the call again.
 //
-// The name is that of the step within the handler, at most 255 bytes; each is used once in a try, so within a loop it has to say
-// which round it is. T must survive JSON: what cannot be encoded, or decoded after a deployment, makes a dead letter of the
-// message. Results are stored as they are, so they should hold no secrets, and removed when the message is settled.
+// name identifies the step within the handler, at most 255 bytes. A name may be used once in a try, so in a loop it has to contain the
+// number of the round. T must survive JSON: a result that cannot be encoded, or cannot be decoded after a deployment, makes a dead letter
+// of the message. Results are stored in plain text, so they should hold no secrets. They are removed when the message is settled.
 //
 // An error of fn is returned as it is and stores nothing. [ErrLeaseLost] means that the result was not stored, and that the
 // handler should end.
@@ -88,7 +89,7 @@ func Step[T any](ctx context.Context, name string, fn func(ctx context.Context, 
 // StepInUnit calls fn in a unit of work and marks the step as done in the same transaction: what fn writes and emits through the
 // unit happens once per message, whatever becomes of the handler. The name is as for [Step], whose names it shares.
 //
-// An error of fn rolls the unit back and is returned, and so is [ErrLeaseLost] if the lease is another's by the end.
+// An error of fn rolls the unit back and is returned. [ErrLeaseLost] does the same if another process has the lease by the end.
 func StepInUnit(ctx context.Context, name string, fn func(ctx context.Context, u *uow.Unit) error) error {
 	l, err := beginStep(ctx, "StepInUnit", name)
 	if err != nil {
@@ -107,14 +108,14 @@ func StepInUnit(ctx context.Context, name string, fn func(ctx context.Context, u
 		if err := fn(calls.Within(ctx, name), u); err != nil {
 			return err
 		}
-		// Last: until COMMIT it keeps the lease from being renewed.
+		// This comes last, because it locks the lease, which cannot be renewed until COMMIT.
 		return l.storeStep(ctx, u.DB(), name, []byte("null"))
 	}, readCommitted())
 	committed = err == nil
 	return err
 }
 
-// beginStep returns the lease under which the handler runs that ctx belongs to, with the steps that are done.
+// beginStep returns the lease of the handler that ctx belongs to, with the steps that are done. It refuses a name that was used before.
 func beginStep(ctx context.Context, function, name string) (*lease, error) {
 	l, ok := ctx.Value(leaseKey{}).(*lease)
 	if !ok || l.held == nil {
@@ -138,6 +139,7 @@ func beginStep(ctx context.Context, function, name string) (*lease, error) {
 	return l, nil
 }
 
+// use reserves a name for this try. It returns false if the name is in use.
 func (s *steps) use(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +155,7 @@ func (s *steps) release(name string) {
 	delete(s.used, name)
 }
 
-// loadSteps reads what earlier tries have done, once: nobody but this one adds to it.
+// loadSteps reads the steps of earlier tries, once: only the owner of the lease can add steps.
 func (l *lease) loadSteps(ctx context.Context) error {
 	l.steps.mu.Lock()
 	defer l.steps.mu.Unlock()
@@ -179,8 +181,8 @@ func (l *lease) loadSteps(ctx context.Context) error {
 	return nil
 }
 
-// insist stores the result of a call that was made, also if the handler was told to end meanwhile, and over a connection that
-// breaks: without it the call is made again.
+// insist stores the result of a call, because a result that is not stored means that the call is made again. So it goes on after the
+// handler's context was cancelled, and tries again after a lost connection.
 func (l *lease) insist(ctx context.Context, name string, result []byte) error {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.w.box.cfg.LeaseTTL)
 	defer cancel()

@@ -8,7 +8,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// Subscription says that a consumer handles the messages of a topic, where there is no broker to know it.
+// Subscription says that a consumer handles the messages of a topic, where no broker keeps subscriptions.
 type Subscription struct {
 	Topic, Consumer string
 	// ReadModel says that it is the consumer of a read model.
@@ -25,8 +25,8 @@ ON CONFLICT (topic, consumer) DO UPDATE SET read_model = excluded.read_model`
 	subscribers = `SELECT consumer, read_model FROM {schema}.inbox_subscription WHERE topic = $1::text ORDER BY consumer`
 )
 
-// Subscribe stores subscriptions, until [Inbox.Forget] removes those of a consumer. From a [Config.PollInterval] later on every process that
-// delivers messages without a broker knows of them. oncebox.App calls it.
+// Subscribe stores subscriptions; [Inbox.Forget] removes all subscriptions of a consumer. After [Config.PollInterval] every process that
+// delivers messages without a broker follows them. oncebox.App calls it.
 func (i *Inbox) Subscribe(ctx context.Context, all ...Subscription) error {
 	for _, s := range all {
 		if _, err := i.store.SQL.Exec(ctx, i.store.DB(ctx), subscribe, s.Topic, s.Consumer, s.ReadModel); err != nil {
@@ -36,8 +36,9 @@ func (i *Inbox) Subscribe(ctx context.Context, all ...Subscription) error {
 	return nil
 }
 
-// Unsubscribe ends subscriptions of a consumer that handles other topics still, in any build that runs; [Inbox.Forget] ends all of a
-// consumer. What was stored for it already stays parked, and is handled or given up like other parked messages.
+// Unsubscribe ends single subscriptions of a consumer, once no running build of the program handles those topics any more; [Inbox.Forget]
+// ends all subscriptions of a consumer. Messages that were stored already stay parked, and are handled or given up like other parked
+// messages.
 func (i *Inbox) Unsubscribe(ctx context.Context, all ...Subscription) error {
 	for _, s := range all {
 		if _, err := i.store.SQL.Exec(ctx, i.store.DB(ctx), unsubscribe, s.Topic, s.Consumer); err != nil {
@@ -47,7 +48,7 @@ func (i *Inbox) Unsubscribe(ctx context.Context, all ...Subscription) error {
 	return nil
 }
 
-// subscribed is what was known of a topic.
+// subscribed is the remembered answer of the database about a topic.
 type subscribed struct {
 	all  []Subscription
 	seen time.Time

@@ -43,7 +43,7 @@ func tooLate(ctx context.Context) error {
 	return nil
 }
 
-// seconds is a number of them as a duration.
+// seconds converts a number of seconds.
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
 // limit cancels a try whose timeout begins more than once: with each message of a batch, or when it is known which handler is called.

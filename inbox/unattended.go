@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// lastBeat is for how many seconds no process has run a consumer's parked messages; no row: none ever has.
+// lastBeat returns how many seconds ago a process last ran RunParked for a consumer; no row: never.
 const lastBeat = `SELECT extract(epoch FROM clock_timestamp() - beat_at)::float8 FROM {schema}.inbox_consumer WHERE consumer = $1::text`
 
 const (
-	// unattendedAfter is how long no process may have run a consumer's parked messages. Those that do so write it down every minute.
+	// unattendedAfter is how long ago that may be. Processes that run RunParked note it every minute.
 	unattendedAfter = 3 * time.Minute
-	// askedEvery is how often a process asks, for each consumer whose messages it parks.
+	// askedEvery is how often a process reads lastBeat, for each consumer whose messages it parks.
 	askedEvery = time.Minute
 )
 
-// tellIfUnattended logs an error if messages are parked that no process handles: [Inbox.RunParked] runs in none, so they and all that
-// is parked behind them wait for ever.
+// tellIfUnattended logs an error if messages are parked and no process handles them: [Inbox.RunParked] runs nowhere, so these messages, and
+// all messages that are parked behind them, wait for ever.
 func (w *wrapped) tellIfUnattended(ctx context.Context) {
 	if w.box.runners.Load() > 0 || !w.box.askAgain(w.consumer) {
 		return
@@ -35,7 +35,7 @@ func (w *wrapped) tellIfUnattended(ctx context.Context) {
 	}
 }
 
-// askAgain tells whether it is time to ask about a consumer.
+// askAgain reports whether it is time to read lastBeat of a consumer.
 func (i *Inbox) askAgain(consumer string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

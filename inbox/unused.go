@@ -7,10 +7,10 @@ import (
 	"github.com/oncebox/oncebox/internal/unit"
 )
 
-// watched runs a handler within the unit that ctx carries. A handler that has succeeded and never asked for its unit is told of in the log,
-// once for each consumer and topic: it may have used a pool of its own, whose changes are made again when the message is tried again.
+// watched runs a handler within the unit that ctx carries. If a handler succeeds and never asks for its unit, a warning is logged, once for
+// each consumer and topic: the handler may have used a pool of its own, and those changes are made twice when a message is tried twice.
 //
-// It returns whether the message was skipped: settled by its handler, or by what is around it, without being handled.
+// It returns whether the message was skipped: the handler or its middleware has settled it without handling it, see messaging.Skip.
 func (w *wrapped) watched(ctx context.Context, topic string, handle func(ctx context.Context) error) (skip bool, err error) {
 	ctx, mark := skipped.With(ctx)
 	err = handle(ctx)

@@ -16,32 +16,32 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// wrapped is what [Inbox.Wrap] returns.
+// wrapped is the handler that [Inbox.Wrap] returns.
 type wrapped struct {
 	settings
 
 	box      *Inbox
 	consumer string
 	next     messaging.Handler
-	parked   messaging.Handler // next, for parked messages: no consumer traces and measures those
+	parked   messaging.Handler // next with traces and metrics: no consumer adds them for parked messages
 	bulk     *bulkWriter       // instead of next for several messages; nil: next, one after the other
-	of       *store.Membership // nil: of no read model
+	of       *store.Membership // nil: it is not the handler of a read model
 
-	// unproved is how many more messages have their tries counted beforehand, see Config.CrashGuard.
+	// unproved is the number of messages whose try is still to be counted before the handler runs, see Config.CrashGuard.
 	unproved atomic.Int64
 }
 
 var (
-	// errNoID never happens with a working adapter: the broker has an id for every message.
+	// errNoID does not occur with a correct adapter: every message of a broker has an id.
 	errNoID = messaging.Permanent(errors.New("inbox: the message has no id: the broker's adapter must give it one"))
-	// errDeadly is why a message is given up whose tries do not even end with an error.
+	// errDeadly is the error of a dead letter whose tries have ended without any outcome.
 	errDeadly = errors.New("inbox: the process died while the message was handled, or its outcome could not be written down, every time")
 )
 
-// lockedPause is how long a message is put off after errLocked.
+// lockedPause is how long a message is postponed after store.ErrLocked.
 const lockedPause = 500 * time.Millisecond
 
-// Handle enters m, and calls the handler if it was not there and nothing of its key waits before it.
+// Handle enters m. It calls the handler if m was not entered before and no message of its key waits before it.
 func (w *wrapped) Handle(ctx context.Context, m *messaging.Message) error {
 	if m.ID == "" {
 		return errNoID
@@ -63,6 +63,7 @@ func (w *wrapped) Handle(ctx context.Context, m *messaging.Message) error {
 	return err
 }
 
+// ordered returns id, without its order if the consumer is Unordered.
 func (w *wrapped) ordered(id store.Identity) store.Identity {
 	if w.unordered {
 		return id.Disordered()
@@ -70,6 +71,7 @@ func (w *wrapped) ordered(id store.Identity) store.Identity {
 	return id
 }
 
+// handle counts the try if it must, tries the message, and decides what becomes of it after a failure.
 func (w *wrapped) handle(ctx context.Context, id store.Identity, m *messaging.Message) error {
 	if w.leased && !w.storesFirst {
 		return w.handleLeased(ctx, id, m)
@@ -107,8 +109,8 @@ func (w *wrapped) handle(ctx context.Context, id store.Identity, m *messaging.Me
 	return nil
 }
 
-// mustCount tells whether the try has to be counted before it is made: because it is not the first try, or because an earlier try may
-// have killed its process. Within a unit of the caller nothing can be committed beforehand.
+// mustCount reports whether the try has to be counted before the handler runs: because it is not the first try, or because an earlier try
+// may have killed its process. In a unit of the caller it is false, because the count could not be committed before.
 func (w *wrapped) mustCount(ctx context.Context, m *messaging.Message) bool {
 	if _, within := uow.FromContext(ctx); within || w.storesFirst {
 		return false
@@ -137,13 +139,13 @@ func (w *wrapped) try(ctx context.Context, id store.Identity, m *messaging.Messa
 		if err != nil || !tried.Begun {
 			return err
 		}
-		// Not before the handler: copies of the message in other processes count their tries in the same row.
+		// This comes after the handler, because it locks a row that copies of the message in other processes update to count their tries.
 		return w.box.table.Attempts.Forget(ctx, u.DB(), id)
 	}, readCommitted())
 	return became, explainLate(timed, errors.Join(err, w.box.table.Entries.Revoke(ctx, w.consumer, err, id)))
 }
 
-// store parks what has not been tried.
+// store parks a message that was not tried. It stops the key, unless that does not flow already.
 func (w *wrapped) store(ctx context.Context, u *uow.Unit, p store.Parking, became store.Entry) error {
 	switch became {
 	case store.Behind:
@@ -153,7 +155,7 @@ func (w *wrapped) store(ctx context.Context, u *uow.Unit, p store.Parking, becam
 	}
 }
 
-// storeAll parks what has not been tried, and stops the keys that flow.
+// storeAll parks messages that were not tried, and stops the keys of flow, which were flowing.
 func (w *wrapped) storeAll(ctx context.Context, u *uow.Unit, list []store.Parking, flow []store.Identity) error {
 	if len(list) == 0 {
 		return nil
@@ -171,7 +173,7 @@ func (w *wrapped) storeAll(ctx context.Context, u *uow.Unit, list []store.Parkin
 	return nil
 }
 
-// toldOfParked has what was parked looked at, here or elsewhere.
+// toldOfParked wakes RunParked in this process, and logs an error if no process runs it.
 func (w *wrapped) toldOfParked(ctx context.Context) {
 	w.box.wake()
 	w.tellIfUnattended(ctx)
@@ -188,13 +190,14 @@ func (w *wrapped) settled(ctx context.Context, became store.Entry) {
 	}
 }
 
-// survived notes that a message did not kill the process.
+// survived counts a message that did not kill the process.
 func (w *wrapped) survived() {
 	if w.unproved.Load() > 0 {
 		w.unproved.Add(-1)
 	}
 }
 
+// outcome names the result of an entry for the metrics.
 func (w *wrapped) outcome(became store.Entry) string {
 	switch {
 	case became == store.Duplicate:
@@ -208,21 +211,22 @@ func (w *wrapped) outcome(became store.Entry) string {
 	}
 }
 
-// failed decides what becomes of a message whose handler failed: another try here, one later, or none.
+// failed decides what becomes of a message whose handler failed: another try here (it returns the error), a later try from the database (it
+// parks the message), or none (it makes a dead letter).
 func (w *wrapped) failed(ctx context.Context, id store.Identity, m *messaging.Message, tried store.Attempts, cause error) error {
 	if hopeless(cause) {
 		return w.giveUp(ctx, id, m, max(tried.N, m.Attempt), cause)
 	}
 	w.box.count(ctx, w.consumer, outcomeFailed)
 	if _, within := uow.FromContext(ctx); within {
-		return cause // what is written now may be undone by those around
+		return cause // the caller's unit may roll back everything that is written here
 	}
 	if needsBuild(cause) {
 		return w.awaitBuild(ctx, id, m, cause)
 	}
 	n, err := w.box.table.Attempts.Fail(ctx, id, tried, cause)
 	if err != nil {
-		// It is tried again here: a process that cannot write that the message failed cannot park it either.
+		// Returning the error means another try here. A process that cannot store the failure cannot park the message either.
 		return errors.Join(cause, err)
 	}
 	if w.retry.isExhausted(n, 0) {
@@ -235,7 +239,7 @@ func (w *wrapped) failed(ctx context.Context, id store.Identity, m *messaging.Me
 	return w.give(ctx, id, m, n, cause)
 }
 
-// give parks a message that failed, and says so.
+// give parks a message that failed, and logs it.
 func (w *wrapped) give(ctx context.Context, id store.Identity, m *messaging.Message, n int, cause error) error {
 	wait := w.pause(n, cause)
 	became, err := w.parkFailed(ctx, id, m, n, wait, cause)
@@ -273,7 +277,8 @@ func (w *wrapped) parkFailed(
 	return became, nil
 }
 
-// settle enters a message whose handler's work is undone, or was done under a lease, and calls fn if nobody was faster.
+// settle enters a message after its handler has ended: its work was rolled back, or was done under a lease. It calls fn unless a copy of
+// the message was settled first.
 func (w *wrapped) settle(ctx context.Context, id store.Identity, fn func(context.Context, *uow.Unit, store.Entry) error) (became store.Entry, err error) {
 	err = w.box.store.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
 		if became, err = w.enter(ctx, u, id); err != nil || became == store.Duplicate {
@@ -290,10 +295,11 @@ func (w *wrapped) settle(ctx context.Context, id store.Identity, fn func(context
 	return became, err
 }
 
-// What the lock and the index do for order and deduplication rests on it, whatever the server's default is.
+// readCommitted is the isolation level of all units here. Order and deduplication depend on it: a statement has to see rows that were
+// committed while it waited for a lock.
 func readCommitted() uow.Option { return uow.WithIsolation(sql.LevelReadCommitted) }
 
-// hopeless tells whether trying again, with this build of the program, leads nowhere.
+// hopeless reports whether another try is pointless: the error is permanent, and does not ask for another build of the program.
 func hopeless(err error) bool {
 	var decode *event.DecodeError
 	return !needsBuild(err) && (messaging.IsPermanent(err) || errors.As(err, &decode) || errors.Is(err, event.ErrErased))

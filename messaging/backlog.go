@@ -10,41 +10,42 @@ import (
 	"github.com/oncebox/oncebox/internal/quietlog"
 )
 
-// Backlog is what waits at the broker for one receiver.
+// Backlog counts the messages that wait at the broker for one receiver.
 type Backlog struct {
 	// Topic is the logical topic.
 	Topic string
-	// Messages is how many are not settled, those in this process included, of what this receiver has to bring forward:
-	// with [Failover] the partitions that are its own or nobody's, else the whole subscription. A broker that stores
-	// messages in batches may count those.
+	// Messages is the number of unsettled messages, including messages in this process, that this receiver is responsible for: with
+	// [Failover] the messages of its own partitions and of partitions without an owner, else of the whole subscription. A broker that
+	// stores messages in batches may count batches.
 	Messages int64
-	// Left is how many more there are that this receiver was told to leave, see BacklogReceiver.Leave. Messages does not count them.
+	// Left is the number of further messages that this receiver leaves at the broker, see BacklogReceiver.Leave. Messages does not count
+	// them.
 	Left int64
 	// Settled changes with every message of the subscription that any consumer settles. It means nothing beyond that.
 	Settled int64
 }
 
-// BacklogReceiver is a [Receiver] that can ask the broker what waits there. A subscription that the broker has stopped
-// to deliver looks idle to everybody else.
+// BacklogReceiver is a [Receiver] that can ask the broker how many messages wait. Without it, a subscription that the broker has stopped to
+// deliver looks idle.
 type BacklogReceiver interface {
 	Receiver
 
-	// Backlog asks the broker. An error means that it did not say.
+	// Backlog asks the broker. An error means that there was no answer.
 	Backlog(ctx context.Context) (Backlog, error)
-	// Leave says that m is left at the broker, see [LeaveAtBroker]: the receiver need not bring it again before its next connection,
-	// and does not count it as waiting until then.
+	// Leave leaves m at the broker, see [LeaveAtBroker]: the receiver need not deliver it again before its next connection, and does not
+	// count it as waiting until then.
 	Leave(m *Message)
 }
 
-// standstill is for how long messages have waited at the broker without any being settled.
+// standstill measures how long messages have waited at the broker without any being settled.
 type standstill struct {
-	since   time.Time // the first look in a row that found so; zero: the last one did not
+	since   time.Time // the first of the latest looks in a row that found a standstill; zero if the last look found none
 	last    time.Time // the last look
 	backlog Backlog
 	settled time.Time // by this consumer, as of the last look
 }
 
-// seen takes a look into account. Between two looks nothing is known, so the first of them proves nothing.
+// seen adds the result of a look. A standstill can only be seen by comparing two looks, so the first one proves nothing.
 func (s *standstill) seen(b Backlog, settled time.Time, paused bool) {
 	now := time.Now()
 	stands := b.Messages > 0 && !paused
@@ -56,7 +57,7 @@ func (s *standstill) seen(b Backlog, settled time.Time, paused bool) {
 	s.last, s.backlog, s.settled = now, b, settled
 }
 
-// lasted is how long it has lasted at the last look. A look that failed tells nothing.
+// lasted returns how long the standstill had lasted at the last look. A look that failed does not count.
 func (s *standstill) lasted() time.Duration {
 	if s.since.IsZero() {
 		return 0

@@ -8,15 +8,15 @@ import (
 // Declarer is a broker that can make topics and durable subscriptions ahead of their first consumer. Without it a message
 // that is published before its first consumer has come is kept only if the broker keeps messages that have no subscription.
 type Declarer interface {
-	// Declare makes the topics, the subscriptions and the topics of those, as far as they do not exist. What exists is used as it is.
-	// It may be called again, and by many processes at once. [ErrBrokerDown]: the broker is away, the caller tries again; any
-	// other error lasts until its cause is mended.
+	// Declare makes the topics, and the subscriptions with their topics, if they do not exist. Existing ones are not changed. It may be
+	// called again, and by many processes at once. [ErrBrokerDown] means that the broker cannot be reached and the caller should try again;
+	// any other error lasts until its cause is mended.
 	Declare(ctx context.Context, topics []string, subscriptions []Subscription) error
 }
 
-// Naming is a broker that does not take every name which [event.ValidateTopic] takes. It is asked where an event is recorded and where a
-// consumer is made: a name that the broker would refuse for good is an error there, and no dead letter later. It is asked for each
-// event, so it only looks at the name. The errors match [event.ErrInvalid].
+// Naming is a broker with stricter rules for names than [event.ValidateTopic]. It is called when an event is recorded and when a consumer
+// is made, so that a name which the broker would refuse for good is an error there, instead of a dead letter later. It is called for each
+// event, so it should only look at the name. The errors match [event.ErrInvalid].
 //
 // [event.ValidateTopic]: https://pkg.go.dev/github.com/oncebox/oncebox/event#ValidateTopic
 // [event.ErrInvalid]: https://pkg.go.dev/github.com/oncebox/oncebox/event#ErrInvalid
@@ -27,26 +27,27 @@ type Naming interface {
 	ValidateSubscription(s Subscription) error
 }
 
-// RetentionReader is a broker that knows for how long it may bring a message again. [oncebox.App] warns at its start if that is longer than the
-// inbox remembers.
+// RetentionReader is a broker that knows how long it may deliver a message again. [oncebox.App] warns at its start if that is longer than
+// the inbox remembers.
 //
 // [oncebox.App]: https://pkg.go.dev/github.com/oncebox/oncebox#App
 type RetentionReader interface {
-	// Retention returns for how long a topic keeps messages; 0: nothing says so, -1: for ever. errors.ErrUnsupported: it cannot be found out.
+	// Retention returns how long a topic keeps messages; 0: there is no policy, -1: for ever. errors.ErrUnsupported: it cannot be found
+	// out.
 	Retention(ctx context.Context, topic string) (time.Duration, error)
 }
 
-// SubscriptionReader is a broker that knows what waits for a subscription, whoever consumes it.
+// SubscriptionReader is a broker that knows how many messages wait for a subscription, whichever process consumes it.
 type SubscriptionReader interface {
-	// ReadSubscription asks what waits for a subscription. An error means that the broker did not say.
+	// ReadSubscription reads the state of a subscription. An error means that the broker did not answer.
 	ReadSubscription(ctx context.Context, topic, name string) (SubscriptionState, error)
 }
 
-// SubscriptionState is what a broker says of a subscription.
+// SubscriptionState is the answer of a broker about a subscription.
 type SubscriptionState struct {
 	// Missing says that there is no such subscription: the topic was deleted, or somebody unsubscribed.
 	Missing bool
-	// Messages is how many wait for it and are not settled. A broker that stores messages in batches may count those.
+	// Messages is the number of unsettled messages. A broker that stores messages in batches may count batches.
 	Messages int64
 	// Settled changes with every message that any consumer settles. It means nothing beyond that.
 	Settled int64

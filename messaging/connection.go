@@ -31,12 +31,12 @@ type ConnectedReceiver interface {
 }
 
 const (
-	// briefly is for how long a connection may be missing until that is worth a word. A broker that hands a topic over to another one, or is
-	// started anew, ends connections for a moment.
+	// briefly is how long a connection may be missing before that is logged. A broker that hands a topic over to another one, or is
+	// restarted, ends connections for a moment.
 	briefly = 10 * time.Second
-	// looksAtConnection is how often a loop looks at its connection.
+	// looksAtConnection is the time between two looks of a loop at its connection.
 	looksAtConnection = 2 * time.Second
-	// sayAgain is how often it says that it is missing.
+	// sayAgain is the time between two log lines about a missing connection.
 	sayAgain = time.Minute
 )
 
@@ -53,7 +53,7 @@ func (l *Loop) Connection() Connection {
 	return Connection{Parts: 1, Since: l.changed}
 }
 
-// said is what the log knows of a connection.
+// said is what the log says about a connection.
 type said struct {
 	missing bool // anything
 	all     bool // of it
@@ -76,7 +76,7 @@ func (l *Loop) tellConnection(ctx context.Context) {
 	}
 }
 
-// tell compares the connection with what the log says of it, and returns what it says now.
+// tell logs a change of the connection, compared with the last log line, and returns the new state of the log.
 func (l *Loop) tell(ctx context.Context, before said, now Connection) said {
 	attrs := []slog.Attr{slog.String("consumer", l.cfg.Name), slog.String("topic", l.subscription.Topic)}
 	switch {

@@ -37,22 +37,22 @@ type Consumer struct {
 	standstill   standstill
 }
 
-// Progress tells how far a [Consumer] has come.
+// Progress is how far a [Consumer] has come.
 type Progress struct {
 	// Unsettled is how many messages were received and are not settled yet.
 	Unsettled int
 	// Last is when a message was settled last, or when the oldest unsettled one was received if nothing was unsettled
 	// before it. Zero before the first message.
 	Last time.Time
-	// Backlog is what waited at the broker when it was asked last, and Standstill for how long, until then, something had
-	// waited without any consumer settling anything. Zero if the receiver is no [BacklogReceiver] or the broker did not say.
+	// Backlog is how many messages waited at the broker when it was last asked, and Standstill how long, at that time, messages had waited
+	// without any consumer settling one. Both are zero if the receiver is not a [BacklogReceiver] or the broker did not answer.
 	Backlog    int64
 	Standstill time.Duration
 	// Left is how many messages besides these were left at the broker, because they could be neither handled nor stored.
 	Left int64
 }
 
-// Stalled tells whether there was work all the time, here or at the broker, and none of it got done for longer than limit.
+// Stalled reports whether there was work all the time, here or at the broker, and none of it got done for longer than limit.
 func (p Progress) Stalled(limit time.Duration) bool {
 	return p.Unsettled > 0 && time.Since(p.Last) > limit || p.Standstill > limit
 }
@@ -68,9 +68,9 @@ func NewConsumer(r Receiver, h Handler, cfg *ConsumerConfig) *Consumer {
 	}
 }
 
-// Run consumes until ctx is done, and then drains: nothing is received any more, no handler is started, those that run
-// may end within DrainTimeout and have their messages acknowledged, and closing the receiver hands back all the rest.
-// Handlers do not see ctx being cancelled. The result is nil if that went well.
+// Run consumes until ctx is done, and then drains: no message is received and no handler is started any more. Running handlers may go on
+// for DrainTimeout, and their messages are acknowledged. Closing the receiver hands back all other messages. The context of handlers is not
+// cancelled with ctx. The result is nil if the drain went well.
 //
 // Any other error says why the consumer ended by itself: the receiver died or did not take an acknowledgement. It was
 // drained and closed just the same.
@@ -105,7 +105,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	return nil
 }
 
-// Progress tells how far the consumer has come.
+// Progress returns how far the consumer has come.
 func (c *Consumer) Progress() Progress {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -95,7 +95,7 @@ func (c *Consumer) tryBatch(s *shift, in <-chan keyed, batch []keyed) bool {
 	return c.settleBatch(s, batch, failed)
 }
 
-// withoutHeld puts those whose key is held behind it, and returns the others.
+// withoutHeld puts messages whose key is held behind that key, and returns the others.
 func (c *Consumer) withoutHeld(batch []keyed) []keyed {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,27 +11,27 @@ import (
 
 // ConsumerConfig configures a [Consumer]. The zero value is ready.
 type ConsumerConfig struct {
-	// Name is what logs, spans and metrics call the consumer; the name of the subscription is a good one. Default: "".
+	// Name is the name of the consumer in logs, spans and metrics, usually that of the subscription. Default: "".
 	Name string
-	// Concurrency is how many handlers run at once, for different keys. Default: 8.
+	// Concurrency is the number of handlers that run at once, for different keys. Default: 8.
 	Concurrency int `env:"CONCURRENCY"`
-	// BatchSize is how many messages a [BatchHandler] gets at once, at most: what is there is taken, and more is not waited
-	// for. There are Concurrency batches at once. 1: one by one, as for other handlers. Default: 1.
+	// BatchSize is the largest number of messages that a [BatchHandler] gets at once. A batch has the messages that are there; the consumer
+	// does not wait for more. Up to Concurrency batches run at once. 1: one by one, as for other handlers. Default: 1.
 	BatchSize int `env:"BATCH_SIZE"`
-	// Queue is how many messages are in this process at once: waiting for a handler or behind their key, being handled,
-	// or pausing before another try. When it is full nothing is received, so it bounds both memory and what a restart
-	// brings again. It should be a good deal more than Concurrency, and than Concurrency batches; a batch must fit into it.
-	// Default: 64, or two batches for each of Concurrency.
+	// Queue is the largest number of messages in this process at once: waiting for a handler or behind their key, being handled, or pausing
+	// before another try. When it is full, no message is received. So it bounds the memory, and the number of messages that come again
+	// after a restart. Choose a good deal more than Concurrency, and than Concurrency batches; a batch must fit into it. Default: 64, or
+	// two batches for each of Concurrency.
 	Queue int `env:"QUEUE"`
 	// Unordered lets messages of one key run at once. It is for [Shared] subscriptions. Default: false.
 	Unordered bool
 	// Retry has the pauses between the tries of a message in this process, while its key is held. [RetryAfter] overrides them.
 	// Default: 100ms, up to 30s.
 	Retry retry.Policy `envPrefix:"QUICK_"`
-	// DrainTimeout is how long running handlers may take to end once the consumer stops, before their context is
-	// cancelled; -1: it is cancelled at once. Default: 30s.
+	// DrainTimeout is how long running handlers may go on after the consumer was told to stop. Then their context is cancelled; -1: it is
+	// cancelled at once. Default: 30s.
 	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT"`
-	// BacklogInterval is how often the broker is asked what waits there; -1: never. Default: 20s.
+	// BacklogInterval is the time between two questions to the broker how many messages wait; -1: never. Default: 20s.
 	BacklogInterval time.Duration `env:"BACKLOG_INTERVAL"`
 
 	// Telemetry is where logs, traces and metrics go. The log has a warning for every failed try, a trace a span for each. Default: slog.Default() and

@@ -75,9 +75,9 @@ func (p *pausing) over() {
 	}
 }
 
-// QueueFull tells a handler whether the messages that wait for another try, this one and what is behind it in its key included,
-// take so much of the consumer's queue that messages of other keys are kept out. A handler that can keep a message elsewhere
-// should do so then, instead of asking for another try: package inbox parks it. False for a message that has no consumer.
+// QueueFull reports whether the messages that wait for another try, including this one and the messages behind it in its key, take so much
+// of the consumer's queue that messages of other keys are kept out. A handler that can keep a message elsewhere should do so then, instead
+// of asking for another try: package inbox parks it. False for a message that has no consumer.
 func (m *Message) QueueFull() bool {
 	c := m.consumer
 	if c == nil {

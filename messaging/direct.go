@@ -49,7 +49,7 @@ func (d direct) publish(ctx context.Context, m *Message, keys []string, stuck ma
 		}
 	}
 	if ctx.Err() != nil {
-		// Not sent, in truth; but of the classes it is the one that costs no attempt and says nothing about the others.
+		// The message was not sent. ErrUnknown is used because it costs no attempt and says nothing about other messages.
 		return fmt.Errorf("%w: not handed over: %w", ErrUnknown, context.Cause(ctx))
 	}
 	err := call(NewContext(ctx, m), d.handler, m)

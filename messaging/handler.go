@@ -35,7 +35,7 @@ func Permanent(err error) error {
 	return &permanentError{err}
 }
 
-// IsPermanent tells whether err, or an error it wraps, was marked by [Permanent].
+// IsPermanent reports whether err, or an error it wraps, was marked by [Permanent].
 func IsPermanent(err error) bool {
 	var p *permanentError
 	return errors.As(err, &p)
@@ -86,10 +86,9 @@ func RetryDelay(err error) (time.Duration, bool) {
 type BatchHandler interface {
 	Handler
 
-	// HandleBatch gets messages in the order in which they were received, several of one key perhaps. nil: all are
-	// settled. A [*BatchError] names those that are not, and the others are settled; with any other error, and after a
-	// panic, none is. Of each key the settled ones are the first: what is behind a failed message of its key counts as
-	// failed, named or not.
+	// HandleBatch gets messages in the order in which they were received, several of one key perhaps. nil: all are settled. A [*BatchError]
+	// names the messages that are not settled, and the others are; with any other error, and after a panic, none is. Of each key the
+	// settled ones are the first: what is behind a failed message of its key counts as failed, named or not.
 	//
 	// The context carries none of the messages; see [NewContext]. Calls run concurrently, for different keys.
 	HandleBatch(ctx context.Context, msgs []*Message) error

@@ -19,8 +19,8 @@ type Subscriber interface {
 	Subscribe(ctx context.Context, s Subscription) (Receiver, error)
 }
 
-// Consume has h handle the messages of a subscription until ctx is done, and drains then. It returns an error if the configuration cannot
-// be used, or the broker refuses the subscription for good. See [Loop].
+// Consume calls h for the messages of a subscription until ctx is done, and drains then. It returns an error if the configuration cannot be
+// used, or the broker refuses the subscription for good. See [Loop].
 func Consume(ctx context.Context, b Subscriber, s Subscription, h Handler, cfg *ConsumerConfig) error {
 	l, err := NewLoop(b, s, h, cfg)
 	if err != nil {
@@ -63,7 +63,7 @@ func NewLoop(b Subscriber, s Subscription, h Handler, cfg *ConsumerConfig) (*Loo
 	return &Loop{broker: b, subscription: s, handler: h, cfg: c, log: otelx.Logger(c.Telemetry.Logger)}, nil
 }
 
-// calm is for how long a consumer must have run for its end to count as the first one.
+// calm is how long a consumer must have run for its end to count as a first failure again.
 const calm = time.Minute
 
 // Run consumes until ctx is done, drains then, as [Consumer.Run] does, and returns nil. What goes wrong is logged and tried again, except for
@@ -95,7 +95,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		l.log.WarnContext(ctx, "oncebox: a consumer stopped, subscribing again",
 			"topic", l.subscription.Topic, "consumer", l.cfg.Name, "pause", pause, "error", err)
 		if backoff.Wait(ctx, pause) != nil {
-			return nil // told to stop, which is no failure
+			return nil // ctx has ended
 		}
 	}
 }
@@ -142,7 +142,7 @@ func (l *Loop) failed(err error) {
 	l.last = err
 }
 
-// Progress tells how far the present consumer has come, and whether there is one: false while it is not subscribed.
+// Progress returns how far the present consumer has come. subscribed is false while there is none.
 func (l *Loop) Progress() (p Progress, subscribed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,8 +152,9 @@ func (l *Loop) Progress() (p Progress, subscribed bool) {
 	return l.current.Progress(), true
 }
 
-// Health returns nil if the loop is subscribed and gets on, and else what is wrong: a connection has been missing for longer than limit, or there
-// has been work for as long, in this process or at the broker, and none of it got done. An idle loop is healthy, and so is a paused one.
+// Health returns nil if the loop is subscribed and makes progress, and an error otherwise: a connection has been missing for longer than
+// limit, or there has been work for as long, in this process or at the broker, and none of it got done. An idle loop is healthy, and so is
+// a paused one.
 func (l *Loop) Health(limit time.Duration) error {
 	p, subscribed := l.Progress()
 	is := l.Connection()

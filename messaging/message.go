@@ -43,8 +43,8 @@ func (m *Message) handledBy() string {
 type messageKey struct{}
 
 // NewContext returns a context that carries m and what it brings along: its tenant, its correlation, as causation its id, and
-// [event.DeadLetterOf]. Whatever a handler emits under this context is thereby tied to the message. Ids that are no identifiers and trace contexts
-// that are none (W3C Trace Context) are left out: no event could be stored with them.
+// [event.DeadLetterOf]. Whatever a handler emits under this context is thereby tied to the message. Invalid identifiers and invalid trace
+// contexts (W3C Trace Context) are left out, because no event could be stored with them.
 func NewContext(ctx context.Context, m *Message) context.Context {
 	ctx, _ = newContext(ctx, m, otelx.Extract(m.Metadata))
 	return ctx
@@ -126,8 +126,8 @@ type leftError struct{ err error }
 func (e *leftError) Error() string { return e.err.Error() }
 func (e *leftError) Unwrap() error { return e.err }
 
-// LeaveAtBroker marks err as that of a message that can be neither handled nor stored. The [Consumer] neither acknowledges it nor
-// tries it again, and goes on with what is behind it: the broker keeps it, and delivers it again after the next connection.
+// LeaveAtBroker marks err as that of a message that can be neither handled nor stored. The [Consumer] neither acknowledges it nor tries it
+// again, and goes on with the next message of its key. The broker keeps it, and delivers it again after the next connection.
 // LeaveAtBroker(nil) is nil.
 func LeaveAtBroker(err error) error {
 	if err == nil {
@@ -136,7 +136,7 @@ func LeaveAtBroker(err error) error {
 	return &leftError{err}
 }
 
-// IsLeft tells whether err, or an error it wraps, was marked by [LeaveAtBroker].
+// IsLeft reports whether err, or an error it wraps, was marked by [LeaveAtBroker].
 func IsLeft(err error) bool {
 	_, left := errors.AsType[*leftError](err)
 	return left

@@ -20,7 +20,7 @@ var (
 	ErrBehind = errors.New("messaging: held back behind an earlier message of its key")
 )
 
-// awayError is an error of the broker, and not of what is sent.
+// awayError is an error of the broker, not of a message.
 type awayError string
 
 func (e awayError) Error() string { return string(e) }
@@ -30,9 +30,8 @@ func (awayError) Away() string { return quietlog.Broker }
 
 // Publisher sends messages to a broker.
 type Publisher interface {
-	// Publish sends msgs in the order given and returns when each is accounted for, at the latest a moment after ctx is
-	// done. nil: the broker confirmed every one. A [*PublishError] names those that it did not confirm; any other error
-	// holds for all of them.
+	// Publish sends msgs in the order given and returns when each is accounted for, at the latest a moment after ctx is done. nil: the
+	// broker confirmed every one. A [*PublishError] names the messages that it did not confirm; any other error holds for all of them.
 	//
 	// Per (topic, key) the confirmed messages are a prefix of those handed over. The key is the routing key. Calls for
 	// different keys may run at once; the caller never has two calls with one key under way.

@@ -21,14 +21,14 @@ var errWithheld = errors.New("the payload does not fit; it was sealed, so what d
 var ErrNoHandler = errors.New("messaging: no handler for the event type")
 
 // Router is a [Handler] that decodes each message and gives it to the handler of its type. Messages of a type without a handler are
-// skipped: settled, counted (oncebox.router.skipped), and logged once per type, so that a producer that adds an event stops no
-// consumer. [Router.Ignore] names those that need no line in the log, and [Router.Strict] has all others wait.
+// skipped: settled, counted (oncebox.router.skipped), and logged once per type, so that a producer that adds an event stops no consumer.
+// [Router.Ignore] names types that need no line in the log. With [Router.Strict] messages of all other such types wait.
 //
 // A message of a newer schema version than is registered is an error that wraps [event.ErrNewerVersion], and not a permanent one: a
 // build that knows it may be on its way.
 //
-// Sealed events are opened first. While their keys cannot be had they are tried again. One whose key was erased is settled,
-// because nobody can ever read it: see [Router.Erased].
+// Sealed events are opened first. While a key cannot be read, the message is tried again. An event whose key was erased is settled, because
+// nobody can ever read it: see [Router.Erased].
 type Router struct {
 	registry   *event.Registry
 	middleware []Middleware

@@ -55,16 +55,16 @@ type Subscription struct {
 	//
 	// [oncebox.App]: https://pkg.go.dev/github.com/oncebox/oncebox#App
 	Source string
-	// Installation tells the databases of services apart that have one Source: an adapter that can keep it refuses another one with an
-	// [*InstallationError]. Default: empty, it is not checked. Package inbox gives that of its database.
+	// Installation identifies the database of the service. An adapter that can keep it refuses another database with the same Source, with
+	// an [*InstallationError]. Default: empty, it is not checked. Package inbox gives that of its database.
 	Installation string
 }
 
 // SourceError says that a subscription belongs to another service.
 type SourceError struct {
-	// Topic and Subscription are those that were asked for.
+	// Topic and Subscription are the requested names.
 	Topic, Subscription string
-	// Owner is the source that the subscription belongs to, Source the one that was refused.
+	// Owner is the source that the subscription belongs to, Source the refused source.
 	Owner, Source string
 	// Mend says how the subscription is given to Source, if the broker can do that.
 	Mend string
@@ -103,14 +103,14 @@ func (s Subscription) Validate() error {
 	return errors.Join(append(errs, event.ValidateIdentifier("Subscription.Source", s.Source))...)
 }
 
-// ErrClosed is what a [Receiver] returns after Close.
+// ErrClosed is returned by a [Receiver] after Close.
 var ErrClosed = errors.New("messaging: the receiver is closed")
 
 // Receiver is one consumer of a subscription. Receive is called from one goroutine; the other methods from any.
 type Receiver interface {
-	// Receive waits for the next message. A lost connection is no error: the adapter reconnects and Receive waits. It
-	// returns ctx.Err() when ctx is done and [ErrClosed] after Close; any other error means that this receiver is dead
-	// and a new one must be subscribed.
+	// Receive waits for the next message. After a lost connection the adapter connects again, and Receive goes on waiting. It returns
+	// ctx.Err() when ctx is done and [ErrClosed] after Close; any other error means that this receiver is dead and a new one must be
+	// subscribed.
 	Receive(ctx context.Context) (*Message, error)
 	// Ack settles the message. The broker may lose it, so a message can come again after it.
 	Ack(ctx context.Context, m *Message) error
@@ -128,9 +128,9 @@ type Receiver interface {
 // InstallationError says that a subscription belongs to another installation of the service: to another database. A service that is started with the
 // wrong database would get a part of the messages of the right one.
 type InstallationError struct {
-	// Topic and Subscription are those that were asked for, Source the service, which is that of both.
+	// Topic and Subscription are the requested names, Source the service, which both databases share.
 	Topic, Subscription, Source string
-	// Owner is the installation that the subscription belongs to, Installation the one that was refused.
+	// Owner is the installation that the subscription belongs to, Installation the refused one.
 	Owner, Installation string
 	// Mend says how this installation takes the place of the other one.
 	Mend string

@@ -97,7 +97,7 @@ func (c *client) disconnect() {
 
 func (c *client) away() error { return fmt.Errorf("%w: %w", messaging.ErrBrokerDown, c.process.dead()) }
 
-// receiver tells its broker when a message is settled.
+// receiver notifies its broker when a message is settled.
 type receiver struct {
 	messaging.BacklogReceiver
 

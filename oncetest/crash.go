@@ -13,8 +13,8 @@ const (
 	// BeforeCommit is when a unit of work has done all its work, and its COMMIT has not been sent: nothing of it may be there
 	// afterwards. A unit is that of a request, of a handler, or of oncebox itself, where it parks a message for example.
 	BeforeCommit Point = "before commit"
-	// AfterCommit is when PostgreSQL has committed a unit of work and the process has not read the answer: all of it is there
-	// afterwards, and nobody was told. The caller of a request comes again, and so does the message of a handler.
+	// AfterCommit is when PostgreSQL has committed a unit of work and the process has not read the answer: all of it is there afterwards,
+	// and the caller has no answer. The caller of a request comes again, and so does the message of a handler.
 	AfterCommit Point = "after commit"
 	// BeforePublish is when the relay has taken events, and the broker has none of them: they are published later.
 	BeforePublish Point = "before publish"
@@ -24,8 +24,8 @@ const (
 	BeforeAck Point = "before acknowledge"
 )
 
-// CrashAt has the process of the service die once, when it comes to a point for the next time. The next [Kit.Drain] starts the service
-// anew and goes on, so that a test shows in a few lines that the service loses nothing and does nothing twice:
+// CrashAt makes the process of the service die once, when it next comes to a point. The next [Kit.Drain] starts the service anew and goes
+// on, so that a test shows in a few lines that the service loses nothing and does nothing twice:
 //
 //	kit.CrashAt(oncetest.AfterPublish)
 //	placeOrder(kit.App, "o-1")
@@ -51,7 +51,7 @@ func (k *Kit) CrashAt(p Point) {
 	k.plan.add(p)
 }
 
-// plan is what crashes are to come.
+// plan is the list of crashes to come.
 type plan struct {
 	mu     sync.Mutex
 	points []Point
@@ -63,7 +63,7 @@ func (l *plan) add(p Point) {
 	l.points = append(l.points, p)
 }
 
-// take tells whether a crash is planned at p, and takes it off the plan.
+// take reports whether a crash is planned at p, and removes it from the plan.
 func (l *plan) take(p Point) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -173,7 +173,7 @@ func (k *Kit) state(ctx context.Context) (s state, err error) {
 	return s, nil
 }
 
-// askParked asks for keys that are due and for those that are being worked on.
+// askParked finds keys that are due and keys that a process works on.
 const askParked = `
 SELECT EXISTS (SELECT FROM inbox_key WHERE state <> 'DEAD' AND (owner IS NOT NULL OR due_at <= clock_timestamp())
 	AND regexp_replace(consumer, '@.*', '') = ANY (?))`

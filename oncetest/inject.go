@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// FailNextPublish has the next calls of the broker fail: the first with the first error, and so on. The error is that of every message of
+// FailNextPublish makes the next calls of Publish fail: the first with the first error, and so on. The error is that of every message of
 // the call. [github.com/oncebox/oncebox/messaging] says which error does what: a plain one is a refusal that is tried again after a pause,
 // messaging.Permanent makes a dead event, and with messaging.ErrBrokerDown the event is tried again by the same Drain. The test fails at
 // its end if an error was not used.
@@ -16,7 +16,7 @@ func (k *Kit) FailNextPublish(errs ...error) {
 	k.broker.failures = append(k.broker.failures, errs...)
 }
 
-// Redeliver has the broker deliver published events again, to all consumers of their topics: the events with the ids, or all events if no
+// Redeliver makes the broker deliver published events again, to all consumers of their topics: the events with the ids, or all events if no
 // id is given. They are handled in the next [Kit.Drain]. A service without a broker has nothing that delivers again: see [Kit.CrashAt].
 func (k *Kit) Redeliver(ids ...string) {
 	k.t.Helper()

@@ -28,8 +28,8 @@ type Setup struct {
 	DB *bun.DB
 	// Broker carries messages within the process. A service that has no broker does not use it, and gives nil to oncebox.New.
 	Broker oncebox.Broker
-	// Config has the schema and the source "test", logs warnings to the test, and has pauses of an hour before what failed is tried
-	// again. A service may change it.
+	// Config has the schema and the source "test", logs warnings to the test, and waits an hour before another try. A service may change
+	// it.
 	Config config.Config
 }
 
@@ -50,7 +50,7 @@ type Kit struct {
 	plan     *plan
 	starts   int
 	process  *process        // the latest start
-	reported map[string]bool // the failures that a Drain has told
+	reported map[string]bool // the failures that a Drain has returned
 }
 
 // New builds a service in a schema of its own. Give it the function that builds it in production, and call Consume there. The function is
@@ -71,8 +71,9 @@ func New(t testing.TB, build func(Setup) (*oncebox.App, error)) *Kit {
 	return k
 }
 
-// keepEvents has events stay when they are published, for [RequireEvent], also where the service deletes them: of several settings the one
-// that keeps more counts. It is the smallest that does, so that a service with another one does not warn.
+// keepEvents keeps published events, for [RequireEvent], also if the service deletes them: if processes have different settings, the
+// longest retention counts. It sets the shortest retention that keeps events, so that a service with another setting does not log a
+// warning.
 func (k *Kit) keepEvents() error {
 	store := outbox.NewStore(k.DB, &outbox.Config{Schema: k.Schema, Retention: 24 * time.Hour})
 	return store.SetRetention(k.t.Context(), operator.By{Actor: "oncetest", Reason: "RequireEvent looks at what was published"})
@@ -149,7 +150,7 @@ func defaults(schema string, log io.Writer) config.Config {
 	c := config.Config{
 		Schema:      schema,
 		Telemetry:   telemetry.Config{Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))},
-		LogInterval: -1, // who reads it looks for one failure
+		LogInterval: -1, // every failure is a line: a test looks for one of them
 	}
 	c.UoW.Source = "test"
 	c.Projector.Retry.Delay = pause

@@ -70,7 +70,8 @@ func (p *process) connected(_ context.Context, _ *pgconn.Config, c net.Conn) (ne
 	return w, nil
 }
 
-// reach tells whether the process is dead, and has it die if a crash is planned at the point that it has come to.
+// reach is called when the process comes to a point. The process dies if a crash is planned there. reach reports whether the process is
+// dead.
 func (p *process) reach(at Point) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,7 +17,7 @@ const (
 	EveryPart Part = "*"
 )
 
-// AuditEntry is something that was done by hand, or by a retention.
+// AuditEntry is an action of an operator, or of a retention.
 type AuditEntry struct {
 	// ID grows with time.
 	ID int64
@@ -48,7 +48,7 @@ type AuditEntry struct {
 	Epoch     int
 }
 
-// AuditFilter selects entries of the audit: those that agree with every field that is set.
+// AuditFilter selects the entries of the audit that match every field that is set.
 type AuditFilter struct {
 	// Part is the part of oncebox, or [EveryPart]. Default: the part that is asked.
 	Part Part

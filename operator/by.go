@@ -7,11 +7,11 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
-// By says who does something by hand, and why. Both are written to the audit.
+// By says who acts, and why. Both are written to the audit.
 type By struct {
 	// Actor is a person or a program, in the words of the organisation: a login, an address. Required.
 	Actor string
-	// Reason is for those who ask later, at most 2 KiB. Required where something is deleted, given up or paused.
+	// Reason says why, for readers of the audit, at most 2 KiB. Required where something is deleted, given up or paused.
 	Reason string
 }
 

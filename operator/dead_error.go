@@ -8,8 +8,8 @@ import (
 var (
 	// ErrNotDead means that there is no such dead letter: there never was one, or somebody else was faster.
 	ErrNotDead = errors.New("there is no such dead letter")
-	// ErrSeveralDead means that several dead letters have the id, because the producer gave it to several events ([event.WithID]).
-	// A [DeadFilter] with the ID and, for instance, the tenant tells them apart.
+	// ErrSeveralDead means that several dead letters have the id, because the producer gave it to several events ([event.WithID]). Select
+	// one with a [DeadFilter] of the ID and, for instance, the tenant.
 	ErrSeveralDead = errors.New("several dead letters have this id: select them with a DeadFilter")
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
-// DeadFilter selects dead letters: those that agree with every field that is set. The zero filter selects all.
+// DeadFilter selects the dead letters that match every field that is set. The zero filter selects all.
 //
 // Each field but Error has an index. Error is compared with the texts of all letters that the other fields select, so set one of
 // them as well when there are millions.

@@ -2,16 +2,18 @@ package ops
 
 import "github.com/oncebox/oncebox/internal/cause"
 
-// Looked is how many of each kind [View.Causes] puts together, the oldest of them if there are more.
+// Looked is the most stuck things of each kind that [View.Causes] groups, the oldest if there are more.
 const Looked = 10_000
 
-// Cause is what is stuck for one reason: of one kind, at one place, with errors that say the same apart from numbers, ids and what is quoted.
+// Cause is a group of stuck things with the same reason: of one kind, at one place, with errors that differ only in numbers, ids and
+// quotations.
 type Cause struct {
-	// Stuck is the first of them. Since is that of the oldest, Next of the one that is tried first, and Attempts are the most.
+	// Stuck is the first of them, with changed fields: Since is that of the oldest, Next the earliest of all, and Attempts the highest
+	// number.
 	Stuck
-	// Text is what their errors say, with "…" where they differ. It is the error itself if there is one of them.
+	// Text is the common text of their errors, with "…" where they differ. For a single one it is its error.
 	Text string
-	// Count is how many they are. More says that there may be others: [Looked] of this kind were looked at.
+	// Count is the size of the group. More says that it may be larger: only [Looked] of this kind were read.
 	Count int
 	More  bool
 }
@@ -24,7 +26,7 @@ func Total(list []Cause) (n int, more bool) {
 	return n, more
 }
 
-// Group puts what has one cause together, in the order in which the first of each stands in the list.
+// Group groups a list by causes, in the order of the first of each cause.
 func Group(all []Stuck) (list []Cause) {
 	ofKind := map[Kind]int{}
 	found := map[causeKey]int{}
@@ -55,7 +57,7 @@ func (c *Cause) add(s *Stuck) {
 	}
 }
 
-// causeKey is what those with one cause agree in.
+// causeKey has the fields in which things with one cause agree.
 type causeKey struct {
 	kind                      Kind
 	consumer, topic, step, of string
@@ -69,11 +71,11 @@ func keyOf(s *Stuck) causeKey {
 	return k
 }
 
-// CauseOf is the text that errors with one cause share.
+// CauseOf returns the text that errors with one cause share.
 func CauseOf(text string) string { return cause.Of(text) }
 
-// CommonPart is the longest part of an error that does not differ within its cause and can be typed: what a filter for errors looks for. "": there is
-// none.
+// CommonPart returns the longest part of an error that does not differ within its cause and can be typed, as the text of a filter for
+// errors. "": there is none.
 func CommonPart(text string) string { return cause.Common(text) }
 
 // Has reports whether something that is stuck has this cause.

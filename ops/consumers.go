@@ -11,8 +11,8 @@ import (
 	"github.com/oncebox/oncebox/inbox/state"
 )
 
-// WithConsumers returns a view that reads the consumers by a function, in place of [state.Reader.Consumers]: a program with a way to the broker gives
-// one that asks it ([state.Reader.ConsumersAt]).
+// WithConsumers returns a view that reads the consumers with a function, in place of [state.Reader.Consumers]. A program that can reach the
+// broker uses [state.Reader.ConsumersAt] in it.
 func (v *View) WithConsumers(read func(context.Context) ([]state.Consumer, error)) *View {
 	other := *v
 	other.read = read
@@ -27,7 +27,7 @@ func (v *View) known(ctx context.Context) ([]state.Consumer, error) {
 	return v.inbox.State().Consumers(ctx)
 }
 
-// stuckConsumers looks for consumers that do not run, or do not get on.
+// stuckConsumers finds consumers that do not run, or make no progress.
 func (v *View) stuckConsumers(ctx context.Context, filter Filter) (list []Stuck, err error) {
 	if v.inbox == nil {
 		return nil, nil
@@ -56,7 +56,7 @@ func (v *View) stuckConsumers(ctx context.Context, filter Filter) (list []Stuck,
 	return list, nil
 }
 
-// missing is a consumer that nobody runs, if something waits for it, or nobody knows whether it does.
+// missing returns a consumer that no process runs, if messages wait for it, or if that is unknown.
 func missing(c *state.Consumer, since time.Time, parked bool) (Stuck, bool) {
 	s := Stuck{Kind: ConsumerMissing, Consumer: c.Consumer, Since: c.SeenAt, BacklogKnown: true, Vanished: !c.Stopped && !c.SeenAt.IsZero()}
 	if parked {
@@ -82,7 +82,7 @@ func missing(c *state.Consumer, since time.Time, parked bool) (Stuck, bool) {
 	return s, parked || len(found) > 0
 }
 
-// fate says what is known of the processes that ran a consumer.
+// fate says how the processes that ran a consumer ended, as far as that is known.
 func fate(s *Stuck, stopped bool) string {
 	switch {
 	case stopped:
@@ -112,7 +112,7 @@ func messages(n int64) string {
 	return fmt.Sprintf("%d messages", n)
 }
 
-// unknownWaiting says that nobody knows what waits.
+// unknownWaiting says that it is unknown how many messages wait.
 func unknownWaiting(topic string, w *state.Waiting) string {
 	text := "what waits at the broker in topic " + topic + " is not known"
 	if !w.At.IsZero() {
@@ -124,7 +124,7 @@ func unknownWaiting(topic string, w *state.Waiting) string {
 	return text
 }
 
-// troubles are what is wrong with a consumer that runs.
+// troubles returns the troubles of a consumer that runs.
 func troubles(c *state.Consumer) (list []Stuck) {
 	kinds := map[state.TroubleKind]Kind{
 		state.TroubleMissing: ConsumerMissing, state.TroubleAway: ConsumerAway, state.TroubleLate: ConsumerLate, state.TroublePaused: ConsumerPaused,
@@ -144,7 +144,8 @@ func troubles(c *state.Consumer) (list []Stuck) {
 	return list
 }
 
-// Unknown lists consumers of which nobody knows what waits for them at the broker, and why. Nothing that is stuck there can be seen.
+// Unknown lists the consumers for which the number of messages at the broker is unknown, and why. Messages that are stuck there cannot be
+// seen.
 func (v *View) Unknown(ctx context.Context, filter Filter) (list []string, err error) {
 	if v.inbox == nil {
 		return nil, nil

@@ -1,5 +1,5 @@
-// Package ops is what an operator sees over all tables of a service: what is stuck, and what became of an event. The command oncebox and
-// package console show it; a service may do so in a page of its own.
+// Package ops reads all tables of a service for its operators: what is stuck, and what became of an event. The command oncebox and package
+// console show that; a service may show it in a page of its own.
 //
 //	view := ops.New(db, app.Outbox, app.Inbox, app.Idempotency)
 //	list, err := view.Causes(ctx, ops.Filter{})

@@ -19,11 +19,11 @@ import (
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
-// Life is what became of an event, as far as the tables of this service tell.
+// Life is the history of an event, as far as the tables of this service show it.
 type Life struct {
-	// ID is that of the event. MessageKey is what the inbox knows it by, for the calls of package inbox.
+	// ID is the id of the event. MessageKey identifies it in the inbox, for the calls of package inbox.
 	ID, MessageKey string
-	// What it is. All but Tenant and Source are empty where only an entry of the inbox is left.
+	// Type, Topic, Tenant and Source of the event. Type and Topic are empty if only an entry of the inbox is left.
 	Type, Topic, Tenant, Source string
 	AggregateType, AggregateID  string
 	AggregateVersion            int64
@@ -35,11 +35,12 @@ type Life struct {
 	Metadata event.Metadata
 	// TraceID is that of the trace in which it was recorded, "" if there was none.
 	TraceID string
-	// Outbox is where the outbox has it: mostly one. None: it was recorded elsewhere, or is gone.
+	// Outbox lists its places in the outbox, usually one. It is empty if the event was recorded elsewhere, or is gone.
 	Outbox []outboxstate.Located
-	// Consumers are those of this database that have had it, by their names.
+	// Consumers lists the consumers of this database that have received it, by their names.
 	Consumers []inbox.Located
-	// History is all of it in the order of time. A consumer may have an event before the outbox has recorded that it was published.
+	// History lists everything that happened to it, in the order of time. A consumer may have an event before the outbox has recorded that
+	// it was published.
 	History []Moment
 	// Elsewhere says that another service, Source, has recorded it: the outbox of that service has its life before it came here.
 	Elsewhere bool
@@ -49,12 +50,12 @@ type Life struct {
 
 // Moment is something that happened to an event.
 type Moment struct {
-	// At is when, by the clock of the database. Zero: it is so now.
+	// At is the time, by the clock of the database. Zero: it is the present state.
 	At   time.Time
 	What What
-	// Consumer is where, "" for the outbox.
+	// Consumer is the place, "" for the outbox.
 	Consumer string
-	// Attempts and Error are those known at that time.
+	// Attempts and Error are the values of that time.
 	Attempts int
 	Error    string
 	// Until is when it is tried next, or until when it waits. Zero: not known, or not before somebody decides.
@@ -88,17 +89,17 @@ const (
 	Decided   What = "decided"       // somebody has decided: see Actor, Action and Reason
 )
 
-// ErrUnknown means that nothing is known of an event: it never was here, or it is forgotten. The text says which retention may have removed it.
+// ErrUnknown means that no table has the event: it never was here, or was removed. The text says which retention may have removed it.
 var ErrUnknown = errors.New("nothing is known of it")
 
-// deeds is how many entries of the audit are read of an event, and of a message.
+// The most entries of the audit that are read for an event, and for a message.
 const deeds = 100
 
-// Life tells what became of the event, or the message, with this id, or with this message key. There are several where tenants or sources use
-// the same id, and the error is an [ErrUnknown] where nothing is known of it.
+// Life returns the history of the event or message with this id or message key. It returns several if tenants or sources use the same id,
+// and [ErrUnknown] if no table has it.
 //
-// An id that is no UUIDv7, as another system may give, is known to the inbox together with its source: give the sources that it may have, or the
-// message key. See [outbox.Store.Locate] for what it costs.
+// An id of another system that is not a UUIDv7 is stored in the inbox only together with its source: give the sources that it may have, or
+// the message key. See [outbox.Store.Locate] for what it costs.
 func (v *View) Life(ctx context.Context, id string, sources ...string) ([]Life, error) {
 	found := &lives{id: id}
 	if uuid.Validate(id) == nil {
@@ -166,7 +167,7 @@ func (v *View) messages(ctx context.Context, keys []string) ([]inbox.Located, er
 	return v.inbox.Locate(ctx, keys...)
 }
 
-// decisions adds what somebody has decided.
+// decisions adds the actions of operators.
 func (v *View) decisions(ctx context.Context, found *lives) error {
 	for _, id := range found.keys {
 		entries, err := v.Audit(ctx, operator.AuditFilter{EventID: id}, nil, deeds)
@@ -180,7 +181,8 @@ func (v *View) decisions(ctx context.Context, found *lives) error {
 	return nil
 }
 
-// ownSources are the names of the services that use this database: that of the outbox, as far as it is configured, and those that its consumers belong to.
+// ownSources returns the names of the services that use this database: the source of the outbox, if it is configured, and the owners of the
+// consumers.
 func (v *View) ownSources(ctx context.Context) (own []string, err error) {
 	if v.outbox != nil && v.outbox.Source() != "" {
 		own = append(own, v.outbox.Source())

@@ -14,7 +14,7 @@ import (
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
-// lives are those with one id, each of another tenant or source.
+// lives holds the events with one id, each of another tenant or source.
 type lives struct {
 	id   string
 	keys []string // message keys
@@ -33,7 +33,7 @@ func (f *lives) of(tenant, source string) *Life {
 	return l
 }
 
-// ofTenant is for an entry of the audit that does not tell the source.
+// ofTenant finds the event of an entry of the audit that has no source.
 func (f *lives) ofTenant(tenant string) *Life {
 	for _, l := range f.list {
 		if l.Tenant == tenant {
@@ -43,7 +43,7 @@ func (f *lives) ofTenant(tenant string) *Life {
 	return f.of(tenant, "")
 }
 
-// decided adds what somebody has decided about an event or message.
+// decided adds an operator's action on an event or message.
 func (f *lives) decided(e *operator.AuditEntry) {
 	var l *Life
 	if e.Part == operator.PartInbox {
@@ -101,7 +101,7 @@ func (f *lives) message(m *inbox.Located) {
 	}
 }
 
-// describe takes over what is known of the event, of the first place that knows it.
+// describe copies the description of the event from the first place that has one.
 func (l *Life) describe(e *event.Envelope) {
 	if e.ID == "" || l.Type != "" {
 		return

@@ -13,19 +13,19 @@ import (
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
-// Counted is up to how many rows [View.Status] counts where [outboxstate.Counted] is not its bound.
+// Counted is the bound of the counts of [View.Status], except for counts that [outboxstate.Counted] bounds.
 const Counted = 1000
 
-// Status is what an operator looks at first, over all tables.
+// Status has the numbers that an operator looks at first, over all tables.
 type Status struct {
-	// Outbox is its statistics. With a filter by tenant or topic, New, Held, Paused, Dead and Shares are those that it selects, and OldestAge, Failed,
-	// MostTries, Delayed and Blocked, which are known of the whole outbox only, are 0.
+	// Outbox has the statistics of the outbox. With a filter by tenant or topic, New, Held, Paused, Dead and Shares count only selected
+	// events, and OldestAge, Failed, MostTries, Delayed and Blocked are 0, because they are known for the whole outbox only.
 	Outbox outboxstate.Stats
-	// Traffic is for a rate of all events, from the difference of two of them.
+	// Traffic counts all events; the difference of two readings gives a rate.
 	Traffic outboxstate.Traffic
 	// Projectors are the processes that publish.
 	Projectors []outboxstate.Projector
-	// Consumers are those that have run on this database or have something parked or dead, by their names.
+	// Consumers lists the consumers that have run on this database, or have parked messages or dead letters, by their names.
 	Consumers []ConsumerStatus
 	// ReadModels are the read models, by their names.
 	ReadModels []readmodel.Status
@@ -38,13 +38,13 @@ type ConsumerStatus struct {
 	Consumer string
 	// Run says whether it runs. Zero: it never did, on this database.
 	Run state.Consumer
-	// Stats count up to Stats.Counted. With a filter by tenant or topic, Parked and DeadLetters are what it selects of the first [Counted] of each,
-	// and the others, which are known of the whole consumer only, are 0.
+	// Stats count up to Stats.Counted. With a filter by tenant or topic, Parked and DeadLetters count the selected ones among the first
+	// [Counted] of each, and the other fields are 0, because they are known for the whole consumer only.
 	Stats state.Stats
 }
 
-// Status tells how everything is. A filter by consumer selects consumers, one by tenant or topic what is counted. It costs a few look-ups by an index for
-// each lane and consumer, and bounded counts.
+// Status returns the state of everything. A filter by consumer selects consumers; a filter by tenant or topic selects the events and
+// messages that are counted. It costs a few look-ups by an index for each lane and consumer, and bounded counts.
 func (v *View) Status(ctx context.Context, filter Filter) (st Status, err error) {
 	if st.Outbox, err = v.outbox.State().Stats(ctx); err != nil {
 		return st, err
@@ -68,7 +68,7 @@ func (v *View) Status(ctx context.Context, filter Filter) (st Status, err error)
 	return st, err
 }
 
-// share leaves of the statistics what the filter selects.
+// share reduces the statistics to the selected events.
 func (f Filter) share(st *outboxstate.Stats) {
 	if f.Tenant == "" && f.Topic == "" {
 		return
@@ -83,7 +83,7 @@ func (f Filter) share(st *outboxstate.Stats) {
 	}
 }
 
-// Consumers joins those that run, or have run, with those that have something waiting, by their names. The filter is that of [View.Status].
+// Consumers lists all consumers that run, have run, or have waiting messages, by their names. The filter is that of [View.Status].
 func (v *View) Consumers(ctx context.Context, filter Filter) ([]ConsumerStatus, error) {
 	known, err := v.known(ctx)
 	if err != nil {

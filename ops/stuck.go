@@ -46,11 +46,11 @@ const (
 	TenantPaused Kind = "tenant paused"
 )
 
-// LongPause is for how long a tenant may be paused until that is taken for a mistake.
+// LongPause is how long a tenant may be paused before the pause counts as forgotten.
 const LongPause = 24 * time.Hour
 
-// LongTransaction is for how long a transaction may be open until that is taken for a fault: it keeps VACUUM from removing what was published, and the
-// outbox becomes slower. See [outboxstate.Stats].
+// LongTransaction is how long a transaction may be open before that counts as a fault: it keeps VACUUM from removing published events, and
+// the outbox becomes slower. See [outboxstate.Stats].
 const LongTransaction = 10 * time.Minute
 
 // Action is something that an operator can do: a command of the command line, a button of a page.
@@ -69,7 +69,7 @@ const (
 	Resume        Action = "resume"         // publish the events of a tenant again
 )
 
-// Actions are what can be done about it, what is right in most cases first. None: mend the cause, and it goes on by itself.
+// Actions returns what an operator can do about it, the usual action first. Empty: mend the cause, and it goes on by itself.
 func (k Kind) Actions() []Action {
 	switch k {
 	case RelayMissing:
@@ -89,14 +89,14 @@ func (k Kind) Actions() []Action {
 	}
 }
 
-// Filter selects what is stuck: what agrees with every field that is set. The zero filter selects all. What has no such property is not selected: a
-// request has no topic, and an event in the outbox no consumer. Relays and consumers that do not
-// run or do not get on are parts of everything.
+// Filter selects stuck things that match every field that is set. The zero filter selects all. A thing without the property is not
+// selected: a request has no topic, and an event in the outbox no consumer. Relays and consumers that do not run or do not get on are parts
+// of everything.
 type Filter struct {
 	Tenant, Topic, Consumer string
 }
 
-// Stuck is something that waits for longer than its turn, or for a decision.
+// Stuck is something that waits too long, or for a decision.
 type Stuck struct {
 	Kind Kind
 	// Since is when it began to wait, by the clock of the database. Zero if that is not known.
@@ -136,10 +136,10 @@ type Stuck struct {
 	BacklogKnown bool
 }
 
-// Stuck lists what the filter selects of what is stuck, of each kind at most limit (0: 100), the oldest first. Parts that do not run, or do
-// not get on, come before all. What waits for its turn, or for its time, is not stuck.
+// Stuck lists the stuck things that the filter selects, of each kind at most limit (0: 100), the oldest first. Parts that do not run, or
+// make no progress, come before all. Events that wait for their turn, or for their time, are not stuck.
 //
-// Of the keys of messages that fail, and with a filter of those of events that fail, it looks at [Looked].
+// It reads at most [Looked] keys of failing messages and, with a filter, of failing events.
 func (v *View) Stuck(ctx context.Context, filter Filter, limit int) ([]Stuck, error) {
 	if limit <= 0 {
 		limit = 100
@@ -166,7 +166,7 @@ func (v *View) Stuck(ctx context.Context, filter Filter, limit int) ([]Stuck, er
 	return list, nil
 }
 
-// Causes is [View.Stuck] with what has one cause put together. The order is that of Stuck, by the oldest of each.
+// Causes is [View.Stuck] grouped by causes. The order is that of Stuck, by the oldest of each group.
 func (v *View) Causes(ctx context.Context, filter Filter) ([]Cause, error) {
 	all, err := v.Stuck(ctx, filter, Looked)
 	return Group(all), err
@@ -181,18 +181,18 @@ func isPart(k Kind) bool {
 	}
 }
 
-// selects looks at what the tables have no index for.
+// selects checks the fields that the tables have no index for.
 func (f Filter) selects(s *Stuck) bool {
 	return (f.Tenant == "" || s.Tenant == f.Tenant) && (f.Topic == "" || s.Topic == f.Topic) && (f.Consumer == "" || s.Consumer == f.Consumer)
 }
 
-// few are the first of a list that the filter selects.
+// few returns the first selected things of a list.
 func (f Filter) few(list []Stuck, limit int) []Stuck {
 	list = slices.DeleteFunc(list, func(s Stuck) bool { return !f.selects(&s) })
 	return list[:min(len(list), limit)]
 }
 
-// parts looks for what does not run, or does not get on.
+// parts finds relays and consumers that do not run, or make no progress.
 func (v *View) parts(ctx context.Context, filter Filter, limit int) (list []Stuck, err error) {
 	var overdue []outboxstate.Overdue
 	if v.outbox != nil {

@@ -13,7 +13,7 @@ func TimeAgo(text string, now time.Time) (time.Time, error) {
 	return timeOf(text, func(d time.Duration) time.Time { return now.Add(-d) })
 }
 
-// TimeAhead is [TimeAgo] for what is to come: a duration is that long after now.
+// TimeAhead is [TimeAgo] for a time in the future: a duration is that long after now.
 func TimeAhead(text string, now time.Time) (time.Time, error) {
 	return timeOf(text, now.Add)
 }

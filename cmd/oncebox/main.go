@@ -24,7 +24,7 @@ func main() {
 	os.Exit(code)
 }
 
-// size is that of the terminal, or that of a small one where it does not tell.
+// size returns the size of the terminal, or a small one if the terminal does not report it.
 func size() (width, height int) {
 	width, height, err := term.GetSize(int(os.Stdout.Fd()))
 	if err != nil || width <= 0 || height <= 0 {

@@ -47,7 +47,7 @@ func newMigrate(s *cli.Session) *cobra.Command {
 	return cli.Group("migrate", "Make the tables, and check them", up, status, verify)
 }
 
-// verdict is what the commands print as JSON.
+// The JSON output of the commands.
 type verdict struct {
 	UpToDate    bool         `json:"up_to_date"`
 	Missing     []string     `json:"missing,omitempty"`
@@ -61,7 +61,7 @@ type difference struct {
 	Mend    string `json:"mend"`
 }
 
-// judge tells findings apart from a check that failed.
+// judge prints findings, and returns the error of a check that failed.
 func judge(s *cli.Session, err error, fine string) error {
 	var (
 		missing *migrations.MissingError

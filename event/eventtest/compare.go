@@ -23,7 +23,7 @@ func read(payload []byte) (v any, err error) {
 	return v, d.Decode(&v)
 }
 
-// differences says what of before is not the same in after. What after has in addition is none.
+// differences lists the parts of before that are missing or different in after. Additional parts of after do not count.
 func differences(before, after any, at string) (found []string) {
 	switch b := before.(type) {
 	case map[string]any:

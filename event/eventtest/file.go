@@ -75,7 +75,7 @@ func readFiles() ([]file, error) {
 	return files, err
 }
 
-// readPayload returns the bytes as they are stored with events. JSON is indented for those who read the files.
+// readPayload returns the bytes as they are stored with events. JSON is indented for human readers.
 func readPayload(at string) ([]byte, error) {
 	payload, err := os.ReadFile(at) //nolint:gosec // of the folder that was listed
 	if err != nil || path.Ext(at) != jsonFile || len(payload) == 0 {

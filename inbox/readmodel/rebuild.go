@@ -18,24 +18,24 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// ErrRebuilding means that somebody else is rebuilding the read model, or has taken this rebuild over.
+// ErrRebuilding means that another process is rebuilding the read model, or has taken this rebuild over.
 var ErrRebuilding = errors.New("readmodel: another process is rebuilding the read model")
 
-// History hands events that are kept over to "to", in portions of any size: outbox.Store.History, or a function that reads an event store
-// or what a broker retains. It begins behind the checkpoint, "" being the start, and names with each portion the one behind it,
-// in whatever words it likes.
+// History passes stored events to the function to, in portions of any size: outbox.Store.History, or a function that reads an event store
+// or a broker's retained messages. It begins after the checkpoint, "" being the start, and passes with each portion the checkpoint after
+// it, a text in a format of its own.
 //
-// It owes the read model, of each ordering key: the order; no gaps, also where it goes on from a checkpoint later; and at least
-// everything that a broker may have delivered before it was first called. What was delivered since may be among it or
-// not. Events come as a consumer gets them, with the same ids, sources, tenants and topics.
+// For each ordering key it must keep the order, leave no gaps, also when it goes on from a checkpoint later, and include at least all
+// events that a broker may have delivered before the first call. Events that were delivered later may be included or not. Ids, sources,
+// tenants and topics must be the same that a consumer gets.
 type History func(ctx context.Context, checkpoint string, to func(ctx context.Context, events []event.Envelope, checkpoint string) error) error
 
 // Progress is how far a rebuild has got.
 type Progress struct {
-	// Events that the history has handed over since the reset, and Checkpoint behind them.
+	// Events is how many events the history has passed since the reset, and Checkpoint the place after them.
 	Events     int64
 	Checkpoint string
-	// PerSecond is how many of them were handled each second, since this call began.
+	// PerSecond is how many of them were handled per second, since this call began.
 	PerSecond float64
 }
 
@@ -67,7 +67,7 @@ type rebuild struct {
 	h          *store.Handle
 	model      *Model
 	name       string
-	id         string            // its own, so that what another one has taken over is out of reach
+	id         string            // unique for each call, so that a rebuild that another process has taken over cannot be changed any more
 	at         *inbox.Generation // the generation at work
 	progress   func(Progress)
 	began      time.Time
@@ -75,18 +75,18 @@ type rebuild struct {
 	reportedAt time.Time
 }
 
-// Rebuild makes the read model anew: empty clears it, in a unit that also begins a generation, and then everything that the
-// history has is handled, in this process. Live messages wait in the database meanwhile, and are handled behind that, by
-// [inbox.Inbox.RunParked] as whatever is parked. progress may be nil; it is called after each portion, and every 10 s there is a line in the log.
+// Rebuild makes the read model anew: empty clears it, in a unit that also begins a generation, and then all events of the history are
+// handled, in this process. Live messages wait in the database meanwhile. After the rebuild [inbox.Inbox.RunParked] handles them like
+// parked messages. progress may be nil; it is called after each portion. The log has a line every 10 s.
 //
-// The reset waits for the handlers that are at work, and others for it: keep empty short. It is all or nothing. When Rebuild fails
-// afterwards, or its process dies, live messages go on waiting, and [Model.Resume] goes on where it was, in any process;
-// Rebuild begins again. Of several at once one runs, and the others get [ErrRebuilding]; so they do for up to
-// Config.ParkedLease after a process has died.
+// The reset waits for running handlers, and new ones wait for the reset: keep empty short. The reset is one transaction. If Rebuild fails
+// after it, or its process dies, live messages keep waiting. [Model.Resume], in any process, goes on from the last checkpoint, and Rebuild
+// begins again. If several processes call it at once, one runs, and the others get [ErrRebuilding], also for up to Config.ParkedLease after
+// the running process has died.
 //
-// A replayed message that fails is tried again, parked and given up like any other, and what is behind it in its key waits.
-// What was parked, or a dead letter, before the reset is handled in its place if the history has it, and else after the rebuild.
-// What an operator had discarded comes again.
+// A replayed message that fails is tried again, parked and given up like any other, and the messages behind it in its key wait. A message
+// that was parked or a dead letter before the reset is handled in its place if the history has it, and otherwise after the rebuild.
+// Messages that an operator had discarded come again.
 func (m *Model) Rebuild(
 	ctx context.Context, empty func(ctx context.Context, u *uow.Unit) error, history History, progress func(Progress),
 ) error {
@@ -111,7 +111,7 @@ func (m *Model) Resume(ctx context.Context, history History, progress func(Progr
 	})
 }
 
-// run claims the read model, has begin say what is to be done, and does it.
+// run claims the read model, calls begin to choose between a new rebuild and an interrupted one, and does the work.
 func (m *Model) run(
 	ctx context.Context, call string, history History, progress func(Progress),
 	begin func(ctx context.Context, r *rebuild, rebuilding bool, checkpoint string) (todo bool, from string, err error),
@@ -141,9 +141,9 @@ func (m *Model) run(
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
-		_, _ = r.h.SQL.Exec(ctx, r.h.DB(ctx), release, r.name, r.id) // else its lease ends it
+		_, _ = r.h.SQL.Exec(ctx, r.h.DB(ctx), release, r.name, r.id) // if this fails, the lease ends by itself
 	}()
-	if err := r.know(ctx); err != nil { // nobody resets it any more
+	if err := r.know(ctx); err != nil { // the read model is claimed: no other process resets it
 		return err
 	}
 	lost, err := r.lease(since).Hold(ctx, func(ctx context.Context) error {
@@ -159,7 +159,7 @@ func (m *Model) run(
 	return err
 }
 
-// replay has everything handled that the history has, and then lets the live messages go.
+// replay handles all events of the history, and then lets the live messages go.
 func (r *rebuild) replay(ctx context.Context, history History, from string) error {
 	if err := history(ctx, from, r.take); err != nil {
 		return err
@@ -172,7 +172,7 @@ func (r *rebuild) replay(ctx context.Context, history History, from string) erro
 	return nil
 }
 
-// know learns which generation there is.
+// know reads the present generation.
 func (r *rebuild) know(ctx context.Context) (err error) {
 	r.at, err = r.model.generations.Look(ctx)
 	return err
@@ -181,7 +181,7 @@ func (r *rebuild) know(ctx context.Context) (err error) {
 // errRebuildLost is the cause with which a rebuild is cancelled.
 var errRebuildLost = fmt.Errorf("%w, or may be by now: its lease was lost", ErrRebuilding)
 
-// lease is that of the read model, which was claimed by a statement that was sent at the moment since.
+// lease returns the lease of the read model. since is when the claiming statement was sent.
 func (r *rebuild) lease(since time.Time) *leases.Lease {
 	return leases.New(&leases.Terms{
 		TTL: r.h.ParkedLease, Lost: errRebuildLost,
@@ -193,8 +193,8 @@ func (r *rebuild) lease(since time.Time) *leases.Lease {
 	}, since)
 }
 
-// take handles a portion of the history and saves the checkpoint behind it. If the process dies in between, the portion comes
-// again, and all of it was entered.
+// take handles a portion of the history and saves the checkpoint behind it. If the process dies in between, the portion comes again, and
+// all of its messages are duplicates.
 func (r *rebuild) take(ctx context.Context, events []event.Envelope, checkpoint string) error {
 	for chunk := range slices.Chunk(events, bulk) {
 		if err := r.at.Replay(ctx, chunk); err != nil {
@@ -226,7 +226,8 @@ func (r *rebuild) report(ctx context.Context, done Progress) {
 	}
 }
 
-// gone: a generation ends only when another rebuild has begun one, or has finished this.
+// gone turns an error about the generation into ErrRebuilding: a generation ends only if another rebuild has begun the next one, or has
+// finished this.
 func gone(err error) error {
 	if errors.Is(err, store.ErrGeneration) {
 		return errors.Join(ErrRebuilding, err)

@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// closeGate waits for the handlers that are at work, and has all others wait.
+	// closeGate waits for running handlers, and makes all others wait.
 	closeGate = `SELECT FROM pg_advisory_xact_lock(hashtextextended($1::text, '{schema}.inbox_read_model'::regclass::oid::bigint))`
 
-	// These wait for operators who are at work on what is parked or dead.
+	// These wait for operators' transactions on parked messages and dead letters.
 	lockDead   = `SELECT FROM {schema}.inbox_dead WHERE consumer = $1::text FOR UPDATE`
 	lockParked = `SELECT FROM {schema}.inbox_parked WHERE consumer = $1::text FOR UPDATE`
 
-	// dropEntered removes what waits aside of a generation and has been entered in it.
+	// dropEntered removes the messages that were set aside and have been entered in the generation meanwhile.
 	dropEntered = `
 DELETE FROM {schema}.inbox_parked p USING {schema}.inbox i
 WHERE p.consumer = $2::text AND i.consumer = $1::text
 	AND i.message_key = p.message_key AND i.tenant_id = p.tenant_id AND i.source = p.source`
 
-	// putAside has whatever is parked or dead under one name wait aside under another, behind what does so already. The source
-	// should bring all of it, and then this is dropped; but it is not lost if it does not.
+	// putAside moves parked messages and dead letters from the name of the old generation to the name under which live messages wait,
+	// behind these. Normally the history brings all of them again, and then the copies here are dropped. If it does not, they are not lost.
 	putAside = `
 WITH dead AS (
 	DELETE FROM {schema}.inbox_dead WHERE consumer = $1::text RETURNING *
@@ -58,11 +58,12 @@ WHERE name = $1::text AND owner = $2::uuid AND generation = $4::bigint RETURNING
 SELECT FROM (SELECT DISTINCT key_lock FROM (` + firstWaiting + `) w ORDER BY key_lock) k,
 	pg_advisory_xact_lock(hashint8extended(k.key_lock, '{schema}.inbox'::regclass::oid::bigint))`
 
-	// firstWaiting goes by keys, and within a key in its order: what is behind comes with a later portion.
+	// firstWaiting lists waiting messages ordered by key and, within a key, by arrival: the first messages of a key come before the later
+	// ones, which may be in a later portion.
 	firstWaiting = `SELECT key_lock, seq FROM {schema}.inbox_parked WHERE consumer = $1::text ORDER BY key_lock, seq LIMIT $2::integer`
 
-	// drain parks a portion of what waits aside behind what is parked already, so that Inbox.RunParked handles it. Copies of
-	// what was replayed are dropped.
+	// drain moves a portion of the waiting live messages to the parked messages, behind those, so that Inbox.RunParked handles them.
+	// Messages that were replayed are dropped.
 	drain = `
 WITH taken AS (
 	DELETE FROM {schema}.inbox_parked p USING (` + firstWaiting + `) f
@@ -96,7 +97,7 @@ WHERE name = $1::text AND owner = $2::uuid`
 	portion = 500
 )
 
-// reset clears the read model and begins a generation: all of it or nothing.
+// reset clears the read model and begins a generation, in one transaction.
 func (r *rebuild) reset(ctx context.Context, empty func(context.Context, *uow.Unit) error) (generation int64, err error) {
 	now := r.at.Consumer
 	err = r.h.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
@@ -132,7 +133,7 @@ func (r *rebuild) reset(ctx context.Context, empty func(context.Context, *uow.Un
 	return generation, err
 }
 
-// finish lets what waits aside go, and then the live messages.
+// finish parks the messages that wait, so that they are handled, and then opens the gate for live messages.
 func (r *rebuild) finish(ctx context.Context) error {
 	for left := true; left; {
 		err := r.h.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
@@ -167,7 +168,7 @@ func (r *rebuild) finishPortion(ctx context.Context, tx bun.IDB) (left bool, err
 	if taken == portion {
 		return true, nil
 	}
-	// Once more: a process may not have heard of the reset at once.
+	// Once more: a process that did not know of the reset may have noted a run of the old generation since.
 	if err := r.exec(ctx, tx, store.ForgetConsumer, store.GenerationName(r.name, r.at.Number-1)); err != nil {
 		return false, err
 	}

@@ -17,15 +17,15 @@ type Status struct {
 	// Generation counts the rebuilds, and Consumer is its name in the inbox.
 	Generation int64
 	Consumer   string
-	// Rebuilding says that live messages wait until all that is kept was replayed. Running says that a process is at it; if
-	// none is, [Model.Resume] goes on.
+	// Rebuilding says that live messages wait for the end of a rebuild. Running says that a process works on it; if none does,
+	// [Model.Resume] goes on.
 	Rebuilding, Running bool
-	// Checkpoint is how far the history was read, and Events how many it has handed over.
+	// Checkpoint is how far the history was read, and Events how many events it has passed.
 	Checkpoint string
 	Events     int64
 	// Waiting is how many live messages wait.
 	Waiting int64
-	// StartedAt is when the latest rebuild began, zero if there was none, and UpdatedAt when it last got on.
+	// StartedAt is when the latest rebuild began, zero if there was none, and UpdatedAt when it last made progress.
 	StartedAt, UpdatedAt time.Time
 }
 
@@ -36,7 +36,7 @@ const (
 
 	readStatus = statusColumns + `) x), p.started_at, p.updated_at FROM {schema}.inbox_read_model p WHERE p.name = $1`
 
-	// listStatus counts what waits up to 10,000, by the index of the parked messages.
+	// listStatus counts waiting messages up to 10,000, by the index of the parked messages.
 	listStatus = statusColumns + ` LIMIT 10000) x), p.started_at, p.updated_at FROM {schema}.inbox_read_model p ORDER BY p.name`
 )
 

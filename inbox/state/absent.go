@@ -8,8 +8,8 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// absentConsumers finds the consumers with parked messages that no process runs: one that says once a minute that it does has been silent, or the last
-// one has ended in order, or was killed.
+// absentConsumers finds the consumers with parked messages that no process runs: the last process has ended in order or was killed, or a
+// process that notes once a minute that it runs the consumer has stopped to do so.
 const absentConsumers = `
 SELECT c.consumer, greatest(c.beat_at, c.stopped_at) FROM {schema}.inbox_consumer c
 WHERE EXISTS (SELECT FROM {schema}.inbox_key k WHERE k.consumer = c.consumer) AND (c.beat_at < clock_timestamp() - interval '3 minutes'
@@ -35,16 +35,16 @@ func (r *Reader) Absent(ctx context.Context) (map[string]time.Time, error) {
 	return list, wrapErr("look for absent consumers", err)
 }
 
-// AbsentTopic is a topic of which messages are parked and that no process handles.
+// AbsentTopic is a topic with parked messages that no process handles.
 type AbsentTopic struct {
 	Consumer, Topic string
-	// Since is when the message that waits longest was due, by the clock of the database.
+	// Since is when the oldest waiting message became due, by the clock of the database.
 	Since time.Time
 }
 
 const (
-	// beActive notes that consumers run, once a minute. For a consumer that was away for more than an hour the time stands still until
-	// it has been back for a day: what it handled last comes again only now.
+	// beActive notes that consumers run, once a minute. For a consumer that was away for more than an hour, active_at stays unchanged until
+	// it has been back for a day: copies of the messages that it handled last may come only now, so their entries are kept longer.
 	beActive = `
 INSERT INTO {schema}.inbox_consumer AS c (consumer) SELECT unnest($1::text[])
 ON CONFLICT (consumer) DO UPDATE SET
@@ -60,7 +60,8 @@ WHERE c.beat_at < excluded.beat_at - interval '1 minute'`
 INSERT INTO {schema}.inbox_topic AS t (consumer, topic) SELECT * FROM unnest($1::text[], $2::text[])
 ON CONFLICT (consumer, topic) DO UPDATE SET beat_at = excluded.beat_at WHERE t.beat_at < excluded.beat_at - interval '1 minute'`
 
-	// absentTopics asks the index for the key of each topic that has been due for longest: a topic that is handled has none that is late.
+	// absentTopics reads, by the index, the key of each topic that has been due for longest. A topic that is handled has no key that is
+	// late.
 	absentTopics = store.TopicsOfKeys + `
 SELECT s.consumer, s.topic, first.due_at FROM seen s CROSS JOIN LATERAL (
 	SELECT k.due_at FROM {schema}.inbox_key k WHERE k.consumer = s.consumer AND k.topic = s.topic AND k.state <> 'DEAD'
@@ -71,8 +72,8 @@ WHERE first.due_at < clock_timestamp() - interval '3 minutes' AND NOT EXISTS (
 ORDER BY s.consumer, s.topic`
 )
 
-// AbsentTopics returns the topics of which messages have been parked for three minutes and that no process handles, though processes run their
-// consumer. What [Reader.Absent] returns is not among them.
+// AbsentTopics returns the topics whose parked messages have been due for three minutes and that no process handles, though processes run
+// their consumer. Consumers that [Reader.Absent] returns are left out.
 func (r *Reader) AbsentTopics(ctx context.Context) ([]AbsentTopic, error) {
 	all, err := r.Consumers(ctx)
 	if err != nil {
@@ -94,8 +95,8 @@ func (r *Reader) absentTopics(ctx context.Context, consumers []string) (list []A
 	return list, wrapErr("look for topics that no process handles", err)
 }
 
-// Beat notes that a process runs consumers and handles their topics, and returns the topics that no process handles. of and topics are of equal length;
-// topic "" is of all. A process calls it once a minute.
+// Beat notes that a process runs consumers and handles their topics, and returns the topics that no process handles. of and topics are of
+// equal length; topic "" stands for all topics. A process calls it once a minute.
 func (r *Reader) Beat(ctx context.Context, consumers, of, topics []string) ([]AbsentTopic, error) {
 	for _, s := range []struct {
 		statement string

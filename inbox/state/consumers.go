@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// listConsumers are the consumers that have run, those that are forgotten apart.
+	// listConsumers lists the consumers that have run, except for forgotten ones.
 	listConsumers = `SELECT consumer, beat_at, stopped_at, clock_timestamp() FROM {schema}.inbox_consumer ORDER BY consumer`
 
 	listProcesses = `
@@ -23,67 +23,70 @@ SELECT consumer, topic, coalesce(backlog, 0), coalesce(connections, 0), coalesce
 FROM {schema}.inbox_subscription ORDER BY consumer, topic`
 )
 
-// unseenAfter is when a consumer counts as gone that only its heartbeat tells of.
+// unseenAfter is the age of its heartbeat from which a consumer without other reports counts as gone.
 const unseenAfter = 3 * time.Minute
 
-// Consumer is what an operator sees of a consumer.
+// Consumer is the state of a consumer, for operators.
 type Consumer struct {
 	Consumer string
-	// SeenAt is when a process last said that it runs it, or that it ends, by the clock of the database. Runs says that one does.
+	// SeenAt is when a process last reported that it runs the consumer, or that it ends, by the clock of the database. Runs says that a
+	// process runs it now.
 	SeenAt time.Time
 	Runs   bool
 	// Stopped says that its last process ended in order, at SeenAt. Otherwise, if it does not run, it was killed or has lost its database.
 	Stopped bool
-	// Topics are those that it handles, by name. Empty for a consumer that has only a handler in this module (inbox.Inbox.Wrap).
+	// Topics lists the topics that it handles, by name. Empty for a consumer that has only a handler in this module (inbox.Inbox.Wrap).
 	Topics []Topic
 
 	now time.Time // by the clock of the database
 }
 
-// Topic is what is known of a consumer at a topic.
+// Topic is the state of a consumer at a topic.
 type Topic struct {
 	Topic string
-	// Processes are those that run it, by name. One that was killed is missing from a minute later on.
+	// Processes lists the processes that run it, by name. A process that was killed disappears after a minute.
 	Processes []Process
-	// Waiting is what the broker has for it.
+	// Waiting is the state of its messages at the broker.
 	Waiting Waiting
 }
 
-// Process is what a process has said of a consumer.
+// Process is the report of a process about a consumer.
 type Process struct {
 	Name string
 	// State is connected, partly (some partitions have no connection), away (it has no connection, or is not subscribed), paused (inbox.Inbox.Pause),
 	// or stored (there is no broker).
 	State string
-	// Since is since when it is so.
+	// Since is when the process entered this state.
 	Since time.Time
-	// Unsettled is how many messages it has in hand, Progress when it settled one last, or received the oldest of them. Zero: it has had none.
+	// Unsettled is how many messages it has in hand. Progress is when it last settled a message, or received the oldest of these; zero if
+	// it has had none.
 	Unsettled int
 	Progress  time.Time
-	// Error is why it last had no connection, and FailedAt when that was last so.
+	// Error is the reason why it last had no connection, and FailedAt when it last reported that.
 	Error    string
 	FailedAt time.Time
 }
 
-// Waiting is what a broker said of a subscription.
+// Waiting is the answer of a broker about a subscription.
 type Waiting struct {
-	// Known says that it said so within the last minute. Otherwise the rest is what it said at At, zero if it never has, and Error is why it has not
-	// since then, as far as that is known.
+	// Known says that the answer is at most a minute old. Otherwise the other fields are the answer of the time At (zero if there never was
+	// one), and Error is why there was none since, as far as that is known.
 	Known bool
 	At    time.Time
-	// Messages wait and are not settled, those that processes have in hand included. A broker that stores messages in batches may count those.
+	// Messages is the number of unsettled messages, including messages that processes have in hand. A broker that stores messages in
+	// batches may count batches.
 	Messages int64
-	// Connections is how many consumers are connected, Unattended how many partitions have messages and no consumer.
+	// Connections is the number of connected consumers, Unattended the number of partitions that have messages and no consumer.
 	Connections, Unattended int
-	// Missing says that there is no such subscription.
+	// Missing says that the subscription does not exist.
 	Missing bool
-	// Stands is since when messages have waited and none was settled. Zero: that is not so.
+	// Stands is the time since which messages wait and none was settled. Zero if messages are being settled, or none wait.
 	Stands time.Time
 	Error  string
 }
 
-// Consumers lists the consumers that have ever run on this database, by their names, without those that were given up by inbox.Inbox.Forget. A
-// generation of a read model is a consumer of its own, and what is known of its topics is that of the read model.
+// Consumers lists the consumers that have ever run on this database, by their names, except for consumers that inbox.Inbox.Forget has given
+// up. A generation of a read model is a consumer of its own, and its topics are those of the read model.
 func (r *Reader) Consumers(ctx context.Context) ([]Consumer, error) {
 	all := &states{list: map[string]*Consumer{}}
 	for _, read := range []func(context.Context, *states) error{r.readBeats, r.readProcesses, r.readSubscriptions} {
@@ -138,7 +141,7 @@ func (r *Reader) readSubscriptions(ctx context.Context, all *states) error {
 	})
 }
 
-// zero is the time, or the zero one.
+// zero returns the time, or the zero time for nil.
 func zero(t *time.Time) time.Time {
 	if t == nil {
 		return time.Time{}
@@ -146,7 +149,7 @@ func zero(t *time.Time) time.Time {
 	return *t
 }
 
-// sortedStates returns them by name.
+// sortedStates returns the consumers sorted by name.
 func sortedStates(list map[string]*Consumer) []Consumer {
 	out := make([]Consumer, 0, len(list))
 	for _, name := range slices.Sorted(maps.Keys(list)) {

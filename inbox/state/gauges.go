@@ -12,8 +12,8 @@ import (
 	"github.com/oncebox/oncebox/internal/otelx"
 )
 
-// gauges show the statistics of the consumers. One process of all that run inbox.Inbox.RunParked reads them, see leader.Reader, and only that
-// one shows them.
+// gauges shows the statistics of the consumers as metrics. Of all processes that run inbox.Inbox.RunParked only one reads and shows them,
+// see leader.Reader.
 type gauges struct {
 	all                *otelx.Gauges
 	parked, keys, dead metric.Int64ObservableGauge
@@ -52,7 +52,8 @@ func (g *gauges) show(to metric.Observer, states map[string]Stats) {
 	}
 }
 
-// showConsumers observes what is known of the consumers at their topics. Of a broker that does not say what waits there is no series of that.
+// showConsumers observes the state of the consumers at their topics. Without an answer of the broker there are no series about waiting
+// messages.
 func (g *gauges) showConsumers(to metric.Observer, list []Consumer) {
 	for n := range list {
 		c := &list[n]
@@ -80,8 +81,8 @@ func (g *gauges) showConsumers(to metric.Observer, list []Consumer) {
 	}
 }
 
-// Observe shows the statistics as metrics, until ctx is done, if this is the process that does so: one of all does. own are the consumers of this process.
-// It is a part of inbox.Inbox.RunParked.
+// Observe shows the statistics as metrics, until ctx is done. Only one process of all does so at a time; the others wait. own returns the
+// consumers of this process. It is a part of inbox.Inbox.RunParked.
 func (r *Reader) Observe(ctx context.Context, own func() []string) {
 	reader := &leader.Reader[[]Stats]{Name: "inbox.stats", SQL: r.h.Patient, DB: r.h.DB(ctx), Log: r.h.Log, Read: r.Stats}
 	defer r.gauges.all.Show(func(_ context.Context, to metric.Observer) error {
@@ -93,8 +94,8 @@ func (r *Reader) Observe(ctx context.Context, own func() []string) {
 	reader.Run(ctx)
 }
 
-// byName returns the states of the consumers in the list, and zeros for the other ones of this process, so that a series is there before
-// it is needed. The generations of a read model are one.
+// byName returns the statistics of the consumers in the list, and zeros for the other consumers of this process, so that a series exists
+// before it is needed. The generations of a read model are added up.
 func byName(list []Stats, own []string) map[string]Stats {
 	states := map[string]Stats{}
 	for _, name := range own {

@@ -1,5 +1,5 @@
-// Package state shows what runs and what waits: the consumers of a database with their processes and connections, the messages that wait at the broker and
-// in the database, and what does not get on. It is for operators, and reads by itself: a process needs no handlers to use it.
+// Package state reads the state of an inbox for operators: the consumers of a database with their processes and connections, the messages
+// that wait at the broker and in the database, and consumers that make no progress. A process needs no handlers to use it.
 //
 //	stats, err := box.State().Stats(ctx)
 //	consumers, err := box.State().Consumers(ctx)
@@ -33,5 +33,5 @@ func wrapErr(what string, err error) error {
 	return fmt.Errorf("inbox: %s: %w", what, pgsql.Explain(err))
 }
 
-// seconds is a number of them as a duration.
+// seconds converts a number of seconds.
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }

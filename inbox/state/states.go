@@ -9,10 +9,10 @@ import (
 	"github.com/oncebox/oncebox/inbox/internal/store"
 )
 
-// freshFor is for how long an answer of the broker is believed.
+// freshFor is how long an answer of the broker counts as up to date.
 const freshFor = time.Minute
 
-// states puts together what the tables say of the consumers.
+// states collects the rows of all tables about the consumers.
 type states struct {
 	now           time.Time
 	beats         []beaten
@@ -28,7 +28,7 @@ type beaten struct {
 	beat, stopped time.Time
 }
 
-// process is what a process says of a consumer at a topic.
+// process is the report of a process about a consumer at a topic.
 type process struct {
 	Process
 
@@ -37,7 +37,7 @@ type process struct {
 	alive           bool
 }
 
-// subscriptionRow is what the broker says of it.
+// subscriptionRow is the stored answer of the broker about a consumer at a topic.
 type subscriptionRow struct {
 	Waiting
 
@@ -86,8 +86,8 @@ func (c *Consumer) topic(name string) *Topic {
 	return &c.Topics[len(c.Topics)-1]
 }
 
-// judge finds out whether a consumer runs. A process says so every few seconds and when it ends, for all generations of a read model; a process that
-// only handles what is parked says so every minute.
+// judge sets whether a consumer runs. A process reports that regularly and when it ends, for all generations of a read model; a process
+// that only handles parked messages notes it every minute.
 func (a *states) judge(name string, c *Consumer) {
 	var said, stopped time.Time
 	for _, p := range a.processes {

@@ -8,28 +8,29 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// Stats is what an operator looks at first, of one consumer. Each count goes up to Counted.
+// Stats are the numbers about one consumer that an operator looks at first. Each count goes up to Counted.
 type Stats struct {
 	Consumer string
-	// Counted is how far the counts go: 10,000, or less where more than 5 consumers have something parked or dead, at least 1,000.
+	// Counted is the bound of the counts: 10,000, or less, at least 1,000, if more than 5 consumers have parked messages or dead letters.
 	Counted int
-	// Waiting, Failed and Dead are the keys that do not flow, by their state. A message without order is a key of its own.
+	// Waiting, Failed and Dead count the keys that do not flow, by their state. A message without order is a key of its own.
 	Waiting, Failed, Dead int
-	// Parked messages, and for how long the oldest of them has waited.
+	// Parked is the number of parked messages, OldestAge how long the oldest of them has waited.
 	Parked       int
 	OldestParked time.Duration
-	// DeadLetters are those that hold their key, which is Dead then, and the others.
+	// DeadLetters counts all dead letters, whether they hold their key (which is counted as Dead then) or not.
 	DeadLetters int
 }
 
-// How many rows of each kind are counted: of one consumer, and about how many of all of them together. Metrics and pages ask again and again.
+// How many rows of each kind are counted: for one consumer, and about how many for all consumers together. The bounds matter because
+// metrics and pages ask again and again.
 const (
 	mostCounted  = 10_000
 	leastCounted = 1000
 	allCounted   = 50_000
 )
 
-// Stats reads the state of all consumers that have something parked or dead, by their names.
+// Stats reads the numbers of all consumers with parked messages or dead letters, by their names.
 func (r *Reader) Stats(ctx context.Context) ([]Stats, error) {
 	consumers, err := r.troubled(ctx)
 	if err != nil {

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// TroubleKind says why a consumer does not get on.
+// TroubleKind says why a consumer makes no progress.
 type TroubleKind string
 
 // The kinds.
 const (
-	// TroubleMissing: no process runs it, and messages wait, or nobody knows whether some do.
+	// TroubleMissing: no process runs it, and messages wait, or it is unknown whether messages wait.
 	TroubleMissing TroubleKind = "missing"
 	// TroubleAway: processes run it, and none of them has all of its connections.
 	TroubleAway TroubleKind = "away"
@@ -20,29 +20,29 @@ const (
 	TroublePaused TroubleKind = "paused"
 )
 
-// Limits from which on it is trouble.
+// The durations from which on it is trouble.
 const (
 	awayLimit   = 30 * time.Second
 	lateLimit   = time.Minute
 	pausedLimit = 24 * time.Hour
-	// warmUp is for how long a consumer that has begun, or goes on after a pause, may not have been seen to settle anything: the broker is asked
-	// from time to time.
+	// warmUp is how long a consumer may settle nothing after its start or after a pause. The broker is asked only from time to time, so the
+	// first messages may have been settled unnoticed.
 	warmUp = 30 * time.Second
 )
 
-// Trouble is a consumer that does not get on at a topic.
+// Trouble is a consumer that makes no progress at a topic.
 type Trouble struct {
 	Kind  TroubleKind
 	Topic string
 	// Since is when it began, by the clock of the database.
 	Since time.Time
-	// Waiting is what is known of the messages at the broker.
+	// Waiting is the state of the messages at the broker.
 	Waiting Waiting
-	// Error is why, as far as that is known.
+	// Error is the reason, as far as it is known.
 	Error string
 }
 
-// Troubles are those of the consumer, by its topics. What is parked in the database is not looked at: see [Reader.Absent].
+// Troubles returns the troubles of the consumer, by its topics. Parked messages do not count here: see [Reader.Absent].
 func (c *Consumer) Troubles() (list []Trouble) {
 	for n := range c.Topics {
 		if t := c.trouble(&c.Topics[n]); t.Kind != "" {
@@ -83,10 +83,10 @@ func (c *Consumer) trouble(t *Topic) Trouble {
 	return Trouble{}
 }
 
-// Unknown are the topics of which nobody knows what waits at the broker: nothing that is stuck there can be seen.
+// Unknown returns the topics without a recent answer of the broker: if messages are stuck there, nobody can see it.
 func (c *Consumer) Unknown() (list []Topic) {
 	for _, t := range c.Topics {
-		// A subscription that neither a process nor the broker ever spoke of is that of a service without a broker.
+		// Without any report of a process or answer of the broker, it is the subscription of a service without a broker.
 		spoken := len(t.Processes) > 0 || c.Stopped || !t.Waiting.At.IsZero() || t.Waiting.Error != ""
 		stored := slices.ContainsFunc(t.Processes, func(p Process) bool { return p.State == "stored" })
 		if !t.Waiting.Known && spoken && !stored {
@@ -96,7 +96,7 @@ func (c *Consumer) Unknown() (list []Topic) {
 	return list
 }
 
-// unconnected is since when no process has had all of its connections, and why. Zero: one has.
+// unconnected returns the time since which no process has had all of its connections, and why. Zero if a process has.
 func (c *Consumer) unconnected(t *Topic) (since time.Time, why string) {
 	for _, p := range t.Processes {
 		if p.State != "away" && p.State != "partly" {
@@ -108,7 +108,8 @@ func (c *Consumer) unconnected(t *Topic) (since time.Time, why string) {
 	return since, why
 }
 
-// standing is since when there has been work and none got done, and where. Zero: that is not so, or not for long.
+// standing returns the time since which there has been work and none got done, and where the work waits. Zero if work gets done, or has
+// stood still only for a short time.
 func (c *Consumer) standing(t *Topic) (since time.Time, why string) {
 	if !allPaused(t).IsZero() {
 		return time.Time{}, ""
@@ -125,8 +126,8 @@ func (c *Consumer) standing(t *Topic) (since time.Time, why string) {
 	return time.Time{}, ""
 }
 
-// receiving is since when a process has had all of its connections. Those that were killed count for the minute in which they are believed: a consumer whose
-// processes are killed again and again does not get on either.
+// receiving returns the time since which processes have had all of their connections. A process that was killed counts until its report
+// expires, a minute later: a consumer whose processes are killed again and again makes no progress either.
 func receiving(t *Topic) (since time.Time) {
 	for _, p := range t.Processes {
 		if p.State == "connected" && (since.IsZero() || p.Since.Before(since)) {
@@ -136,7 +137,7 @@ func receiving(t *Topic) (since time.Time) {
 	return since
 }
 
-// allPaused is since when all processes are paused. Zero: one is not.
+// allPaused returns the time since which all processes are paused. Zero if a process is not.
 func allPaused(t *Topic) (since time.Time) {
 	for _, p := range t.Processes {
 		if p.State != "paused" {
@@ -147,7 +148,7 @@ func allPaused(t *Topic) (since time.Time) {
 	return since
 }
 
-// away is for how long nobody has received messages of a topic. 0: somebody does.
+// away returns how long no process has received messages of a topic. 0 if a process does.
 func (c *Consumer) away(t *Topic) time.Duration {
 	since, _ := c.unconnected(t)
 	if len(t.Processes) == 0 {

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// noteWaiting writes down what the broker said of a subscription.
+	// noteWaiting stores the answer of the broker about a subscription.
 	noteWaiting = `
 UPDATE {schema}.inbox_subscription s SET asked_at = clock_timestamp(), backlog = $3::bigint, connections = $5::integer, unattended = $6::integer,
 	missing = $7::boolean, settled = $4::bigint, error = '',
@@ -22,15 +22,15 @@ WHERE consumer = $1::text AND topic = $2::text`
 	noteSilence = `UPDATE {schema}.inbox_subscription SET error = $3::text, failed_at = clock_timestamp() WHERE consumer = $1::text AND topic = $2::text`
 )
 
-// askWithin bounds a question to the broker.
+// askWithin bounds a request to the broker.
 const askWithin = 2 * time.Second
 
-// errCannotSay is about an adapter of somebody's own.
+// errCannotSay is for a broker adapter that does not implement messaging.SubscriptionReader.
 var errCannotSay = errors.New("the adapter of the broker cannot say what waits: it is no messaging.SubscriptionReader")
 
-// WatchBrokers asks the broker what waits for each consumer of this database, writes it down and shows it as metrics, until ctx is done, if this is the
-// process that does so: one of all does, whichever consumers it has itself. So it is known of a consumer that no process runs, too. broker nil: there
-// is none, and nothing waits there. It is a part of inbox.Inbox.Run.
+// WatchBrokers asks the broker how many messages wait for each consumer of this database, stores the answers and shows them as metrics,
+// until ctx is done. Only one process of all does so at a time, for all consumers, so that consumers are included which no process runs. If
+// broker is nil there is none, and no message waits there. It is a part of inbox.Inbox.Run.
 func (r *Reader) WatchBrokers(ctx context.Context, broker messaging.Subscriber) {
 	reader := &leader.Reader[[]Consumer]{
 		Name: "inbox.consumers", SQL: r.h.Patient, DB: r.h.DB(ctx), Log: r.h.Log,
@@ -63,7 +63,7 @@ func (r *Reader) ask(ctx context.Context, broker messaging.Subscriber) ([]Consum
 	return r.Consumers(ctx)
 }
 
-// errSilent is for those that are not asked for any more in this round.
+// errSilent is stored for the subscriptions that are left out of a round after the broker did not answer for one.
 var errSilent = errors.New("the broker has not answered for another subscription")
 
 func (r *Reader) waiting(ctx context.Context, broker messaging.Subscriber, topic, name string, silent bool) (said messaging.SubscriptionState, err error) {
@@ -81,7 +81,7 @@ func (r *Reader) waiting(ctx context.Context, broker messaging.Subscriber, topic
 	return reader.ReadSubscription(ctx, topic, name)
 }
 
-// note writes an answer down, or that there was none.
+// note stores an answer, or that there was none.
 func (r *Reader) note(ctx context.Context, consumer, topic string, said messaging.SubscriptionState, failure error) error {
 	var err error
 	if failure != nil {
@@ -92,7 +92,7 @@ func (r *Reader) note(ctx context.Context, consumer, topic string, said messagin
 	return wrapErr("write down what waits at the broker", err)
 }
 
-// ConsumersAt is [Reader.Consumers] with what the broker says now, for a program that has a way to it. Nothing is written down.
+// ConsumersAt is [Reader.Consumers] with fresh answers of the broker, for a program that can reach it. The answers are not stored.
 func (r *Reader) ConsumersAt(ctx context.Context, broker messaging.SubscriptionReader) ([]Consumer, error) {
 	list, err := r.Consumers(ctx)
 	if err != nil {
@@ -116,7 +116,7 @@ func (r *Reader) ConsumersAt(ctx context.Context, broker messaging.SubscriptionR
 	return list, nil
 }
 
-// now is what is known after the broker was asked.
+// now returns w after the broker was asked.
 func (w Waiting) now(at time.Time, said messaging.SubscriptionState, failure error) Waiting {
 	if failure != nil {
 		if !w.Known {

@@ -91,7 +91,7 @@ func (b *Broker) Publish(ctx context.Context, msgs []event.Envelope) error {
 
 func (b *Broker) publish(ctx context.Context, env *event.Envelope) error {
 	if ctx.Err() != nil {
-		// Not sent, in truth; but of the classes it is the one that costs no attempt and says nothing about the others.
+		// The message was not sent. ErrUnknown is used because it costs no attempt and says nothing about other messages.
 		return fmt.Errorf("%w: not handed over: %w", messaging.ErrUnknown, context.Cause(ctx))
 	}
 	if err := event.ValidateTopic(env.Topic); err != nil {

@@ -27,6 +27,6 @@
 //
 // # Tests
 //
-// [Broker.Refuse] makes publishing fail, [Broker.Redeliver] delivers a message a second time, [Broker.Disconnect] all that
-// consumers hold, and [Broker.Messages] tells what a topic got.
+// [Broker.Refuse] makes publishing fail, [Broker.Redeliver] delivers a message a second time, [Broker.Disconnect] all that consumers hold,
+// and [Broker.Messages] returns the messages of a topic.
 package memory

@@ -7,7 +7,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// keySlots is into how many groups the keys of a Key_Shared subscription fall; a group moves as a whole.
+// keySlots is the number of groups of keys of a Key_Shared subscription; a group moves as a whole.
 const keySlots = 64
 
 // subscription is a position in a topic that outlives its consumers. Its messages lie in slots, and a slot belongs to

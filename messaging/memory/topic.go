@@ -12,7 +12,7 @@ import (
 type topic struct {
 	broker        *Broker
 	name          string
-	log           []*entry // those that are still kept, oldest first
+	log           []*entry // the kept messages, oldest first
 	next          uint64   // position of the next message
 	subscriptions map[string]*subscription
 	told, warned  bool // that it has no consumer, and that messages are dropped
@@ -55,7 +55,7 @@ func (t *topic) trim() {
 	}
 }
 
-// subscription returns the one that s names, made at the earliest message if it is new.
+// subscription returns the subscription that s names. A new one begins at the earliest message.
 func (t *topic) subscription(s messaging.Subscription) (*subscription, error) {
 	sub, ok := t.subscriptions[s.Name]
 	if !ok {

@@ -17,7 +17,7 @@ func (c testCase) name() string {
 	return c.promise
 }
 
-// cases are those that hold for the adapter.
+// cases returns the cases that apply to the adapter.
 func (h Harness) cases() []testCase {
 	cases := []testCase{
 		{promise: "envelope survives", run: testEnvelope},

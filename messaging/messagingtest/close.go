@@ -36,7 +36,7 @@ func testBrokerCloseWhileUsed(s *session) {
 			for s.broker.Publish(s.ctx, msgs) == nil {
 				select {
 				case busy <- struct{}{}:
-				default: // enough for those that wait
+				default: // enough for the waiting receivers
 				}
 			}
 		})

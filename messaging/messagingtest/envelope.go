@@ -212,7 +212,7 @@ func testIsolation(s *session) {
 	s.ack(a, again)
 }
 
-// exchange sends one message and compares it with what arrives.
+// exchange sends one message and compares it with the received one.
 func (s *session) exchange(r messaging.Receiver, name string, sent event.Envelope) {
 	s.t.Helper()
 	want := sent

@@ -17,7 +17,7 @@ type Broker interface {
 	Close() error
 }
 
-// Harness tells the suite about an adapter.
+// Harness describes an adapter to the suite.
 type Harness struct {
 	// Open returns a broker of its own for one test, connected. The suite closes it. Tests run in parallel. Required.
 	Open func(t *testing.T) Broker

@@ -10,7 +10,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// testCrash has a process die that received everything and settled some of it. The next consumer gets the rest.
+// testCrash ends a process that has received everything and settled some of it. The next consumer gets the rest.
 func testCrash(s *session) {
 	const keys, perKey = 10, 4
 	r := s.join("crashed", "one")

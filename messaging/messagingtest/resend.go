@@ -93,8 +93,8 @@ func isOutage(err error) bool {
 	return true
 }
 
-// unconfirmed returns those of msgs that err does not confirm, or what is wrong with err: it must name messages of the
-// call, confirm a prefix of each key, and know what those that were held back are behind.
+// unconfirmed returns the messages that err does not confirm, or an error if err is wrong: it must name messages of the call, confirm a
+// prefix of each key, and hold messages back only behind a failed one of their key.
 func unconfirmed(msgs []event.Envelope, err error) (again []event.Envelope, broken error) {
 	if err == nil {
 		return nil, nil

@@ -8,7 +8,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// errNoAdmin: only the admin API knows of backlogs.
+// errNoAdmin is returned without the admin API, because only that reports backlogs.
 var errNoAdmin = errors.New("pulsar: backlog: the admin API cannot be used; set Config.AdminURL (ONCEBOX_PULSAR_ADMIN_URL)")
 
 // Backlog implements [messaging.BacklogReceiver] with the admin API. Messages counts entries: a batch is one.
@@ -30,7 +30,7 @@ func (r *receiver) Backlog(ctx context.Context) (messaging.Backlog, error) {
 	defer r.mu.Unlock()
 	for _, part := range parts {
 		if r.subscription.Type == messaging.Failover && part.Active != "" && part.Active != r.name {
-			continue // another consumer's, which may be slow, or stand still itself
+			continue // it belongs to another consumer, which may be slow or stuck
 		}
 		n := min(r.left.in(part.Partition), part.Waiting)
 		out.Messages += part.Waiting - n
@@ -40,8 +40,8 @@ func (r *receiver) Backlog(ctx context.Context) (messaging.Backlog, error) {
 	return out, nil
 }
 
-// leftPatience is how often a silent receiver asks for its other partitions before it asks for one with messages that were left: more
-// than a minute. What was left comes again with what the broker may have lost.
+// leftPatience is how often a silent receiver asks for its other partitions before it asks for a partition with messages that were left:
+// more than a minute. Asking brings the left messages again, together with messages that the broker may have lost.
 const leftPatience = 4
 
 // entryOf is where the broker stores a message, or the batch with the message in it.
@@ -50,7 +50,7 @@ type entryOf struct {
 	ledger, entry int64
 }
 
-// left are the messages that the consumer left at the broker, by entry and place in their batch. The broker counts entries.
+// left holds the messages that the consumer left at the broker, by entry and place in their batch. The broker counts entries.
 type left map[entryOf]map[int32]struct{}
 
 // entry returns where the message is stored, and its place there.
@@ -78,7 +78,7 @@ func (l left) remove(rc *receipt) {
 	}
 }
 
-// drop forgets a partition that is another receiver's.
+// drop forgets a partition that has moved to another receiver.
 func (l left) drop(partition int32) {
 	for e := range l {
 		if e.partition == partition {
@@ -97,8 +97,8 @@ func (l left) in(partition int32) (n int64) {
 	return n
 }
 
-// Leave implements [messaging.BacklogReceiver]. The message is not in hand any more, so that what looks after a partition that has
-// stopped does so again.
+// Leave implements [messaging.BacklogReceiver]. The message does not count as in hand any more, so that the checks for a partition that has
+// stopped go on.
 func (r *receiver) Leave(m *messaging.Message) {
 	rc, err := r.receipt(m, "leave")
 	if err != nil {

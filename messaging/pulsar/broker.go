@@ -33,7 +33,7 @@ type Broker struct {
 	end  context.CancelFunc
 
 	calls      sync.WaitGroup // of Publish and Subscribe
-	background sync.WaitGroup // what the client does for us and cannot be told to stop
+	background sync.WaitGroup // calls of Pulsar's client that cannot be cancelled
 
 	mu        sync.Mutex
 	closed    bool
@@ -43,8 +43,8 @@ type Broker struct {
 	introduce map[string]string // properties of producers
 }
 
-// Introduce has producers from now on say which service they publish for, and which database its events come from, as properties that the broker
-// shows. Two databases that publish for one service by mistake are found by them. It is for [oncebox.App].
+// Introduce adds properties to all producers that are made from now on, which the broker shows: the service that they publish for, and the
+// database that its events come from. By them one finds two databases that publish for one service by mistake. It is for [oncebox.App].
 //
 // [oncebox.App]: https://pkg.go.dev/github.com/oncebox/oncebox#App
 func (b *Broker) Introduce(source, installation string) {
@@ -53,19 +53,19 @@ func (b *Broker) Introduce(source, installation string) {
 	b.introduce = topics.Properties(messaging.Subscription{Source: source, Installation: installation})
 }
 
-// introduction are the properties of a new producer.
+// introduction returns the properties of a new producer.
 func (b *Broker) introduction() map[string]string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return maps.Clone(b.introduce)
 }
 
-// Connect connects to the broker and makes what is declared in cfg. A broker that is away is waited for in the background,
-// for as long as it takes, so that a service can serve meanwhile: what is published or subscribed then fails with
-// [messaging.ErrBrokerDown] at its deadline, and works as soon as the broker has come and what is declared is made. The log says when the
-// waiting begins, and when it ends. With Config.Required Connect itself waits, for Config.ConnectTimeout.
+// Connect connects to the broker and makes the topics and subscriptions of cfg. If the broker cannot be reached, Connect returns and goes
+// on in the background, for as long as it takes, so that a service can serve meanwhile. Until then, calls of Publish and Subscribe fail
+// with [messaging.ErrBrokerDown] at their deadline. The log says when the waiting begins, and when it ends. With Config.Required Connect
+// itself waits, for Config.ConnectTimeout.
 //
-// What waiting does not mend is an error at once: a configuration that cannot be used, a broker that refuses us.
+// An error that waiting does not mend is returned at once: a configuration that cannot be used, a broker that refuses the credentials.
 func Connect(ctx context.Context, cfg *Config) (*Broker, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -77,8 +77,8 @@ func Connect(ctx context.Context, cfg *Config) (*Broker, error) {
 	b.open, b.end = context.WithCancel(context.Background())
 	b.start = newStart(b)
 	if err := b.connect(ctx); err != nil {
-		// Not waited for: a request that the broker does not answer takes its time to end.
-		go func() { _ = b.Close() }() // the caller has its error
+		// Connect does not wait for Close: a request that the broker does not answer takes long to end.
+		go func() { _ = b.Close() }() // the caller already gets an error
 		return nil, err
 	}
 	return b, nil
@@ -113,7 +113,7 @@ func clientOptions(c *Config, log slog.Handler) pulsarclient.ClientOptions {
 		KeepAliveInterval:          c.KeepAliveInterval,
 		Logger:                     pulsarlog.NewLoggerWithSlog(slog.New(log)),
 		MetricsRegisterer:          nowhere{},
-		MemoryLimitBytes:           -1, // what the client loses would count for ever; callers hold the payloads anyway
+		MemoryLimitBytes:           -1, // off: messages that the client loses would count for ever, and callers hold the payloads anyway
 		TLSTrustCertsFilePath:      c.TLSTrustCerts,
 		TLSAllowInsecureConnection: c.TLSAllowInsecure,
 		TLSValidateHostname:        !c.TLSAllowInsecure,
@@ -143,9 +143,8 @@ func (b *Broker) enter(call string) error {
 	return nil
 }
 
-// Close refuses new calls, waits for those that are under way, hands back what receivers did not settle, and closes the
-// connection. Receivers return [messaging.ErrClosed]. An error says that the broker did not confirm the end in time; it
-// will notice it by itself.
+// Close refuses new calls, waits for the calls under way, hands back the messages that receivers did not settle, and closes the connection.
+// Receivers return [messaging.ErrClosed]. An error means that the broker did not confirm the end in time; it will notice the end by itself.
 func (b *Broker) Close() error {
 	b.mu.Lock()
 	if b.closed {
@@ -157,7 +156,7 @@ func (b *Broker) Close() error {
 	defer quietlog.Flush(b.log)
 
 	if b.start.isUnder() {
-		b.end() // the calls under way wait for the start, and have sent nothing
+		b.end() // the calls under way still wait for the first connection, and have sent nothing
 	}
 	// Producers must not be closed while somebody sends with them: the client panics.
 	if !waitFor(&b.calls, b.cfg.CloseTimeout) {
@@ -171,7 +170,7 @@ func (b *Broker) Close() error {
 		for _, r := range b.openReceivers() {
 			_ = r.Close() // never fails
 		}
-		// What comes after the client is closed would open connections that nobody closes.
+		// Background calls must end before: after the client is closed they would open connections that are never closed.
 		waitFor(&b.background, b.cfg.CloseTimeout/2)
 		if b.client != nil {
 			b.client.Close()

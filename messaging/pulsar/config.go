@@ -18,62 +18,61 @@ import (
 
 // Config configures [Connect]. Only URL is required.
 type Config struct {
-	// URL is where the broker is: pulsar://host:6650, or pulsar+ssl://host:6651; several hosts are separated by commas.
-	// Required.
+	// URL is the address of the broker: pulsar://host:6650, or pulsar+ssl://host:6651; several hosts are separated by commas. Required.
 	URL string `env:"URL"`
-	// AdminURL is where its admin API is. It is used to make topics and subscriptions, and to look at them; without it
-	// both are made by using them, and topics get no partitions. An API that gives no answer for AdminTimeout counts as
-	// missing for a minute, and nothing that is published waits for it. Default: the first host of URL, http and port
-	// 8080, for pulsar+ssl https and port 8443. User and password of the URL are sent (Basic) unless there is a token.
+	// AdminURL is the address of the broker's admin API. The API is used to make topics and subscriptions, and to look at them; without it
+	// the broker makes both at their first use, and topics get no partitions. An API that gives no answer for AdminTimeout counts as
+	// missing for a minute, and publishing does not wait for it. Default: the first host of URL, http and port 8080, for pulsar+ssl https
+	// and port 8443. User and password of the URL are sent (Basic) unless there is a token.
 	AdminURL string `env:"ADMIN_URL"`
-	// AdminTimeout is how long the admin API gets at the start to show that it is there; it may come up later than the
-	// broker. Default: 20s if AdminURL is given, 2s if it is guessed.
+	// AdminTimeout is how long the program waits at its start for the admin API, which may come up later than the broker. Default: 20s if
+	// AdminURL is given, 2s if it is guessed.
 	AdminTimeout time.Duration `env:"ADMIN_TIMEOUT"`
 	// Tenant is Pulsar's tenant, not a tenant of the service. Default: public.
 	Tenant string `env:"TENANT"`
 	// Namespace holds all topics. Default: default.
 	Namespace string `env:"NAMESPACE"`
-	// Name names this instance to the broker, as the first part of consumers' names. It should be the same after a
-	// restart, so that few keys move. Default: the name of the host.
+	// Name is the name of this instance at the broker, the first part of the names of its consumers. Keep it the same after a restart, so
+	// that few keys move. Default: the name of the host.
 	Name string `env:"NAME"`
 
-	// Topics are made at the start, with Partitions. A topic that exists is used as it is. Declare whatever the program
-	// publishes: a topic that is made by publishing has one partition and no subscription. Default: none.
+	// Topics are made at the start, with Partitions. A topic that exists is used as it is. Declare every topic that the program publishes
+	// to: a topic that is made by publishing has one partition and no subscription. Default: none.
 	Topics []string `env:"TOPICS"`
-	// Partitions of the topics that are made: at most so many consumers of a [messaging.Failover] subscription work at
-	// once. Adding some later moves keys, and their order with them. Default: 4.
+	// Partitions is the number of partitions of topics that are made. At most so many consumers of a [messaging.Failover] subscription work
+	// at once. Adding partitions later moves keys, and breaks their order at that moment. Default: 4.
 	Partitions int `env:"PARTITIONS"`
 	// Subscriptions are made at the start, with their topics. They keep messages from then on. Default: none.
 	Subscriptions []messaging.Subscription
-	// DisableBatching sends each message as an entry of its own, at a third of the speed. [messaging.KeyShared]
-	// consumers need it of all programs that publish to their topic. It is on by itself for topics for which the program
-	// knows such a subscription: declared or subscribed here, or found at the broker, declared by any program of ours or with a
-	// consumer, when it begins to publish and every AudienceInterval. Default: false.
+	// DisableBatching sends each message as an entry of its own, at a third of the speed. [messaging.KeyShared] consumers need it of all
+	// programs that publish to their topic. Batching is off without this setting for topics with a KeyShared subscription that the program
+	// knows: it was declared or subscribed here, or was found at the broker (declared by any program that uses oncebox, or with a consumer)
+	// when publishing began or at a later look, see AudienceInterval. Default: false.
 	DisableBatching bool `env:"DISABLE_BATCHING"`
-	// Producers is how many calls of Publish send to one topic at once; others wait. Default: 4.
+	// Producers is the number of calls of Publish that may send to one topic at once; others wait. Default: 4.
 	Producers int `env:"PRODUCERS"`
-	// ProducerIdle is how long producers are kept that nobody uses; each costs some CPU also when idle, a new one some
-	// milliseconds. -1: for ever. Default: 1m.
+	// ProducerIdle is how long an unused producer is kept. An idle producer costs some CPU, a new one some milliseconds. -1: for ever.
+	// Default: 1m.
 	ProducerIdle time.Duration `env:"PRODUCER_IDLE"`
-	// AudienceInterval is how often topics that are published to are looked at through the admin API: whether those who are
-	// to get the messages still have their subscriptions. -1: only before the first message. Default: 1m.
+	// AudienceInterval is the time between two checks, through the admin API, whether the topics that are published to still have their
+	// subscriptions. -1: only before the first message. Default: 1m.
 	AudienceInterval time.Duration `env:"AUDIENCE_INTERVAL"`
-	// MaxMessageBytes is the broker's maxMessageSize. A message that may exceed it with its properties is refused for
-	// good. A message that comes in chunks and is not larger is a dead letter: it may be the last chunk alone. Where the broker's is
-	// below 256 KiB it has to be given here: messages share batches of up to half of this, 128 KiB at most, and behind a batch that only
-	// the broker finds too large the order of a key may break. Default: 5 MiB.
+	// MaxMessageBytes is the broker's maxMessageSize, in bytes. A message that may exceed it together with its properties is refused for
+	// good. A received message that came in chunks and is not larger than this becomes a dead letter, because it may be the last chunk
+	// alone. Set it if the broker's limit is below 256 KiB: messages share batches of up to half of this (128 KiB at most), and if only the
+	// broker finds out that a batch is too large, the order of a key may break. Default: 5 MiB.
 	MaxMessageBytes int `env:"MAX_MESSAGE_BYTES"`
 
-	// MaxReceivedBytes is how large a message may be that is received, uncompressed, with its properties. A larger one becomes a
-	// dead letter with the beginning of its payload: a compressed message can be hundreds of times larger than what the broker lets
-	// pass. -1: no limit. Default: 16 MiB.
+	// MaxReceivedBytes is the largest message that is received, in bytes, uncompressed, with its properties. A larger one becomes a dead
+	// letter with the beginning of its payload: a compressed message can be hundreds of times larger than the broker's limit. -1: no limit.
+	// Default: 16 MiB.
 	MaxReceivedBytes int `env:"MAX_RECEIVED_BYTES"`
 
-	// Required has Connect fail if the broker is away for ConnectTimeout. Default: false, it is waited for in the background.
+	// Required makes Connect fail if the broker cannot be reached for ConnectTimeout. Default: false, Connect waits in the background.
 	Required bool `env:"REQUIRED"`
-	// ConnectTimeout is how long Subscribe and Declare try to reach a broker that is down, and Connect if it is Required. Default: 30s.
+	// ConnectTimeout is how long Subscribe and Declare, and with Required also Connect, try to reach a broker that is down. Default: 30s.
 	ConnectTimeout time.Duration `env:"CONNECT_TIMEOUT"`
-	// ConnectionTimeout is how long one attempt to open a TCP connection takes at most. Default: 5s.
+	// ConnectionTimeout is the longest that one attempt to open a TCP connection may take. Default: 5s.
 	ConnectionTimeout time.Duration `env:"CONNECTION_TIMEOUT"`
 	// OperationTimeout is how long the broker may take to answer a request. Default: 10s.
 	OperationTimeout time.Duration `env:"OPERATION_TIMEOUT"`
@@ -86,23 +85,25 @@ type Config struct {
 
 	// Token authenticates with a JSON Web Token. Default: none, no authentication.
 	Token string `env:"TOKEN"`
-	// TokenFile is a file with the token, which is read each time, in place of Token. Default: none.
+	// TokenFile is the path of a file with the token, in place of Token. The file is read each time that the token is needed. Default:
+	// none.
 	TokenFile string `env:"TOKEN_FILE"`
-	// TLSTrustCerts is a file with the certificates of authorities to trust. Default: those of the system.
+	// TLSTrustCerts is the path of a file with the certificates of trusted authorities. Default: those of the system.
 	TLSTrustCerts string `env:"TLS_TRUST_CERTS"`
-	// TLSCert is a file with the certificate that authenticates this client. It needs TLSKey. Default: none.
+	// TLSCert is the path of a file with the certificate that authenticates this client. It needs TLSKey. Default: none.
 	TLSCert string `env:"TLS_CERT"`
-	// TLSKey is the file with the key of TLSCert. Default: none.
+	// TLSKey is the path of the file with the key of TLSCert. Default: none.
 	TLSKey string `env:"TLS_KEY"`
-	// TLSAllowInsecure trusts any certificate. Default: false.
+	// TLSAllowInsecure accepts any certificate. Default: false.
 	TLSAllowInsecure bool `env:"TLS_ALLOW_INSECURE"`
 
-	// Telemetry is where logs, traces and metrics go. The log has the warnings and errors of Pulsar's client, which begin with "Pulsar's client: " and name
-	// the component that uses it, and what it says at info level as debug. Payloads and properties are never logged. A trace has a span for each call of
-	// Publish. Default: that of the application, see [messaging.Observed], else slog.Default() and the global providers.
+	// Telemetry is where logs, traces and metrics go. The log has the warnings and errors of Pulsar's client, which begin with "Pulsar's
+	// client: " and name the component that uses it; lines of the client at info level are logged as debug. Payloads and properties are
+	// never logged. A trace has a span for each call of Publish. Default: that of the application, see [messaging.Observed], else
+	// slog.Default() and the global providers.
 	Telemetry telemetry.Config
-	// LogInterval is how often the log has a line of what fails again and again, with how often it did, as config.Quiet does. -1: every failure is a
-	// line, which are hundreds a minute while the broker is away. Default: 1m.
+	// LogInterval is the time between two log lines about a failure that repeats; each line has the number of failures since the one
+	// before, as with config.Quiet. -1: every failure is a line, which makes hundreds a minute while the broker is down. Default: 1m.
 	LogInterval time.Duration `env:"LOG_INTERVAL"`
 }
 
@@ -177,12 +178,12 @@ func (c *Config) validateURLs() error {
 	return nil
 }
 
-// redacted is a URL, which may be none, without the password.
+// redacted returns a text without the password, if it is a URL with one.
 func redacted(text string) string {
 	return regexp.MustCompile(`(//[^/:@]*):.*@`).ReplaceAllString(text, "$1:xxxxx@")
 }
 
-// WithDefaults returns a copy in which the fields that say nothing have their defaults. A nil Config is the zero one.
+// WithDefaults returns a copy in which unset fields have their defaults. A nil Config is the zero one.
 func (c *Config) WithDefaults() Config {
 	var out Config
 	if c != nil {
@@ -216,12 +217,12 @@ func (c *Config) WithDefaults() Config {
 	}
 	out.AdminURL = strings.TrimSuffix(out.AdminURL, "/")
 	if out.Name == "" {
-		out.Name, _ = os.Hostname() // a name without a host is as good
+		out.Name, _ = os.Hostname() // an error leaves the name empty
 	}
 	return out
 }
 
-// keeper is what package topics needs of the configuration.
+// keeper returns the part of the configuration that package topics needs.
 func (c *Config) keeper() *topics.Config {
 	return &topics.Config{
 		URL: redacted(c.URL), AdminURL: c.AdminURL, AdminTimeout: c.AdminTimeout, Tenant: c.Tenant, Namespace: c.Namespace, Partitions: c.Partitions,

@@ -15,21 +15,21 @@ var (
 	_ messaging.SubscriptionReader = (*Broker)(nil)
 )
 
-// ValidateTopic checks the name of a topic: it is one by event.ValidateTopic, has no "+", which the admin API cannot say, and no "-partition-",
-// by which Pulsar tells partitions. It is for a process that writes events and has no [Broker]: uow.Config.ValidateTopic,
-// outbox.Config.ValidateTopic.
+// ValidateTopic checks the name of a topic: event.ValidateTopic accepts it, and it has neither "+", which the admin API cannot express, nor
+// "-partition-", which marks the partitions of a topic. It is for a process that writes events and has no [Broker]:
+// uow.Config.ValidateTopic, outbox.Config.ValidateTopic.
 func ValidateTopic(name string) error { return topics.ValidateTopic(name) }
 
-// ValidateTopic is that of [messaging.Naming], as [ValidateTopic].
+// ValidateTopic implements [messaging.Naming], see [ValidateTopic].
 func (*Broker) ValidateTopic(name string) error { return topics.ValidateTopic(name) }
 
-// ValidateSubscription is that of [messaging.Naming].
+// ValidateSubscription implements [messaging.Naming].
 func (*Broker) ValidateSubscription(s messaging.Subscription) error {
 	return topics.ValidateSubscription(s)
 }
 
-// Declare makes topics, subscriptions and the topics of those, as far as they do not exist; what exists is used as it
-// is. It may be called again, and by many processes at once.
+// Declare makes topics, and subscriptions with their topics, if they do not exist; existing ones are not changed. It may be called again,
+// and by many processes at once.
 //
 // While the broker is down it tries again, until ctx is done or Config.ConnectTimeout has passed; then the error is a
 // [messaging.ErrBrokerDown].
@@ -71,20 +71,20 @@ func (b *Broker) Declare(ctx context.Context, names []string, subscriptions []me
 // declare is Declare when the names are known to be valid and the broker has been reached once.
 func (b *Broker) declare(ctx context.Context, names []string, subscriptions []messaging.Subscription) error {
 	for _, s := range subscriptions {
-		b.heed(s) // those of Config come this way only
+		b.heed(s) // subscriptions of Config pass only here
 	}
 	return b.keeper.Declare(ctx, names, subscriptions)
 }
 
-// heed ends the batches to a topic if one of its subscriptions does not bear them.
+// heed turns batching off for a topic if one of its subscriptions does not allow batches.
 func (b *Broker) heed(s messaging.Subscription) {
 	if s.Type == messaging.KeyShared {
 		b.topic(s.Topic).unbatched.Store(true)
 	}
 }
 
-// Retention returns how long a topic may bring a message again: for how long the broker keeps what was acknowledged, which a
-// subscription that is reset gets once more, and for how long it keeps what was not. 0: neither has a policy; -1: for ever.
+// Retention returns how long a topic may deliver a message again: the longer of two times, how long the broker keeps acknowledged messages
+// (a subscription that is reset gets them once more), and how long it keeps others. 0: neither has a policy; -1: for ever.
 //
 // It asks the admin API, and returns errors.ErrUnsupported where there is none.
 func (b *Broker) Retention(ctx context.Context, topic string) (time.Duration, error) {

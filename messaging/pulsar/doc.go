@@ -4,49 +4,48 @@
 //	if err := config.Env("ONCEBOX_PULSAR_", &cfg); err != nil { ... }
 //	broker, err := pulsar.Connect(ctx, &cfg)
 //
-// A [Broker] publishes, subscribes, and makes topics and subscriptions. Payloads go unchanged; what describes an event
-// travels as properties, CloudEvents in binary mode: ce_id, ce_type, ce_source, ce_subject, ce_time and so on, other
-// metadata as meta-<key>. The routing key is Pulsar's key; an ordering key that was set is both that and ce_orderingkey. A
-// message from a program that knows nothing of this is received too: its properties are the metadata, and its place in the
-// topic is its id.
+// A [Broker] publishes, subscribes, and makes topics and subscriptions. Payloads are sent unchanged; the other fields of an event travel as
+// properties, CloudEvents in binary mode: ce_id, ce_type, ce_source, ce_subject, ce_time and so on, other metadata as meta-<key>. The
+// routing key is Pulsar's message key; an explicit ordering key is sent as message key and as ce_orderingkey. A message from a program that
+// does not use this format is received too: its properties become the metadata, and its place in the topic becomes its id.
 //
 // # Guarantees
 //
-// What [Broker.Publish] reports as sent has a receipt of the broker, and is per (topic, key) a prefix of what it was
-// given. The client alone gives neither: it may forget a message without a word, store one after its deadline, store
-// later messages of a key whose earlier one failed, and call sent what the broker threw away as a duplicate. So every
-// call has producers of its own, keeps its own account, and gives up a producer in which it lost faith; what has no
-// receipt then is [messaging.ErrUnknown] and must be sent again.
+// Every message that [Broker.Publish] reports as sent has a receipt of the broker, and the sent messages of a (topic, key) are a prefix of
+// the messages of that key in the call. Pulsar's client alone guarantees neither: it may lose a message without an error, store a message
+// after its deadline, store later messages of a key whose earlier message failed, and report a message as sent that the broker dropped as a
+// duplicate. So every call has producers of its own, keeps its own account of receipts, and closes a producer after such a fault; a message
+// without a receipt is then [messaging.ErrUnknown] and must be sent again.
 //
-// Messages of a key are received in order, at least once. Subscriptions start at the earliest message. A broker that was
-// killed delivers thousands of messages again that were acknowledged, older ones first.
+// Messages of a key are received in order, at least once. Subscriptions start at the earliest message. A broker that was killed delivers
+// again thousands of messages that were acknowledged, older ones first.
 //
-// With [messaging.Failover] a consumer that joins, leaves or comes back moves partitions, and all that is not settled comes
-// again at the new one, after a second. The first time that a consumer gets the messages of a key it gets them in order,
-// also if the broker reads on in the wrong place during that second: what comes too early is held off, which costs up to
-// two seconds more then, and nothing otherwise. The consumer before may still be at work on the same messages meanwhile. In
-// three rare cases the consumer cannot know, and later messages of a key may come before earlier ones: docs/guarantees.md has
-// them. Nobody puts those in order, package inbox neither: a handler that must know compares the version of the aggregate. What
-// the broker forgets to read comes after some seconds of silence.
+// With [messaging.Failover], partitions move when a consumer joins, leaves or comes back. After a second, all messages that are not settled
+// come again at the new consumer. A consumer gets the messages of a key in order the first time, even if the broker reads on in the wrong
+// place during that second: messages that come too early are held back. That costs up to two more seconds when it happens, and nothing
+// otherwise. The former consumer may still work on the same messages meanwhile. In three rare cases, listed in docs/guarantees.md, the
+// consumer cannot notice, and later messages of a key may come before earlier ones. No layer corrects that, package inbox neither: a
+// handler that needs the order compares the version of the aggregate. Messages that the broker forgets to read come after some seconds of
+// silence.
 //
-// Whatever is received stops nobody. What is encrypted, larger than Config.MaxReceivedBytes, or lacks a part, comes with the reason
-// under [messaging.UnreadableKey] and with at most 64 KiB of its payload: package inbox makes a dead letter of it. What the client
-// throws away by itself does not get here: docs/guarantees.md says what that is.
+// No message can stop a consumer. A message that is encrypted, larger than Config.MaxReceivedBytes, or incomplete comes with the reason
+// under [messaging.UnreadableKey] and with at most 64 KiB of its payload: package inbox makes a dead letter of it. Messages that Pulsar's
+// client drops by itself never arrive: docs/guarantees.md lists them.
 //
-// [messaging.KeyShared] needs producers that do not batch: Config.DisableBatching wherever the topic is published.
+// [messaging.KeyShared] needs producers that do not batch: set Config.DisableBatching in every program that publishes to the topic.
 //
-// Keys move when somebody adds partitions to a topic; their order is not kept across that.
+// Keys move to other partitions when partitions are added to a topic; the order within a key is lost at that moment.
 //
 // # Errors
 //
-// [messaging.Permanent]: too large, or a topic that is not a plain name. [*messaging.TopicError]: missing, terminated,
-// over its quota, not permitted. [messaging.ErrBrokerDown]: no connection; only what was never handed over.
-// [messaging.ErrUnknown]: no receipt in time. [messaging.ErrBehind]: behind one of those.
+// [messaging.Permanent]: the message is too large, or its topic is not a plain name. [*messaging.TopicError]: the topic is missing,
+// terminated, over its quota, or not permitted. [messaging.ErrBrokerDown]: there is no connection, and the message was not handed over.
+// [messaging.ErrUnknown]: no receipt came in time. [messaging.ErrBehind]: the message is behind one with such an error.
 //
-// A broker that is away at the start is waited for, see [Connect]. A subscription of another service is refused for good, with a
+// [Connect] waits for a broker that cannot be reached at the start. A subscription of another service is refused for good, with a
 // [*messaging.SourceError].
 //
-// A lost connection is no error: producers and consumers come back by themselves. [messaging.Receiver] returns an error
+// After a lost connection producers and consumers connect again by themselves, without an error. A [messaging.Receiver] returns an error
 // when the broker ends it for good.
 //
 // # Metrics

@@ -12,26 +12,27 @@ import (
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
 )
 
-// isNoRoom: the client took nothing; it may a moment later.
+// isNoRoom reports that the client's queue was full: it did not take the message, and may take it a moment later.
 func isNoRoom(err error) bool {
 	return errors.Is(err, pulsarclient.ErrSendQueueIsFull)
 }
 
-// errNotStored is what a broker that deduplicates means by a receipt without a place: it takes the message for a message that it
-// has, and threw it away. That may be so, after a lost connection, or it may have mixed up two producers.
+// errNotStored is the error for a receipt without a place. A broker with deduplication sends such a receipt if it takes the message for one
+// that it has, and drops it. It may be right, after a lost connection, or it may have mixed up two producers.
 var errNotStored = errors.New("the broker took the message for a duplicate and did not store it")
 
-// isPlace tells whether a receipt says where the message is stored. -1:-1 is nowhere.
+// isPlace reports whether a receipt has the place where the message is stored. -1:-1 stands for none.
 func isPlace(id pulsarclient.MessageID) bool {
 	return id != nil && id.LedgerID() >= 0 && id.EntryID() >= 0
 }
 
-// isBatchTooLarge: the whole batch was refused, because of one of its messages.
+// isBatchTooLarge reports that a whole batch was refused because one of its messages is too large.
 func isBatchTooLarge(err error) bool {
 	return strings.Contains(err.Error(), "exceeds MaxMessageSize") && !errors.Is(err, pulsarclient.ErrMessageTooLarge)
 }
 
-// classify gives an error that the client reported for one message its class. alone: it did not share a batch.
+// classify turns an error that the client reported for one message into an error of one of the classes of package messaging. alone says
+// that the message had a batch of its own.
 func classify(topic string, err error, alone bool) error {
 	switch {
 	case err == nil:
@@ -48,7 +49,7 @@ func classify(topic string, err error, alone bool) error {
 	}
 }
 
-// notHandedOver is the class of a message that the client never saw, for no fault of the message's: it costs no attempt.
+// notHandedOver returns the error of a message that was not handed to the client for reasons outside of the message: no attempt is spent.
 func notHandedOver(ctx context.Context) error {
 	return fmt.Errorf("%w: not handed over: %w", messaging.ErrUnknown, context.Cause(ctx))
 }

@@ -14,23 +14,23 @@ import (
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/wire"
 )
 
-// What is known of a message that has no receipt. Neither leaves this file.
+// The states of a message without a receipt. They are not used outside of this file.
 var (
 	errWaiting = errors.New("pulsar: not handed over")
 	errFlying  = errors.New("pulsar: handed over, no receipt")
 )
 
-// flight is the way of one call's messages through one producer.
+// flight sends the messages of one call through one producer.
 //
-// It keeps its own account, because the client's is not enough: a callback may never come, a deadline does not recall a
-// message, and a failed message does not hold back the later ones of its key. So whatever has no receipt when the flight
-// ends is unknown and its producer is not used any more, and [flight.land] reports nothing of a key as sent behind
-// something that was not.
+// It keeps its own account of receipts, because the client's is not enough: a callback may never come, a deadline does not recall a
+// message, and a failed message does not hold back later messages of its key. So a message without a receipt at the end of the flight is
+// reported as unknown and its producer is not used again. [flight.land] reports no message as sent that is behind an unsent message of its
+// key.
 //
-// Nor is anything of a key stored behind a message that was refused. Trouble of the producer closes it, and what comes later
-// is refused as well. Only the size of a message, or of its batch, is refused while the producer goes on, and the client
-// finds out when it has long taken the next messages. A batch of several messages always fits, see [batchBytes]. So it is a
-// large message, which has a batch of its own, whose receipt is waited for before the next message of its key is sent.
+// No message of a key is stored behind a refused one, either. If the producer has a fault, it is closed, and later messages are refused as
+// well. The one refusal that leaves the producer open is about the size of a batch, and the client finds out only after it has taken the
+// next messages. A batch of several messages always fits, see [batchBytes]. So only a large message, which has a batch of its own, can be
+// refused. The next message of its key is sent only after its receipt has come.
 type flight struct {
 	producer *producer
 	topic    *topic
@@ -40,13 +40,13 @@ type flight struct {
 	careful  bool
 	sent     []*pulsarclient.ProducerMessage
 
-	stop context.CancelCauseFunc // ends the waiting when there is nothing good to wait for
+	stop context.CancelCauseFunc // ends the wait when no receipt can come any more
 
 	mu     sync.Mutex
 	errs   []error         // by position in indexes
 	stuck  map[string]bool // keys with a message that was refused
 	flying int
-	idle   chan struct{} // a token: nothing is flying
+	idle   chan struct{} // a token: every message has an answer
 }
 
 func newFlight(p *producer, t *topic, limit int, msgs []event.Envelope, indexes []int) *flight {
@@ -60,11 +60,11 @@ func newFlight(p *producer, t *topic, limit int, msgs []event.Envelope, indexes 
 	return f
 }
 
-// run hands the messages over and waits for their receipts. false: the producer must not be used again.
+// run hands the messages over and waits for their receipts. It returns false if the producer must not be used again.
 func (f *flight) run(ctx context.Context) bool {
 	ctx, f.stop = context.WithCancelCause(ctx)
 	defer f.stop(nil)
-	undecided := map[string]bool{} // keys whose last message is large and on its way
+	undecided := map[string]bool{} // keys whose last message is large and has no receipt yet
 	for n, i := range f.indexes {
 		key := f.msgs[i].RoutingKey
 		if undecided[key] {
@@ -87,7 +87,7 @@ func (f *flight) run(ctx context.Context) bool {
 	return f.flush(ctx) == nil && f.wait(ctx) == nil
 }
 
-// send hands one message over. It tells whether the message may have a batch of its own; what became of it is in the account.
+// send hands one message over. large reports whether the message may have a batch of its own. The result of sending is in the account.
 func (f *flight) send(ctx context.Context, n int, env *event.Envelope) (large bool) {
 	m := wire.Fill(f.producer.message(), env)
 	f.sent = append(f.sent, m)
@@ -102,7 +102,7 @@ func (f *flight) send(ctx context.Context, n int, env *event.Envelope) (large bo
 		if err == nil || !isNoRoom(err) {
 			break
 		}
-		// Nothing of this call is sent meanwhile, so nothing of the key can overtake.
+		// No other message of this call is sent meanwhile, so none can overtake this one.
 		if err := f.makeRoom(ctx); err != nil {
 			f.refuse(n, errWaiting)
 			return false
@@ -116,7 +116,7 @@ func (f *flight) send(ctx context.Context, n int, env *event.Envelope) (large bo
 	return size > batchBytes(f.limit)
 }
 
-// refuse notes that a message is not on its way, and holds back what follows it under its key. It must not hold the lock.
+// refuse records that a message was not sent, and holds back the later messages of its key. The caller must not hold the lock.
 func (f *flight) refuse(n int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -136,8 +136,8 @@ func (f *flight) isStuck(key string) bool {
 	return f.stuck[key]
 }
 
-// handOver calls SendAsync. The callback may run within the call, on the client's goroutine, or never; what it may do
-// there is to write into the account. The error is that of a callback that ran already.
+// handOver calls SendAsync. The callback may run within the call, later on the client's goroutine, or never. It only writes into the
+// account. handOver returns the error of a callback that has run already.
 func (f *flight) handOver(ctx context.Context, n int, m *pulsarclient.ProducerMessage) error {
 	f.mu.Lock()
 	f.errs[n] = errFlying
@@ -145,7 +145,7 @@ func (f *flight) handOver(ctx context.Context, n int, m *pulsarclient.ProducerMe
 	f.mu.Unlock()
 	func() {
 		defer func() {
-			// The client closes its channels under us when the broker closes the producer.
+			// When the broker closes the producer, the client closes the channels that SendAsync uses, and the call panics.
 			if r := recover(); r != nil {
 				f.stop(fmt.Errorf("pulsar: the client panicked: %v", r))
 			}
@@ -186,17 +186,17 @@ func (f *flight) receipt(n int, id pulsarclient.MessageID, err error) {
 		f.topic.careful.Store(true)
 	}
 	if !isBatchTooLarge(err) && !messaging.IsPermanent(f.errs[n]) {
-		// The producer is in trouble, and later messages of the key may still get through: stop it before they do.
+		// The producer has a fault, and later messages of the key might still be stored: stop before that.
 		f.stop(err)
 	}
 }
 
-// makeRoom waits until it makes sense to try again.
+// makeRoom waits until the client may have room for another message.
 func (f *flight) makeRoom(ctx context.Context) error {
 	if err := f.flush(ctx); err != nil {
 		return err
 	}
-	// What the client has lost keeps its place in the queue, so there may be no room for long.
+	// Messages that the client has lost keep their place in its queue, so there may be no room for a long time.
 	timer := time.NewTimer(5 * time.Millisecond)
 	defer timer.Stop()
 	select {
@@ -207,7 +207,7 @@ func (f *flight) makeRoom(ctx context.Context) error {
 	}
 }
 
-// flush sends what the client collects, and waits for it. An error means that the producer is broken, or ctx done.
+// flush sends the client's open batches, and waits for that. An error means that the producer is broken, or that ctx has ended.
 func (f *flight) flush(ctx context.Context) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -217,7 +217,7 @@ func (f *flight) flush(ctx context.Context) (err error) {
 	return f.producer.FlushWithCtx(ctx)
 }
 
-// wait returns nil when nothing is flying any more.
+// wait returns nil when no message is without an answer any more.
 func (f *flight) wait(ctx context.Context) error {
 	for {
 		f.mu.Lock()
@@ -234,8 +234,8 @@ func (f *flight) wait(ctx context.Context) error {
 	}
 }
 
-// takeBack gives the messages to the producer's next flight. The client reads none after its receipt: a receipt is the last that it does with a
-// message. Without one it may send the message later, and it may tell of a failure more than once; so each of them needs its receipt.
+// takeBack gives the message structs to the producer's next flight. That is safe only if each has its receipt, after which the client does
+// not touch a message. A message without a receipt may still be sent, and its failure may be reported more than once.
 func (f *flight) takeBack() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -248,7 +248,8 @@ func (f *flight) takeBack() {
 	f.sent = nil
 }
 
-// land returns the errors by index; what comes later is not heard. Of each key, the messages without an error are a prefix.
+// land returns the errors by index and closes the account: later answers are ignored. Of each key, the messages without an error are a
+// prefix.
 func (f *flight) land() map[int]error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -265,7 +266,7 @@ func (f *flight) land() map[int]error {
 		case errors.Is(err, errWaiting):
 			err = fmt.Errorf("%w: not handed over: pulsar: topic %s", messaging.ErrUnknown, f.topic.name)
 		case err == nil && behind[key]:
-			// Stored, but an earlier one of the key was not. Sent again behind that one, it is a duplicate.
+			// It was stored, and an earlier message of its key was not. It is sent again behind that one, as a duplicate.
 			err = fmt.Errorf("%w: pulsar: stored before an earlier message of its key", messaging.ErrUnknown)
 		}
 		if err != nil {

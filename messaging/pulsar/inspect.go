@@ -11,41 +11,41 @@ import (
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/topics"
 )
 
-// Inspection is what the admin API says about the topics of a namespace. It is for a diagnosis, and nothing else decides by it.
+// Inspection is the admin API's report on the topics of a namespace. It is for diagnosis only.
 type Inspection struct {
 	// Namespace is tenant/namespace.
 	Namespace string
-	// Topics are those that were asked for, or all of the namespace, by name.
+	// Topics lists the requested topics, or all topics of the namespace, by name.
 	Topics []TopicInspection
 }
 
-// TopicInspection is what is known of a topic.
+// TopicInspection describes a topic.
 type TopicInspection struct {
-	// Name is the topic's, without its namespace.
+	// Name is the name of the topic, without its namespace.
 	Name string
-	// Partitions is 0 for a topic without any.
+	// Partitions is 0 for a topic without partitions.
 	Partitions int
-	// Retained is for how long the topic keeps what every subscription has acknowledged, or what no subscription waits for. 0: not at all;
+	// Retained is how long the topic keeps messages that all subscriptions have acknowledged, or that no subscription needs. 0: not at all;
 	// -1: without a limit.
 	Retained time.Duration
-	// Expires is after how long the broker drops a message that was not acknowledged. 0: never.
+	// Expires is the age at which the broker drops a message that was not acknowledged. 0: never.
 	Expires time.Duration
-	// Evicts says that the broker drops the oldest messages when the backlog is full, also those that were not acknowledged.
+	// Evicts says that the broker drops the oldest messages when the backlog is full, acknowledged or not.
 	Evicts bool
-	// Subscriptions are those of the topic, or of its first partition, by name.
+	// Subscriptions lists the subscriptions of the topic, or of its first partition, by name.
 	Subscriptions []SubscriptionInspection
-	// Publishers are the services that publish to the topic at present, or to its first partition, as far as they say who they are.
+	// Publishers lists the services that publish to the topic, or to its first partition, at present, as far as their producers name them.
 	Publishers []PublisherInspection
 }
 
 // PublisherInspection is a service that publishes, and its database, see [Broker.Introduce].
 type PublisherInspection struct{ Source, Installation string }
 
-// SubscriptionInspection is what is known of a subscription.
+// SubscriptionInspection describes a subscription.
 type SubscriptionInspection struct {
-	// Name is the subscription's, which is that of the consumer.
+	// Name is the name of the subscription, which is that of the consumer.
 	Name string
-	// Type is Pulsar's: Failover, Key_Shared, Shared, Exclusive, or None until the first consumer came.
+	// Type is Pulsar's type: Failover, Key_Shared, Shared, Exclusive, or None until the first consumer came.
 	Type string
 	// Source is the service that the subscription belongs to, "" if it is not known.
 	Source string
@@ -56,10 +56,10 @@ type SubscriptionInspection struct {
 	Consumers, Unattended int
 }
 
-// Reader asks the admin API what waits for subscriptions. It needs no connection to the broker itself.
+// Reader reads the state of subscriptions from the admin API. It needs no connection to the broker itself.
 type Reader struct{ admin *topics.Admin }
 
-// NewReader returns a reader with the admin API of cfg.
+// NewReader returns a reader that uses the admin API of cfg.
 func NewReader(cfg *Config) (*Reader, error) {
 	a, err := adminOf(cfg)
 	if err != nil {
@@ -69,7 +69,7 @@ func NewReader(cfg *Config) (*Reader, error) {
 	return &Reader{a}, nil
 }
 
-// adminOf returns the admin API of a configuration as users write it.
+// adminOf returns the admin API of a configuration before defaults are set.
 func adminOf(cfg *Config) (*topics.Admin, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func adminOf(cfg *Config) (*topics.Admin, error) {
 	return topics.NewAdmin(c.keeper())
 }
 
-// Topics returns the names of all topics of the namespace that last.
+// Topics returns the names of all persistent topics of the namespace.
 func (r *Reader) Topics(ctx context.Context) ([]string, error) { return r.admin.ListTopics(ctx) }
 
 // ReadSubscription implements [messaging.SubscriptionReader].
@@ -86,11 +86,11 @@ func (r *Reader) ReadSubscription(ctx context.Context, topic, name string) (mess
 	return r.admin.State(ctx, topic, name)
 }
 
-// maxInspected bounds how many topics are asked about.
+// maxInspected is the largest number of topics of an Inspection.
 const maxInspected = 1000
 
-// Inspect asks the admin API of cfg about topics, or about all topics of the namespace if none is named, up to 1,000. It changes nothing,
-// and needs no connection to the broker itself.
+// Inspect reads topics from the admin API of cfg, or all topics of the namespace if none is named, up to 1,000. It changes nothing, and
+// needs no connection to the broker itself.
 func Inspect(ctx context.Context, cfg *Config, names ...string) (*Inspection, error) {
 	a, err := adminOf(cfg)
 	if err != nil {

@@ -11,18 +11,18 @@ import (
 	"github.com/oncebox/oncebox/retry"
 )
 
-// links are the connections of a receiver: one for each partition. The client says that one was lost by asking for a policy of
-// reconnection, and that it is back by resetting the policy.
+// links tracks the connections of a receiver: one for each partition. The client has no events for that. When it loses a connection it asks
+// for a reconnection policy, and when it is connected again it resets the policy.
 type links struct {
-	ask func(tell func(why error)) // asks in the background why there is no connection
+	ask func(tell func(why error)) // finds out in the background why there is no connection, and calls tell
 
 	mu      sync.Mutex
-	parts   int                    // how many there should be; 0: not known
-	made    int                    // how many consumers were made: what an earlier one lost is of no interest
-	lost    map[*lostLink]struct{} // those that are missing
-	changed time.Time              // when the first was lost, or the last, or the last came back
+	parts   int                    // how many connections there should be; 0: not known
+	made    int                    // number of consumers made so far: lost connections of earlier ones do not count
+	lost    map[*lostLink]struct{} // the missing connections
+	changed time.Time              // when the number of missing connections last changed between none, some and all
 	why     error                  // why they are missing, as far as that is known
-	asked   time.Time              // when that was asked last
+	asked   time.Time              // when the reason was last asked for
 }
 
 // lostLink is a connection that was lost. The client uses it from one goroutine.
@@ -33,13 +33,13 @@ type lostLink struct {
 	consumer int
 }
 
-// whyAgain is how often it is asked why there is no connection.
+// whyAgain is the time between two questions for the reason.
 const whyAgain = 5 * time.Second
 
-// errRefused is what is known of an outage in which the address of the broker answers.
+// errRefused is the reason if the address of the broker accepts connections and the subscription still has none.
 var errRefused = errors.New("the address of the broker takes connections, and the subscription is not served: Pulsar's client logs why")
 
-// begin is called before a consumer of so many parts is made, and returns its number.
+// begin is called before a consumer with this number of parts is made, and returns the number of the consumer.
 func (l *links) begin(parts int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,14 +48,14 @@ func (l *links) begin(parts int) int {
 	return l.made
 }
 
-// expect notes how many parts the topic has now.
+// expect sets how many parts the topic has now.
 func (l *links) expect(parts int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.parts = parts
 }
 
-// lose notes that a connection of a consumer is lost, and returns the policy by which the client gets another.
+// lose records that a consumer has lost a connection, and returns the policy for its reconnection.
 func (l *links) lose(consumer int, policy clientbackoff.Policy) clientbackoff.Policy {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,7 +69,7 @@ func (l *links) lose(consumer int, policy clientbackoff.Policy) clientbackoff.Po
 	return lost
 }
 
-// Next returns the pause before the next attempt. An attempt has failed, so it is asked why.
+// Next returns the pause before the next attempt. It is called after a failed attempt, so it also asks for the reason.
 func (l *lostLink) Next() time.Duration {
 	all := l.links
 	all.mu.Lock()
@@ -106,7 +106,7 @@ func (l *lostLink) Reset() {
 	}
 }
 
-// state is what [messaging.ConnectedReceiver] shows.
+// state returns the connection as [messaging.ConnectedReceiver] defines it.
 func (l *links) state() messaging.Connection {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,11 +121,11 @@ func (l *links) state() messaging.Connection {
 	return c
 }
 
-// longestReconnect bounds the pause between two attempts to come back. The client's own doubles up to a minute, so that
-// after a long outage everything would stand still for another one.
+// longestReconnect bounds the pause between two attempts to reconnect. The client's own pause doubles up to a minute, so that after a long
+// outage everything would stand still for another minute.
 const longestReconnect = 3 * time.Second
 
-// reconnect paces one producer's or consumer's attempts. The client uses each from one goroutine.
+// reconnect sets the pauses between the attempts of one producer or consumer. The client uses it from one goroutine.
 type reconnect struct {
 	pauses  retry.Policy
 	attempt int

@@ -13,33 +13,33 @@ import (
 	"github.com/oncebox/oncebox/internal/quietlog"
 )
 
-// clientSays is how what the client says begins.
+// clientSays is the beginning of each log line of the client.
 const clientSays = "Pulsar's client: "
 
-// discreet passes the client's log on, with the component of ours for which the client speaks. What the client has to say at info level, some fifty
-// lines for each start, is debug for a program that uses it. What is none of the log's business is left out: at debug level the client prints whole
-// messages, and with some errors all their properties. While the broker is waited for, each attempt that fails is debug too: [Broker] says that it
-// waits, and why.
+// discreet passes the log of Pulsar's client on, and adds the component of oncebox that the line is about. The client's info level, some
+// fifty lines for each start, becomes debug. Content of messages is left out: at debug level the client prints whole messages, and with
+// some errors all their properties. While [Broker] waits for the broker, each failed attempt is debug too, because Broker itself logs that
+// it waits, and why.
 //
-// Later, while it is away, each producer and consumer of each partition tries by itself, and says so in some ten ways. All of it is about one thing for
-// the log.
+// Later, while the broker is away, each producer and consumer of each partition tries to reconnect and logs that in about ten different
+// forms. All of them count as one repeated failure in the log.
 type discreet struct {
 	slog.Handler
 
 	waiting   func() bool
-	refused   func(reason string) // told of a broker that refuses a connection: the client says it to its log alone
+	refused   func(reason string) // called when the broker refuses a connection, which the client reports only in its log
 	users     func() string       // the components, which share the connections
 	component string              // "" of a connection
 	cut       bool                // an attribute says that there is no connection
 }
 
-// refusal is how the client's log begins to say so.
+// refusal is the beginning of such a line in the client's log.
 const refusal = "Failed to establish connection with broker: "
 
-// unconnected matches what the client says where there is no connection.
+// unconnected matches the lines of the client about a missing connection.
 var unconnected = regexp.MustCompile(`(?i)connect|handshake|\beof\b|timed? ?out|refused|reset by peer|broken pipe|no such host|unreachable|service ?not ?ready`)
 
-// level is that under which the log gets what the client says at this one.
+// level returns the level at which a line of the client is logged.
 func (d discreet) level(client slog.Level) slog.Level {
 	if client < slog.LevelWarn || d.waiting() {
 		return slog.LevelDebug
@@ -100,7 +100,7 @@ func private(a slog.Attr) bool { return a.Key == "properties" }
 
 func saysCut(a slog.Attr) bool { return a.Key == "error" && unconnected.MatchString(a.Value.String()) }
 
-// componentOf returns whom the client works for, as far as the attributes of its log say so.
+// componentOf returns the component that a line is about, as far as its attributes show it.
 func componentOf(attrs []slog.Attr) string {
 	topic, subscription := "", ""
 	for _, a := range attrs {
@@ -124,10 +124,10 @@ func componentOf(attrs []slog.Attr) string {
 // ofPartition matches the end of a partition's name.
 var ofPartition = regexp.MustCompile(`-partition-\d+$`)
 
-// shortName returns the name that a topic has for the program, whichever its partition.
+// shortName returns the program's name of a topic, from the full name of the topic or a partition.
 func shortName(full string) string { return ofPartition.ReplaceAllString(path.Base(full), "") }
 
-// users returns the components that are connected, for what the client says of connections, which they share.
+// users returns the connected components. They share connections, so a line about a connection concerns all of them.
 func (b *Broker) users() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

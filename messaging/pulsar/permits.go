@@ -21,14 +21,14 @@ type permitWatch struct {
 	listening atomic.Bool      // Receive waits for a message
 	heard     map[int32]uint64 // messages by partition
 
-	// What was found at the last look.
+	// The findings of the last look.
 	starved  []int32 // partitions whose messages wait without permits
 	atLook   map[int32]uint64
 	last     uint64
 	listened bool
 }
 
-// lookForPermits has the receiver subscribe again if two looks in a row find a partition that has lost its permits:
+// lookForPermits makes the receiver subscribe again if two looks in a row find a partition that has lost its permits:
 //
 //   - messages of the partition wait at the broker, and the broker has no permit to send them;
 //   - the client has delivered no message of it since the last look, although nothing kept it from doing so. That is known if Receive waited
@@ -58,9 +58,9 @@ func (r *receiver) lookForPermits(parts []topics.Backlog) {
 	p.atLook = maps.Clone(p.heard)
 }
 
-// leak counts the permits that are lost with an encrypted batch, once it is settled. A permit is the broker's leave to send one
-// message. It takes one for each message of the batch; the client (0.21.0), which cannot open it, gives back one for all. The
-// caller holds the mutex.
+// leak counts the permits that are lost with an encrypted batch, once it is settled. A permit lets the broker send one message. The broker
+// uses one permit for each message of the batch; the client (0.21.0), which cannot open the batch, gives back one permit in all. The caller
+// holds the mutex.
 func (r *receiver) leak(m pulsarclient.Message) {
 	sealed := m.GetEncryptionContext()
 	if sealed == nil || sealed.BatchSize < 2 {
@@ -70,8 +70,8 @@ func (r *receiver) leak(m pulsarclient.Message) {
 	r.wake()
 }
 
-// renew subscribes again when so many permits are lost that the broker may soon send nothing: a new consumer has all of them. The
-// old one sends its acknowledgements before it goes. What else it had in hand comes again, as after a lost connection.
+// renew subscribes again when so many permits are lost that the broker may soon send nothing: a new consumer starts with all permits. The
+// old consumer sends its acknowledgements before it is closed. Messages that it had in hand come again, as after a lost connection.
 func (r *receiver) renew(ctx context.Context) error {
 	r.mu.Lock()
 	old := r.consumer
@@ -98,7 +98,7 @@ func (r *receiver) renew(ctx context.Context) error {
 	case r.isClosed():
 		return messaging.ErrClosed
 	case ctx.Err() != nil:
-		r.renewing = true // and the next call goes on with it
+		r.renewing = true // the next call goes on renewing
 		r.leaked = r.options.ReceiverQueueSize
 		return ctx.Err()
 	default:
@@ -107,7 +107,7 @@ func (r *receiver) renew(ctx context.Context) error {
 	}
 }
 
-// forget has the receiver begin anew, before the new consumer calls it.
+// forget clears the state of the receiver, before the new consumer uses it.
 func (r *receiver) forget() {
 	r.turns.reset()
 	r.mu.Lock()

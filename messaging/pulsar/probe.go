@@ -13,9 +13,9 @@ import (
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
 )
 
-// Probe opens a connection to the broker by the URL of cfg, looks a topic up, and connects to the broker that serves it, as a consumer would: a
-// network that lets the first through and not the second is found too. It makes nothing: with topic "" it only asks. The error says which of the three
-// failed. A topic that we may not read is no error, because the broker has answered.
+// Probe opens a connection to the URL of cfg, looks a topic up, and connects to the broker that serves it, as a consumer would. So it also
+// finds a network that lets only the first connection through. It makes nothing: with topic "" it only asks. The error names the step that
+// failed. If the role may not read the topic, Probe returns nil, because the broker has answered.
 func Probe(ctx context.Context, cfg *Config, topic string) error {
 	if err := cfg.Validate(); err != nil {
 		return err
@@ -32,7 +32,7 @@ func Probe(ctx context.Context, cfg *Config, topic string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = b.Close() }() // what was to be known is known
+	defer func() { _ = b.Close() }() // the result is known already
 	if topic == "" {
 		return nil
 	}

@@ -10,9 +10,8 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// Publish implements [messaging.Publisher]. Topics are sent side by side. A call takes no longer than
-// Config.PublishTimeout, whatever ctx allows. What it reports as [messaging.ErrUnknown] the client may still be reading:
-// do not change those payloads.
+// Publish implements [messaging.Publisher]. Topics are sent side by side. A call takes no longer than Config.PublishTimeout, whatever ctx
+// allows. Pulsar's client may still read messages that Publish reports as [messaging.ErrUnknown]: do not change their payloads.
 func (b *Broker) Publish(ctx context.Context, msgs []event.Envelope) error {
 	if len(msgs) == 0 {
 		return nil
@@ -94,7 +93,7 @@ func all(indexes []int, err error) map[int]error {
 	return failed
 }
 
-// topic returns what is known about a topic that is published to.
+// topic returns the producers of a topic, made at its first use.
 func (b *Broker) topic(name string) *topic {
 	b.mu.Lock()
 	defer b.mu.Unlock()

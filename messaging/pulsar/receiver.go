@@ -16,7 +16,7 @@ import (
 type receiver struct {
 	broker       *Broker
 	subscription messaging.Subscription
-	name         string // by which the broker knows it
+	name         string // its name at the broker
 	options      pulsarclient.ConsumerOptions
 
 	links *links
@@ -24,24 +24,24 @@ type receiver struct {
 
 	closing sync.Once
 	closed  chan struct{} // closed by Close
-	dead    chan error    // why the client gave up
+	dead    chan error    // the error with which the client gave up
 
 	mu sync.Mutex
-	// consumer is the client's. A message that another one received comes again, and is not acknowledged.
+	// consumer is Pulsar's. A message that an earlier consumer received is not acknowledged: it comes again.
 	consumer pulsarclient.Consumer
 	renewing bool
 	permits  permitWatch
 	leaked   int // permits that the client has lost, see renew
 	paused   bool
-	again    []*receipt    // what was given back, by number
-	look     chan struct{} // a token: the above changed
+	again    []*receipt    // messages that were given back, by number
+	look     chan struct{} // a token: one of the fields above has changed
 	last     uint64        // number of the message that was received last
 	warned   bool
 	silence  silence
 	left     left
 }
 
-// receipt is what it takes to settle a message, or to deliver it again.
+// receipt holds what is needed to settle a message, or to deliver it again.
 type receipt struct {
 	receiver *receiver
 	consumer pulsarclient.Consumer
@@ -61,7 +61,7 @@ func newReceiver(b *Broker, s messaging.Subscription) *receiver {
 	return r
 }
 
-// askWhyCut asks in the background why the broker cannot be reached.
+// askWhyCut finds out in the background why the broker cannot be reached, and calls tell.
 func (r *receiver) askWhyCut(tell func(why error)) {
 	if r.isClosed() {
 		return
@@ -75,8 +75,8 @@ func (r *receiver) askWhyCut(tell func(why error)) {
 	})
 }
 
-// redeliverAll has the broker deliver again what is not acknowledged of a partition; idle: only if nothing of it is in hand. It returns false
-// if the receiver is closed.
+// redeliverAll asks the broker to deliver again all messages of a partition that are not acknowledged. With idle it does so only if no
+// message of the partition is in hand. It returns false if the receiver is closed.
 func (r *receiver) redeliverAll(c pulsarclient.Consumer, partition int32, idle bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,7 +147,7 @@ func (r *receiver) await(ctx context.Context, incoming <-chan pulsarclient.Consu
 	case <-r.look:
 	case <-r.closed:
 	case err := <-r.dead:
-		r.dead <- err // for the next call
+		r.dead <- err // kept for the next call
 		return nil, fmt.Errorf("pulsar: receive: the broker ended subscription %q of topic %q, subscribe again: %w",
 			r.subscription.Name, r.subscription.Topic, err)
 	case <-ctx.Done():
@@ -155,7 +155,7 @@ func (r *receiver) await(ctx context.Context, incoming <-chan pulsarclient.Consu
 	return nil, nil
 }
 
-// next returns a message that comes again, else where new ones come from: nowhere during a pause.
+// next returns a message that was given back, if there is one, and else the channel of new messages, which is nil during a pause.
 func (r *receiver) next() (*messaging.Message, <-chan pulsarclient.ConsumerMessage) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,7 +170,7 @@ func (r *receiver) next() (*messaging.Message, <-chan pulsarclient.ConsumerMessa
 	return r.message(next), nil
 }
 
-// deliver returns nil for a message that comes again.
+// deliver returns nil for a message that is not to be handled now, because it will come again.
 func (r *receiver) deliver(m pulsarclient.Message) *messaging.Message {
 	if r.turns.isEarly(m) {
 		return nil
@@ -193,7 +193,7 @@ func (r *receiver) deliver(m pulsarclient.Message) *messaging.Message {
 	return r.message(&receipt{receiver: r, consumer: consumer, message: m, number: number, attempt: int(m.RedeliveryCount())})
 }
 
-// message counts a delivery. The envelope is made anew for each, so that nobody sees what another one did to it.
+// message counts a delivery. The envelope is made anew for each delivery, so that a handler does not see the changes of an earlier one.
 func (r *receiver) message(rc *receipt) *messaging.Message {
 	rc.attempt++
 	return messaging.NewMessage(r.limits().Envelope(rc.message, r.subscription.Topic), rc.attempt, rc)
@@ -203,7 +203,7 @@ func (r *receiver) limits() wire.Limits {
 	return wire.Limits{MaxReceived: r.broker.cfg.MaxReceivedBytes, MaxMessage: r.broker.cfg.MaxMessageBytes}
 }
 
-// Ack implements [messaging.Receiver]. The acknowledgement travels with others, within 100 ms; nil does not mean that it
+// Ack implements [messaging.Receiver]. The acknowledgement is sent together with others, within 100 ms; nil does not mean that it has
 // arrived.
 func (r *receiver) Ack(_ context.Context, m *messaging.Message) error {
 	rc, err := r.receipt(m, "ack")
@@ -217,27 +217,27 @@ func (r *receiver) Ack(_ context.Context, m *messaging.Message) error {
 	case r.isClosed():
 		return messaging.ErrClosed
 	case r.renewing || rc.consumer != r.consumer:
-		return nil // it comes again, perhaps
+		return nil // an earlier consumer received it: it may come again
 	case err != nil:
 		return fmt.Errorf("pulsar: ack: %w", err)
 	case !rc.settled:
 		rc.settled = true
-		r.left.remove(rc) // it may have been left when it came before
+		r.left.remove(rc) // it may have been left at an earlier delivery
 		r.silence.inHand[rc.message.ID().PartitionIdx()]--
 		r.leak(rc.message)
 	}
 	return nil
 }
 
-// Redeliver implements [messaging.Receiver]. The message comes again to this receiver, before those that were received
-// after it. The broker's own way would bring it after them.
+// Redeliver implements [messaging.Receiver]. The message comes again to this receiver, before all messages that were received after it. A
+// redelivery by the broker would come after them.
 func (r *receiver) Redeliver(_ context.Context, m *messaging.Message) error {
 	rc, err := r.receipt(m, "redeliver")
 	if err != nil {
 		return err
 	}
 	r.mu.Lock()
-	if rc.consumer == r.consumer && !r.renewing { // or the broker delivers it again
+	if rc.consumer == r.consumer && !r.renewing { // else the broker delivers it again by itself
 		r.again = inOrder(r.again, rc)
 	}
 	r.mu.Unlock()
@@ -265,7 +265,7 @@ func (r *receiver) isClosed() bool {
 	}
 }
 
-// Pause implements [messaging.Receiver]. What the broker has sent already waits in this process.
+// Pause implements [messaging.Receiver]. Messages that the broker has sent already wait in this process.
 func (r *receiver) Pause() { r.setPaused(true) }
 
 // Resume implements [messaging.Receiver].
@@ -289,7 +289,7 @@ func (r *receiver) wake() {
 func (r *receiver) Close() error {
 	r.closing.Do(func() {
 		r.mu.Lock()
-		close(r.closed) // under the lock: from here on nobody asks the broker for anything
+		close(r.closed) // under the lock: from here on no request is sent to the broker
 		consumer := r.consumer
 		r.mu.Unlock()
 		consumer.Close()

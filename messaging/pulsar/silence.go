@@ -9,7 +9,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// How long a receiver hears nothing before it asks, at first and at most.
+// How long a receiver gets no message before it asks for redelivery, at first and at most.
 const (
 	firstSilence   = 5 * time.Second
 	longestSilence = time.Minute
@@ -17,20 +17,20 @@ const (
 
 // silence makes sure that a Failover subscription flows.
 //
-// A broker that moves a partition to another consumer may lose a reading, for the reason given at turn: what the first
-// consumer did not settle then lies there until somebody publishes the next message to the partition (seen with 4.0.8 in
-// 1 of 24 moves under load). A receiver asks for it some seconds after the broker's word, see askLater. What else may get
-// lost it asks for when it hears nothing at all: the broker is to deliver again what is not acknowledged, for the
-// partitions from which the receiver has nothing in hand. That starts the reading. Where there is nothing to read it costs one
-// small command, and a broker ignores it from a consumer to which the partition does not belong.
+// A broker that moves a partition to another consumer may forget to read on, for the reason given at turn. Messages that the first consumer
+// did not settle then wait until the next message is published to the partition (seen with 4.0.8 in 1 of 24 moves under load). For such a
+// move the receiver asks some seconds after the broker's notification, see askLater. For all other cases it asks when no message has come
+// for a while: it requests redelivery of the messages that are not acknowledged, for the partitions of which it has none in hand. This
+// makes the broker read. If there is nothing to read it costs one small command, and the broker ignores it from a consumer that does not
+// own the partition.
 type silence struct {
-	since  time.Time     // the last message, or the last time it asked
-	asked  int           // how often since then
-	asking bool          // at this moment
-	inHand map[int32]int // how many messages of a partition were received, and are neither settled nor left
+	since  time.Time     // time of the last message or the last request
+	asked  int           // number of requests since the last message
+	asking bool          // a request is under way
+	inHand map[int32]int // messages by partition that were received, and are neither settled nor left
 }
 
-// left is how long the silence may last from now on.
+// left returns how long the silence may still last.
 func (s *silence) left() time.Duration {
 	return time.Until(s.since.Add(backoff.Exponential(s.asked+1, firstSilence, longestSilence)))
 }
@@ -45,12 +45,12 @@ func (r *receiver) patience() *time.Timer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.paused {
-		return nil // it is silent because it was told to
+		return nil // a paused receiver gets no messages
 	}
 	return time.NewTimer(max(r.silence.left(), 0))
 }
 
-// ask has the broker deliver again what is not acknowledged. It does not wait for it.
+// ask requests redelivery of the messages that are not acknowledged. It does not wait for the answer.
 func (r *receiver) ask() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,12 +79,12 @@ func (r *receiver) ask() {
 	})
 }
 
-// anyOf is some message of a partition. With Failover the broker redelivers all there is, whatever is asked for.
+// anyOf returns an id in a partition. With Failover the broker redelivers all messages of the partition, whichever id is given.
 func anyOf(partition int32) pulsarclient.MessageID {
 	return pulsarclient.NewMessageID(0, 0, -1, partition)
 }
 
-// watch is a receiver as the client's interceptor, which learns what arrives and when the client gives up.
+// watch makes a receiver an interceptor of Pulsar's client: it is called when a message arrives and when the client gives up.
 type watch struct{ receiver *receiver }
 
 // OnConsumerClose is called once; err is nil if we closed it.

@@ -15,26 +15,27 @@ import (
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
 )
 
-// start is what happens between Connect and the first moment in which the broker can be used.
+// start leads from Connect to the moment when the broker can be used.
 type start struct {
-	broker *Broker       // what it starts
-	done   chan struct{} // closed when what Config declares is made
+	broker *Broker       // the broker that it starts
+	done   chan struct{} // closed when the topics and subscriptions of Config exist
 
 	mu     sync.Mutex
-	last   error       // why it is not done yet
-	refuse func(error) // ends the question that the broker is asked at present
+	last   error       // error of the last attempt
+	refuse func(error) // ends the request that is under way
 }
 
 func newStart(b *Broker) *start { return &start{broker: b, done: make(chan struct{})} }
 
-// asking has refuse called when the broker does not let us in.
+// asking sets the function that isRefused calls, or nil.
 func (s *start) asking(refuse func(error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refuse = refuse
 }
 
-// isRefused is told why the broker refused a connection. The client would try again until its time is over, and call it a connection error.
+// isRefused is called with the reason when the broker refuses a connection. It ends the request under way: the client would repeat it until
+// its timeout, and then report a connection error.
 func (s *start) isRefused(reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,7 +44,7 @@ func (s *start) isRefused(reason string) {
 	}
 }
 
-// isUnder tells whether the broker cannot be used yet.
+// isUnder reports whether the start is not complete yet.
 func (s *start) isUnder() bool {
 	select {
 	case <-s.done:
@@ -65,8 +66,8 @@ func (s *start) why() error {
 	return s.last
 }
 
-// begin tries once to reach the broker and to make what Config declares. If that fails in a way that passes, and the
-// broker is not required at once, it goes on in the background.
+// begin tries once to reach the broker and to make the topics and subscriptions of Config. After an error that may pass, unless
+// Config.Required is set, it goes on in the background.
 func (s *start) begin(ctx context.Context) error {
 	b := s.broker
 	limited, cancel := context.WithTimeout(ctx, b.cfg.ConnectTimeout)
@@ -97,8 +98,8 @@ func (s *start) begin(ctx context.Context) error {
 }
 
 const (
-	// firstWord is when it is said for the second time that the broker is waited for; each further time takes twice as long, up to
-	// lastWord.
+	// firstWord is the time between the first and the second log line about the wait for the broker; the time doubles with each further
+	// line, up to lastWord.
 	firstWord = 10 * time.Second
 	lastWord  = 10 * time.Minute
 )
@@ -125,7 +126,7 @@ func (s *start) goOn(ctx context.Context) {
 		said, words = time.Now(), words+1
 		say := b.log.InfoContext
 		if answer.Lasts(err) {
-			say = b.log.ErrorContext // somebody has to do something
+			say = b.log.ErrorContext // an error that lasts: somebody has to act
 		}
 		say(ctx, "oncebox: Pulsar is still waited for", "url", redacted(b.cfg.URL), "waited", time.Since(began).Round(time.Second), "error", err)
 	}
@@ -147,10 +148,11 @@ func (s *start) wait(ctx context.Context, call string) error {
 	}
 }
 
-// greet returns nil as soon as the broker has answered and made what Config declares.
+// greet returns nil as soon as the broker has answered and the topics and subscriptions of Config exist.
 func (s *start) greet(ctx context.Context) error {
 	b := s.broker
-	// The client's request to a broker that is away takes its time, and cannot be told to stop. So it is asked only if somebody listens.
+	// A request of the client to a broker that is away takes long and cannot be cancelled. So it is sent only if the address accepts
+	// connections.
 	address, err := s.listening(ctx)
 	if err != nil {
 		return err
@@ -167,13 +169,13 @@ func (s *start) greet(ctx context.Context) error {
 		if backoff.Wait(asking, time.Second) != nil {
 			return
 		}
-		if err := s.wrongPort(asking, address); err != nil { // a broker has answered by now
+		if err := s.wrongPort(asking, address); err != nil { // a broker would have answered within that second
 			answered(err)
 		}
 	})
 	_, _, err = answer.Once(asking, &b.background, func() ([]string, error) { return b.client.TopicPartitions(topic) }, func([]string) {})
 	switch {
-	case err == nil || answer.Came(err): // no such topic, says the broker
+	case err == nil || answer.Came(err): // an answer such as "no such topic" is enough
 	case errors.Is(err, answer.ErrNotLetIn):
 		return fmt.Errorf("%s: %w", redacted(b.cfg.URL), err)
 	case errors.Is(err, answer.ErrWrongPort):
@@ -185,7 +187,7 @@ func (s *start) greet(ctx context.Context) error {
 	return b.declare(ctx, b.cfg.Topics, b.cfg.Subscriptions)
 }
 
-// listening returns the first address of the broker at which something listens.
+// listening returns the first address of the broker that accepts a TCP connection.
 func (s *start) listening(ctx context.Context) (address string, err error) {
 	u, err := url.Parse(s.broker.cfg.URL)
 	if err != nil {
@@ -210,7 +212,7 @@ func (s *start) listening(ctx context.Context) (address string, err error) {
 	return "", errors.Join(errs...)
 }
 
-// wrongPort returns an error if a web server answers. A broker hangs up.
+// wrongPort returns an error if a web server answers at the address. A broker closes the connection.
 func (s *start) wrongPort(ctx context.Context, address string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address, nil)
 	if err != nil {

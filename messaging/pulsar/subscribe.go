@@ -15,9 +15,9 @@ import (
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/topics"
 )
 
-// Subscribe joins a subscription. It makes topic and subscription if they do not exist, as [Broker.Declare] does. While
-// the broker is down it tries again, until ctx is done or Config.ConnectTimeout has passed; then the error is a
-// [messaging.ErrBrokerDown]. Later outages are no error: the receiver reconnects.
+// Subscribe joins a subscription. It makes topic and subscription if they do not exist, as [Broker.Declare] does. While the broker is down
+// it tries again, until ctx is done or Config.ConnectTimeout has passed; then the error is a [messaging.ErrBrokerDown]. After later outages
+// the receiver connects again by itself.
 //
 // Subscription.Queue is per partition.
 func (b *Broker) Subscribe(ctx context.Context, s messaging.Subscription) (messaging.Receiver, error) {
@@ -55,7 +55,7 @@ func (r *receiver) subscribe(ctx context.Context) (pulsarclient.Consumer, error)
 	return answer.Insist(ctx, &r.broker.background, r.join, pulsarclient.Consumer.Close)
 }
 
-// join makes a consumer of the client's.
+// join makes a consumer of Pulsar's client.
 func (r *receiver) join() (pulsarclient.Consumer, error) {
 	partitions, err := r.broker.client.TopicPartitions(r.options.Topic)
 	if err != nil {
@@ -89,7 +89,7 @@ func (b *Broker) declareOnce(ctx context.Context, s messaging.Subscription) erro
 func (b *Broker) consumerOptions(s messaging.Subscription, r *receiver) pulsarclient.ConsumerOptions {
 	name := s.Consumer
 	if name == "" {
-		// Stable over a restart, if the program subscribes in the same order.
+		// The number is the same after a restart if the program subscribes in the same order.
 		b.mu.Lock()
 		b.joined++
 		name = fmt.Sprintf("%s-%d", b.cfg.Name, b.joined)
@@ -107,12 +107,12 @@ func (b *Broker) consumerOptions(s messaging.Subscription, r *receiver) pulsarcl
 		Name:                        name,
 		ReceiverQueueSize:           queue,
 		SubscriptionInitialPosition: pulsarclient.SubscriptionPositionEarliest,
-		SubscriptionProperties:      topics.Properties(s), // of a subscription that is missing by now
+		SubscriptionProperties:      topics.Properties(s), // used if the subscription does not exist any more
 		Interceptors:                pulsarclient.ConsumerInterceptors{watch{r}},
 		EventListener:               r.turns,
-		// The client's default asks for the message again, every second, and each time loses a permit of the partition.
+		// The client's default requests the message again every second, and loses a permit of the partition each time.
 		Decryption:          &pulsarclient.MessageDecryptionInfo{ConsumerCryptoFailureAction: crypto.ConsumerCryptoFailureActionConsume},
-		NackRedeliveryDelay: time.Second, // for what a receiver asks when nothing comes; nothing else uses it
+		NackRedeliveryDelay: time.Second, // used only when a receiver asks for redelivery
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/oncebox/oncebox/telemetry"
 )
 
-// instruments are what a broker traces and measures.
+// instruments holds the tracer and the metrics of a broker.
 type instruments struct {
 	tracer          trace.Tracer
 	published       metric.Int64Counter
@@ -36,7 +36,7 @@ func newInstruments(to telemetry.Config) *instruments {
 	}
 }
 
-// publish runs one call of Publish in a span and counts what became of its messages.
+// publish runs one call of Publish in a span and counts the outcomes of its messages.
 func (t *instruments) publish(ctx context.Context, msgs []event.Envelope, send func(context.Context) map[int]error) map[int]error {
 	began := time.Now()
 	ctx, span := t.tracer.Start(ctx, "publish", trace.WithSpanKind(trace.SpanKindClient),

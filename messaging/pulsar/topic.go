@@ -14,9 +14,9 @@ import (
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/topics"
 )
 
-// topic keeps the producers of one topic. A producer belongs to one call of Publish at a time: the client's producers do
-// not stand being sent with, flushed and closed at once. Which of them a call gets does not matter to the order of a
-// key, because the messages of its earlier calls are stored, or were reported as not stored and their producer retired.
+// topic keeps the producers of one topic. A producer belongs to one call of Publish at a time, because the client's producers cannot be
+// used, flushed and closed at the same time. A call may get any of them without harm to the order of a key: the messages of earlier calls
+// were stored, or were reported as not stored and their producer was retired.
 type topic struct {
 	broker *Broker
 	name   string
@@ -24,26 +24,26 @@ type topic struct {
 	room   chan struct{} // a token per producer that exists or is being made
 	lull   *time.Timer   // runs while nobody publishes
 
-	// unbatched: some of the topic's consumers need every message in an entry of its own.
+	// unbatched says that some consumers of the topic need every message in an entry of its own.
 	unbatched atomic.Bool
-	// careful: some message is too large for the broker in a way that only the broker can tell, and took a batch down
-	// with it. The next call sends one by one, to find it.
+	// careful says that the broker has refused a whole batch because one of its messages is too large, which only the broker can find out.
+	// The next call sends messages one by one, to find that message.
 	careful atomic.Bool
 
 	audience *topics.Audience
 }
 
-// producer is one of the client's, with what it was made for.
+// producer is a producer of Pulsar's client, with the settings that it was made with.
 type producer struct {
 	pulsarclient.Producer
 	batched bool
-	spare   []*pulsarclient.ProducerMessage // they were sent, and the client has done with them
+	spare   []*pulsarclient.ProducerMessage // sent messages that the client does not use any more
 }
 
 // maxSpare is how many messages a producer keeps for the next call.
 const maxSpare = 2000
 
-// message returns one to be filled.
+// message returns an empty or used message to be filled.
 func (p *producer) message() *pulsarclient.ProducerMessage {
 	n := len(p.spare)
 	if n == 0 {
@@ -54,7 +54,7 @@ func (p *producer) message() *pulsarclient.ProducerMessage {
 	return m
 }
 
-// takeBack keeps messages for the next call. What they carried is let go.
+// takeBack keeps message structs for the next call, and drops the references to their contents.
 func (p *producer) takeBack(sent []*pulsarclient.ProducerMessage) {
 	for _, m := range sent[:min(len(sent), maxSpare-len(p.spare))] {
 		*m = pulsarclient.ProducerMessage{Properties: m.Properties}
@@ -72,15 +72,15 @@ func newTopic(b *Broker, name string) *topic {
 	return t
 }
 
-// checkOut returns a producer for the caller alone, which gives it back or retires it. The error is the class that all
-// messages of the call get.
+// checkOut returns a producer that only the caller uses, until it gives it back or retires it. The error is that of all messages of the
+// call.
 func (t *topic) checkOut(ctx context.Context) (*producer, error) {
 	for {
 		p, err := t.obtain(ctx)
 		if err != nil || p.batched != t.unbatched.Load() {
 			return p, err
 		}
-		t.retire(p) // made before the topic's consumers were known
+		t.retire(p) // made with batches, which the topic's consumers do not allow
 	}
 }
 
@@ -103,7 +103,7 @@ func (t *topic) obtain(ctx context.Context) (*producer, error) {
 	}
 }
 
-// add makes a producer. The client cannot be told to stop trying; a producer that comes too late for this call serves the next.
+// add makes a producer. The client's attempt cannot be cancelled; a producer that comes too late for this call serves the next.
 func (t *topic) add(ctx context.Context) (*producer, error) {
 	made := make(chan *producer)
 	failed := make(chan error, 1)
@@ -134,7 +134,7 @@ func (t *topic) add(ctx context.Context) (*producer, error) {
 	}
 }
 
-// open has the client make a producer, again and again until ctx is done: the client itself tries once.
+// open makes a producer with Pulsar's client, which tries once. open tries again until ctx is done.
 func (t *topic) open(ctx context.Context) (*producer, error) {
 	b := t.broker
 	t.audience.LookFirst()
@@ -143,7 +143,7 @@ func (t *topic) open(ctx context.Context) (*producer, error) {
 		p, err := b.client.CreateProducer(pulsarclient.ProducerOptions{
 			Topic:                   b.keeper.FullName(t.name),
 			Properties:              b.introduction(),
-			SendTimeout:             -1, // what it fails may be stored, and its timer outlives the client
+			SendTimeout:             -1, // off: a message that times out may be stored all the same, and the timer outlives the client
 			DisableBlockIfQueueFull: true,
 			MaxPendingMessages:      2000, // per partition
 			DisableBatching:         !batched,
@@ -164,12 +164,12 @@ func (t *topic) open(ctx context.Context) (*producer, error) {
 	}
 }
 
-// batchBytes is how many bytes of payload share a batch. The properties of a message may have half of the limit at most. With
-// them such a batch is no larger than one message may be. The client counts the payload only when it looks whether a message
-// still fits, so a message that is larger than this has a batch of its own.
+// batchBytes is the most bytes of payload in one batch. The properties of a message may have half of the limit at most, so a batch with
+// them is within the limit for one message. The client counts only payloads when it checks whether a message still fits, so a message
+// larger than this has a batch of its own.
 func batchBytes(limit int) int { return min(128<<10, limit/2) }
 
-// unopened gives the reason why there is no producer its class.
+// unopened turns the reason why there is no producer into an error of one of the classes of package messaging.
 func (t *topic) unopened(ctx context.Context, err error) error {
 	switch {
 	case answer.IsTopicTrouble(err):
@@ -189,8 +189,8 @@ func (t *topic) giveBack(p *producer) {
 	}
 }
 
-// rest retires the producers that nobody has used for a while: the client wakes up a thousand times a second for each of
-// their partitions, to look whether there is a batch.
+// rest retires the producers that were not used for a while: for each partition of a producer the client wakes up a thousand times a
+// second, to look for a batch.
 func (t *topic) rest() {
 	if t.broker.enter("rest") != nil {
 		return
@@ -206,8 +206,8 @@ func (t *topic) rest() {
 	}
 }
 
-// retire closes a producer that nobody uses any more. It may take its time, or hang until the client is closed, and the
-// client's own reconnecting may have closed it in the same moment, which makes Close panic.
+// retire closes a producer that is not used any more, in the background. Close may take long, or hang until the client is closed. It panics
+// if the client closes the producer at the same moment while reconnecting.
 func (t *topic) retire(p *producer) {
 	<-t.room
 	t.broker.background.Go(func() {

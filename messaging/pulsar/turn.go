@@ -10,41 +10,41 @@ import (
 	clientbackoff "github.com/apache/pulsar-client-go/pulsar/backoff"
 )
 
-// How long a receiver that got early messages waits until it asks for the ones before them: from the broker's word on, and
-// without it (the broker's own delay is a second, if nobody changed that). The client takes a second more to ask.
+// How long a receiver that got early messages waits until it asks for the messages before them: after the broker's notification, and
+// without one (the broker's own delay is a second by default). The client takes a second more to send the request.
 const (
 	turnPatience = 500 * time.Millisecond
 	wordPatience = 3 * time.Second
 )
 
-// propEarly marks a message that arrived before its turn. The mark does not leave this process, and its value is a secret of the
-// receiver: a producer that could send it would have the message held off for ever.
+// propEarly marks a message that arrived before its turn. The mark does not leave this process, and its value is a secret of the receiver:
+// otherwise a producer could send the mark, and the message would be held back for ever.
 const propEarly = "oncebox-early"
 
 // turn keeps the order when a Failover subscription moves a partition to this receiver.
 //
-// The broker (4.0.8) lets a second pass after a move, then it goes back to the first message that is not acknowledged, tells
-// the consumers which one is active now, and reads. But if what it was still writing to the consumer before is written within
-// that second, it reads on at once, and for the new one, which so gets later messages of a key before earlier ones.
+// After a move the broker (4.0.8) waits a second. Then it goes back to the first message that is not acknowledged, notifies the consumers
+// which of them is active now, and reads. But if it finishes a write to the former consumer within that second, it reads on at once, for
+// the new consumer, which then gets later messages of a key before earlier ones.
 //
-// So what arrives before the broker's word is early. It is neither delivered nor acknowledged, and comes again once the
-// broker went back, which shows in a message that is not behind the one before. The early reading may also be in the way of
-// the one after the word, for the broker reads one at a time: then nothing comes until somebody publishes. So the
-// receiver asks the broker to go back once more, two seconds after the word.
+// So a message that arrives before the notification is early. It is neither delivered nor acknowledged, and comes again when the broker has
+// gone back. The receiver notices that by a message whose position is not after the one before. The early read may also block the read
+// after the notification, because the broker makes one read at a time: then no message comes until the next one is published. So the
+// receiver asks the broker to go back once more, two seconds after the notification.
 //
-// Without early messages nothing waits: the word comes before the first message anyway.
+// Without early messages nothing is delayed: the notification comes before the first message anyway.
 //
-// Three cases remain about which the broker says nothing: the early reading ends in the moment in which the broker goes back,
-// which it then forgets; a partition moves away and back within the second; a consumer lost its connection, and with it
-// what waited in its client, and is back before the one between got any further.
+// Three cases remain that the broker does not notify: the early read ends at the moment in which the broker goes back, and the broker then
+// forgets to go back; a partition moves away and back within the second; a consumer loses its connection, and with it the messages in its
+// client, and is back before the consumer in between has got any further.
 type turn struct {
-	ours  bool        // the broker said so, or went back for us
-	doubt bool        // it may have been another one's meanwhile
-	last  position    // of the last message that arrived; the zero position if none did
-	ask   *time.Timer // of askLater; a timer that is not here any more does nothing
+	ours  bool        // the broker has notified it, or has gone back for this receiver
+	doubt bool        // another receiver may have had the partition meanwhile
+	last  position    // position of the last message that arrived; zero if none did
+	ask   *time.Timer // timer of askLater; a timer that was replaced does nothing when it fires
 }
 
-// early says whether a message came before its turn.
+// early reports whether a message came before its turn.
 func (t *turn) early(at position) bool {
 	first := t.last == position{}
 	back := !first && at.compare(t.last) <= 0
@@ -66,7 +66,7 @@ func (p position) compare(o position) int {
 	return cmp.Or(cmp.Compare(p.ledger, o.ledger), cmp.Compare(p.entry, o.entry), cmp.Compare(p.batch, o.batch))
 }
 
-// follows says whether p can be the next message after o.
+// follows reports whether p can be the next message after o.
 func (p position) follows(o position) bool {
 	if p.ledger == o.ledger {
 		return p.entry-o.entry <= 1
@@ -74,12 +74,12 @@ func (p position) follows(o position) bool {
 	return p.entry == 0
 }
 
-// turns are those of a receiver's partitions. The client tells them of each move.
+// turns holds the turn of each partition of a receiver. Pulsar's client calls it at each move.
 type turns struct {
 	early     string                                                                // the value of propEarly
-	moves     bool                                                                  // the subscription is one whose partitions move
+	moves     bool                                                                  // partitions of the subscription can move (Failover)
 	redeliver func(c pulsarclient.Consumer, partition int32, idle bool) (open bool) // idle: only if nothing of the partition is in hand
-	moved     func(partition int32)                                                 // a partition is another receiver's
+	moved     func(partition int32)                                                 // called when a partition has moved to another receiver
 
 	mu sync.Mutex
 	of map[int32]*turn // by partition
@@ -109,8 +109,8 @@ func (ts *turns) at(partition int32) *turn {
 	return t
 }
 
-// arrived marks a message that is early. The client calls it in the order in which the broker sends messages and words,
-// which is not known any more when a message is received.
+// arrived marks a message that is early. The client calls it in the order in which the broker sends messages and notifications. Later, when
+// a message is received, that order is lost.
 func (ts *turns) arrived(m pulsarclient.ConsumerMessage) {
 	if !ts.moves {
 		return
@@ -131,8 +131,9 @@ func (ts *turns) arrived(m pulsarclient.ConsumerMessage) {
 
 func (ts *turns) isEarly(m pulsarclient.Message) bool { return m.Properties()[propEarly] == ts.early }
 
-// askLater has the broker go back if nothing but early messages came until then: again and again if there were some, once
-// if there was none, for there may be nothing to come. A consumer that is not active asks in vain.
+// askLater asks the broker to go back if no message, or only early messages, came until then. It repeats that if there were early messages,
+// and asks once if there were none, because there may be no message at all. The broker ignores the request of a consumer that is not
+// active.
 func (ts *turns) askLater(t *turn, c pulsarclient.Consumer, partition int32, patience time.Duration) {
 	var timer *time.Timer
 	timer = time.AfterFunc(patience, func() {
@@ -146,13 +147,13 @@ func (ts *turns) askLater(t *turn, c pulsarclient.Consumer, partition int32, pat
 			}
 		default:
 			t.ask = nil
-			ts.redeliver(c, partition, true) // what is in hand would come twice
+			ts.redeliver(c, partition, true) // not while messages are in hand, which would come twice
 		}
 	})
 	t.ask = timer
 }
 
-// BecameActive implements [pulsarclient.ConsumerEventListener]: the broker went back and reads for this receiver.
+// BecameActive implements [pulsarclient.ConsumerEventListener]: the broker has gone back and reads for this receiver.
 func (ts *turns) BecameActive(c pulsarclient.Consumer, _ string, partition int32) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -166,8 +167,8 @@ func (ts *turns) BecameActive(c pulsarclient.Consumer, _ string, partition int32
 	ts.askLater(t, c, partition, firstSilence)
 }
 
-// BecameInactive implements [pulsarclient.ConsumerEventListener]: the partition is another one's, and so is what was early
-// here.
+// BecameInactive implements [pulsarclient.ConsumerEventListener]: the partition has moved to another receiver, which also gets the messages
+// that were early here.
 func (ts *turns) BecameInactive(_ pulsarclient.Consumer, _ string, partition int32) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -175,8 +176,8 @@ func (ts *turns) BecameInactive(_ pulsarclient.Consumer, _ string, partition int
 	ts.moved(partition)
 }
 
-// reconnect is called when a partition lost its connection; the client does not say which one. Until the receiver is back
-// the partition is another one's, and no word says so: only that messages are missing.
+// reconnect is called when a partition has lost its connection; the client does not say which. Until the receiver is back, another receiver
+// has the partition. No notification says so; only missing messages show it.
 func (ts *turns) reconnect() clientbackoff.Policy {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

@@ -11,8 +11,9 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// AsStored returns m as a parked message of the consumer is read again, so that a handler sees the same on each try: m itself if it is like that,
-// as what oncebox sends is, else a copy. A message of another program may have no tenant, names that cannot be stored and nanoseconds.
+// AsStored returns m in the form that it would have after being parked and read again, so that a handler sees the same on each try. This is
+// m itself for messages that oncebox has sent, and may be a changed copy for messages of other programs: they may have no tenant, names
+// that cannot be stored, and nanoseconds.
 func AsStored(m *messaging.Message, unordered bool) *messaging.Message {
 	if isAsStored(&m.Envelope, unordered) {
 		return m
@@ -44,7 +45,7 @@ func Stored(m *messaging.Message, unordered bool) *messaging.Message {
 	return &out
 }
 
-// isAsStored says that asStored has nothing to change. It is asked for each message, so it makes nothing.
+// isAsStored reports whether AsStored has nothing to change. It runs for each message, so it allocates nothing.
 func isAsStored(e *event.Envelope, unordered bool) bool {
 	given := event.Delivery{OrderingKey: e.Delivery.OrderingKey}
 	if unordered {
@@ -58,8 +59,8 @@ func isAsStored(e *event.Envelope, unordered bool) bool {
 // storedVersion is the schema version as the tables have it.
 func storedVersion(v int) int { return min(max(v, 1), math.MaxInt32) }
 
-// givenKey returns the ordering key that a message was given, of the key that it is stored with: "" without order. A routing key counts as one where there
-// is no aggregate.
+// givenKey returns the explicit ordering key of a message, derived from the key that it is stored with: "" without order. If there is no
+// aggregate, the routing key counts as an explicit key.
 func givenKey(stored string, e *event.Envelope) string {
 	switch {
 	case stored != "":
@@ -71,7 +72,7 @@ func givenKey(stored string, e *event.Envelope) string {
 	}
 }
 
-// isText tells whether JSON keeps keys and values as they are.
+// isText reports whether JSON keeps keys and values as they are.
 func isText(md event.Metadata) bool {
 	for key, value := range md {
 		if !utf8.ValidString(key) || !utf8.ValidString(value) {
@@ -81,7 +82,7 @@ func isText(md event.Metadata) bool {
 	return true
 }
 
-// throughJSON returns md as JSON has it, in which it is stored.
+// throughJSON returns md after encoding it as JSON, as the table stores it, and decoding it.
 func throughJSON(md event.Metadata) event.Metadata {
 	out := event.Metadata{}
 	if text, err := json.Marshal(md.Clone()); err == nil {
@@ -90,7 +91,7 @@ func throughJSON(md event.Metadata) event.Metadata {
 	return out
 }
 
-// KeyOf is the key that m is ordered by, "" if it is not.
+// KeyOf returns the ordering key of m, "" if m has no order.
 func KeyOf(m *messaging.Message, unordered bool) string {
 	if unordered {
 		return ""

@@ -22,7 +22,7 @@ ON CONFLICT (message_key, consumer, tenant_id, source) DO UPDATE
 SET attempts = a.attempts + 1, unended = a.unended + 1, tried_at = clock_timestamp()
 RETURNING attempts, unended`
 
-	// failAttempt notes the error of a try, and counts the try if that was not done before it.
+	// failAttempt stores the error of a try, and counts the try if it was not counted before.
 	failAttempt = `
 INSERT INTO {schema}.inbox_attempt AS a (message_key, consumer, tenant_id, source, attempts, error_message)
 VALUES ($1::uuid, $2::text, $3::text, $4::text, 1, $6::text)
@@ -30,11 +30,11 @@ ON CONFLICT (message_key, consumer, tenant_id, source) DO UPDATE
 SET attempts = a.attempts + $5::integer, unended = 0, error_message = excluded.error_message, tried_at = clock_timestamp()
 RETURNING attempts`
 
-	// forgetAttempts goes with what settles a message.
+	// forgetAttempts is part of every transaction that settles a message.
 	forgetAttempts = `
 DELETE FROM {schema}.inbox_attempt WHERE message_key = $1::uuid AND consumer = $2::text AND tenant_id = $3::text AND source = $4::text`
 
-	// takeBackAttempt: a handler that was told to stop has not failed.
+	// takeBackAttempt uncounts a try that was interrupted by the end of its process, which is not a failure.
 	takeBackAttempt = `
 WITH first AS (
 	DELETE FROM {schema}.inbox_attempt
@@ -44,20 +44,20 @@ UPDATE {schema}.inbox_attempt SET attempts = attempts - 1, unended = greatest(un
 WHERE message_key = $1::uuid AND consumer = $2::text AND tenant_id = $3::text AND source = $4::text AND attempts > 1`
 )
 
-// Attempts is what is known of the tries of a message.
+// Attempts counts the tries of a message.
 type Attempts struct {
 	N       int
-	Unended int  // how many of them were begun since one last ended with an error
-	Begun   bool // the present one was counted before it was made
+	Unended int  // tries in a row, up to now, that have no recorded outcome
+	Begun   bool // the present try was counted before it began
 }
 
-// Earlier are the attempts before the present one, if that is counted already.
+// Earlier returns the attempts before the present one, which must have been counted already.
 func (a Attempts) Earlier() Attempts { return Attempts{N: a.N - 1, Unended: a.Unended - 1} }
 
 // attemptTable counts the tries of messages that are at the broker.
 type attemptTable struct{ *Handle }
 
-// Begin counts a try and commits that. fresh is false if the message needs no try any more.
+// Begin counts a try and commits. fresh is false if the message was settled already.
 func (t attemptTable) Begin(ctx context.Context, id Identity) (a Attempts, fresh bool, err error) {
 	err = t.SQL.QueryRow(ctx, t.DB(ctx), beginAttempt, id.Args(), &a.N, &a.Unended)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -70,7 +70,7 @@ func (t attemptTable) Begin(ctx context.Context, id Identity) (a Attempts, fresh
 	return a, true, nil
 }
 
-// Fail notes why a try failed and returns how many there were.
+// Fail stores the error of a try and returns the number of tries so far.
 func (t attemptTable) Fail(ctx context.Context, id Identity, a Attempts, cause error) (n int, err error) {
 	more := 1
 	if a.Begun {
@@ -88,12 +88,13 @@ func (t attemptTable) Forget(ctx context.Context, tx bun.IDB, id Identity) error
 	return err
 }
 
-// TakeBack is a favour: a message that was interrupted without end would be given up otherwise.
+// TakeBack uncounts an interrupted try. It is a best effort, so errors are ignored. Without it, a message that is interrupted again and
+// again would be given up.
 func (t attemptTable) TakeBack(ctx context.Context, id Identity, a Attempts) {
 	if a.Begun {
 		_, _ = t.SQL.Exec(context.WithoutCancel(ctx), t.DB(ctx), takeBackAttempt, id.Args()...)
 	}
 }
 
-// Args are what every table of the inbox knows a message by.
+// Args returns the columns that identify a message in every table of the inbox.
 func (id Identity) Args() []any { return []any{id.Key.String(), id.Consumer, id.Tenant, id.Source} }

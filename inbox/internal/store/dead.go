@@ -6,7 +6,8 @@ INSERT INTO {schema}.inbox_dead (` + MessageColumns + `, key_lock, attempts, err
 VALUES (` + MessageValues + `, $23::boolean, coalesce($24::bigint, nextval('{schema}.inbox_seq')))
 ` + DiedAgain
 
-	// DiedAgain: the entry of a dead letter has expired, and its message came again. It stays in the key that it holds.
+	// DiedAgain handles a dead letter whose entry has expired and whose message came again and died again. The letter keeps its place in
+	// the key that it holds.
 	DiedAgain = `
 ON CONFLICT (message_key, consumer, tenant_id, source) DO UPDATE
 SET attempts = inbox_dead.attempts + excluded.attempts, error_message = excluded.error_message, died_at = excluded.died_at,
@@ -14,7 +15,7 @@ SET attempts = inbox_dead.attempts + excluded.attempts, error_message = excluded
 	key_lock = CASE WHEN inbox_dead.holds THEN inbox_dead.key_lock ELSE excluded.key_lock END,
 	seq = CASE WHEN inbox_dead.holds THEN inbox_dead.seq ELSE excluded.seq END`
 
-	// ListedColumns are those of a list: all but the payloads, which may be a megabyte each.
+	// ListedColumns are the columns of a list: all but the payload, which may be a megabyte.
 	ListedColumns = `message_key, consumer, tenant_id, source, message_id, event_type, topic, aggregate_type, aggregate_id,
 	aggregate_version, sequence, schema_id, schema_version, routing_key, content_type, occurred_at, event_metadata, NULL::bytea AS payload, ordering_key`
 
@@ -24,7 +25,7 @@ SET attempts = inbox_dead.attempts + excluded.attempts, error_message = excluded
 SELECT ` + deadColumns + ` FROM (SELECT ` + ListedColumns + `, attempts, error_message, died_at, holds FROM {schema}.inbox_dead) d
 WHERE %s ORDER BY d.died_at, d.message_key, d.consumer, d.tenant_id, d.source LIMIT %s`
 
-	// AfterDead is the condition on the letters behind one of a list.
+	// AfterDead is the condition on the letters that follow a given letter in a list.
 	AfterDead = "(d.died_at, d.message_key, d.consumer, d.tenant_id, d.source) > (%s::timestamptz, %s::uuid, %s::text, %s::text, %s::text)"
 
 	ShowDead = `SELECT ` + deadColumns + ` FROM {schema}.inbox_dead d WHERE %s`
@@ -37,13 +38,14 @@ FROM {schema}.inbox_dead d ORDER BY d.died_at DESC, d.message_key DESC LIMIT $1:
 )
 
 const (
-	// PickDead chooses a batch in the order of the locks and, within a key, of its messages.
+	// PickDead chooses a batch, ordered by the locks of the keys and, within a key, by the order of its messages.
 	PickDead = `
 SELECT d.message_key::text, d.consumer, d.tenant_id, d.source, d.key_lock, d.seq FROM {schema}.inbox_dead d
 WHERE %s ORDER BY d.key_lock, d.seq LIMIT %s`
 
-	// LockKeys takes the locks in an order that all processes share. From here on no other process changes these keys, what is parked
-	// in them, or their dead letters. What follows must be another statement, to see what was committed before.
+	// LockKeys takes the locks in an order that all processes share. From here on no other process changes these keys, their parked
+	// messages, or their dead letters. The next step must be another statement, because only that sees what was committed while this one
+	// waited.
 	LockKeys = `
 SELECT pg_advisory_xact_lock(hashint8extended(l.key_lock, '{schema}.inbox'::regclass::oid::bigint))
 FROM (SELECT DISTINCT u.key_lock FROM unnest($1::bigint[]) u(key_lock) ORDER BY 1) l`
@@ -55,15 +57,15 @@ WITH d AS (
 
 	noteDead = `, noted AS (` + NoteDeeds + `d ORDER BY key_lock, seq)`
 
-	// released tells of a key k that waits for a decision whether it was about what is in d, and not about another one.
+	// released is the condition that a key k, which waits for a decision, is held by a dead letter in d and not by another one.
 	released = `
 	k.state = 'DEAD' AND NOT EXISTS (SELECT FROM {schema}.inbox_dead o
 		WHERE o.consumer = k.consumer AND o.key_lock = k.key_lock AND o.holds
 			AND (o.message_key, o.consumer, o.tenant_id, o.source) NOT IN (SELECT message_key, consumer, tenant_id, source FROM d))`
 
-	// ReplayDead parks dead letters where they stood. The entries are for those that have expired since: a copy that comes now
-	// must not be handled beside them. A dead letter that holds no key, and has an entry that is younger than its death, was handled since.
-	// A key that does not flow for another reason, or is being worked on, is left alone.
+	// ReplayDead parks dead letters in their former places. It makes a new entry where the entry has expired, so that a copy that comes now
+	// is not handled as well. A dead letter that holds no key, and has an entry younger than its death, was handled in the meantime: it is
+	// not parked. A key that stands still for another reason, or that a process works on, is not changed.
 	ReplayDead = takeDead + noteDead + `,
 entered AS (
 	INSERT INTO {schema}.inbox AS i (message_key, consumer, tenant_id, source)
@@ -83,7 +85,7 @@ keys AS (
 	ON CONFLICT (consumer, key_lock) DO UPDATE SET state = 'WAITING', due_at = excluded.due_at WHERE` + released + `)
 SELECT count(*) FROM d`
 
-	// DiscardDead deletes dead letters. A key that one of them held goes on with what is behind it, or flows.
+	// DiscardDead deletes dead letters. A key that one of them held goes on with the next parked message, or flows if there is none.
 	DiscardDead = takeDead + noteDead + freeKeys
 
 	freeKeys = `,
@@ -110,7 +112,7 @@ FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::bigint[]) u(m, c
 WHERE d.message_key = u.m AND d.consumer = u.c AND d.tenant_id = u.t AND d.source = u.s AND d.key_lock = u.l`
 )
 
-// NoteDeeds enters each message of the table expression that follows. Arguments: actor, action, reason.
+// NoteDeeds adds an entry to the audit for each message of the table expression that follows. Arguments: actor, action, reason.
 const NoteDeeds = `
 	INSERT INTO {schema}.oncebox_audit (part, actor, action, reason, consumer, event_id, tenant_id, source, message_id, topic, event_type)
 	SELECT 'inbox', $1::text, $2::text, $3::text, consumer, message_key, tenant_id, source, message_id, topic, event_type FROM `

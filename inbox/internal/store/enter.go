@@ -13,33 +13,33 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// Entry is what became of a message when it was entered.
+// Entry is the result of entering a message.
 type Entry int
 
 const (
-	// Duplicate: it was entered before, by a transaction that has committed.
+	// Duplicate: the message was entered before, by a transaction that has committed.
 	Duplicate Entry = iota
-	// Fresh: it is to be handled.
+	// Fresh: the message is to be handled.
 	Fresh
-	// Behind: others of its key wait before it.
+	// Behind: other messages of its key wait, so it has to wait behind them.
 	Behind
-	// Early: it is live, and its read model is being rebuilt.
+	// Early: it is a live message, and its read model is being rebuilt.
 	Early
-	// Passed: it was fresh, and was settled without being handled, see messaging.Skip.
+	// Passed: it was fresh, and was then skipped, see messaging.Skip.
 	Passed
 )
 
 // entryTable has an entry for each message that a consumer has handled, or parked.
 type entryTable struct{ *Handle }
 
-// Enter takes the lock of the message's key, if it has one, enters the message, and looks whether its key flows: in one
-// round trip, which BEGIN shares.
+// Enter takes the lock of the message's key, if it has one, enters the message, and checks whether its key flows: in one round trip
+// together with BEGIN.
 //
-// Whether the key flows must be read with a snapshot that is taken after the lock was acquired. Otherwise message 2, which waited for
-// the lock while message 1 was handled, would not see that message 1 was parked, and would overtake it. Hence a function: at READ COMMITTED
-// each of its statements has a snapshot of its own (PostgreSQL 38.7, Function Volatility Categories). The entry needs no young snapshot:
-// the unique index knows what was committed meanwhile. While a copy of the message is being handled, the lock or the index makes this
-// one wait.
+// The check needs a snapshot that is taken after the lock was acquired. Otherwise message 2, which waited for the lock while message 1 was
+// handled, would not see that message 1 was parked, and would overtake it. Therefore it is an SQL function: at READ COMMITTED each
+// statement within it has a snapshot of its own (PostgreSQL 38.7, Function Volatility Categories). The insert of the entry needs no new
+// snapshot: the unique index sees what was committed meanwhile. While a copy of the message is being handled, the lock or the index makes
+// this call wait.
 func (t entryTable) Enter(ctx context.Context, u *uow.Unit, id Identity) (Entry, error) {
 	n, err := t.CountRows(ctx, u, enterOne, id.Key.String(), id.Consumer, id.Tenant, id.Source, id.Lock, t.LockMillis())
 	if err != nil {
@@ -51,9 +51,10 @@ func (t entryTable) Enter(ctx context.Context, u *uow.Unit, id Identity) (Entry,
 	return Entry(n), nil
 }
 
-// Proof looks for the entry that the unit's own transaction made. A copy of the message that another process handled meanwhile was
-// entered by another transaction. After a crash of the server that transaction may have the same id by chance. Then the answer is
-// wrong about the transaction and right about the message, which was handled once.
+// Proof finds out whether a unit has committed, after the answer to its COMMIT was lost: it looks for the entry that the unit's own
+// transaction made. An entry of another transaction means that another process has handled a copy. After a crash of the server two
+// transactions may have the same id by chance. Then the answer is wrong about the transaction, and still right about the message: it was
+// handled once.
 func (t entryTable) Proof(id Identity) unit.Proof {
 	return func(ctx context.Context, db bun.IDB, xid string) (found bool, err error) {
 		err = t.SQL.QueryRow(ctx, db, isEntered, []any{id.Key.String(), id.Consumer, id.Tenant, id.Source, xid}, &found)
@@ -61,11 +62,11 @@ func (t entryTable) Proof(id Identity) unit.Proof {
 	}
 }
 
-// ErrLocked means that another process, which may hang, has handled a message of the key for longer than the functions wait. Waiting
-// longer would occupy a slot and a connection that other keys can use.
+// ErrLocked means that another process handles a message of the key and has not ended within LockTimeout. It may hang. Waiting longer would
+// occupy a slot and a connection that other keys can use.
 var ErrLocked = errors.New("a message of its key is being handled elsewhere, which takes long")
 
-// Explain tells what the error of a statement means for the message.
+// Explain adds to the error of a statement what it means for the message: ErrLocked, or that the message cannot be stored.
 func Explain(err error) error {
 	switch {
 	case pgsql.Code(err) == pgsql.CodeLockNotAvailable:
@@ -81,11 +82,11 @@ const isEntered = `
 SELECT EXISTS (SELECT FROM {schema}.inbox WHERE message_key = $1::uuid AND consumer = $2 AND tenant_id = $3 AND source = $4
 	AND xmin::text = mod($5::text::numeric, 4294967296)::text)`
 
-// The lock is per table, so that equal names in two schemas of a database do not wait for each other.
+// The lock includes the name of the schema, so that equal names in two schemas of a database do not wait for each other.
 const enterOne = `
 SELECT pg_current_xact_id()::text FROM {schema}.inbox_enter($1::uuid, $2::text, $3::text, $4::text, $5::bigint, $6::integer)`
 
-// CountRows sends a statement whose rows are the id of the transaction, and returns how many they are.
+// CountRows sends a statement that returns the id of the transaction in each row. It returns the number of rows, which encodes the result.
 func (t entryTable) CountRows(ctx context.Context, u *uow.Unit, statement string, args ...any) (n int64, err error) {
 	var xid string
 	place, err := t.SQL.In(ctx, u.DB())

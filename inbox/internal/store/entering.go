@@ -11,25 +11,25 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// Entering is what [enterAll] is asked and answers.
+// Entering holds the arguments and the answer of the statement enterAll of package inbox.
 type Entering struct {
 	Keys             []pgtype.UUID
-	Tenants, Sources []string // one value if it is that of all
+	Tenants, Sources []string // a single value if all messages have the same
 	Locks            []int64
 	at               map[entered]int // where a message is in the batch
 
 	Xid     string
-	Stopped []int64 // Keys that do not flow
+	Stopped []int64 // locks of the keys that do not flow
 }
 
-// entered is what tells messages of one consumer apart.
+// entered identifies a message among those of one consumer.
 type entered struct {
 	key            uuid.UUID
-	tenant, source string // empty if they are that of all
+	tenant, source string // empty if all messages have the same
 }
 
-// MakeEntering sorts messages and locks, so that batches which have some in common never wait for each other in a circle. A
-// copy of a message that is there already is left out.
+// MakeEntering sorts messages and locks, so that two batches with common messages or keys never deadlock. A second copy of a message within
+// the batch is left out.
 func MakeEntering(ids []Identity) *Entering {
 	first := ids[0]
 	mixed := slices.ContainsFunc(ids, func(id Identity) bool { return id.Tenant != first.Tenant || id.Source != first.Source })
@@ -70,7 +70,7 @@ func MakeEntering(ids []Identity) *Entering {
 	return e
 }
 
-// Read reads the answer. The variables are those of all rows, and without a function for each: it is the way of every message.
+// Read reads the answer. It reuses the variables for all rows and scans without a callback per row, because every message passes here.
 func (e *Entering) Read(rows pgx.Rows, became []Entry) error {
 	var (
 		key                 pgtype.UUID

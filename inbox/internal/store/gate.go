@@ -11,11 +11,11 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// Membership makes a handler one of a generation of a read model.
+// Membership says which generation of which read model a handler belongs to.
 type Membership struct {
 	Model      string
 	Generation int64
-	Replayed   bool // it handles replayed messages, and the other handler live ones
+	Replayed   bool // it handles replayed messages; another handler handles live messages
 }
 
 const (
@@ -25,8 +25,8 @@ FROM {schema}.inbox_enter_read_model($1::text, $2::bigint, $3::boolean, $4::uuid
 
 	enterGate = `SELECT FROM {schema}.inbox_gate($1::text, $2::bigint)`
 
-	// storeAside keeps a live message, unless it was replayed already. A rebuild that replays it in this moment does not look here:
-	// what was replayed is dropped when all was.
+	// storeAside stores a live message until the rebuild has ended, unless it was replayed already. A message that is replayed at this very
+	// moment is stored as well: the end of the rebuild drops the messages that were replayed.
 	storeAside = `
 INSERT INTO {schema}.inbox_parked (` + MessageColumns + `, key_lock, attempts, error_message)
 SELECT ` + MessageValues + `
@@ -35,10 +35,11 @@ WHERE NOT EXISTS (SELECT FROM {schema}.inbox i
 ON CONFLICT (message_key, consumer, tenant_id, source) DO NOTHING`
 )
 
-// gateTable has the generations of the read models, as their messages meet them.
+// gateTable controls which messages of a read model may be handled: only those of the present generation, and no live messages during a
+// rebuild.
 type gateTable struct{ *Handle }
 
-// Enter is that of the entries, behind the gate of a read model. It is one round trip.
+// Enter passes the gate of a read model and enters the message, in one round trip.
 func (t gateTable) Enter(ctx context.Context, u *uow.Unit, id Identity, of *Membership) (Entry, error) {
 	n, err := entryTable(t).CountRows(ctx, u, enterModel, of.Model, of.Generation, of.Replayed,
 		id.Key.String(), id.Consumer, id.Tenant, id.Source, id.Lock, t.LockMillis())
@@ -52,7 +53,7 @@ func (t gateTable) Enter(ctx context.Context, u *uow.Unit, id Identity, of *Memb
 	}
 }
 
-// Pass keeps a reset of the read model out until the end of the transaction. rebuilding says that live messages wait.
+// Pass prevents a reset of the read model until the end of the transaction. rebuilding reports whether live messages have to wait.
 func (t gateTable) Pass(ctx context.Context, tx bun.IDB, of *Membership) (rebuilding bool, err error) {
 	n, err := t.SQL.Exec(ctx, tx, enterGate, of.Model, of.Generation)
 	if err != nil {
@@ -64,7 +65,7 @@ func (t gateTable) Pass(ctx context.Context, tx bun.IDB, of *Membership) (rebuil
 	return n > 1, nil
 }
 
-// SetAside has a live message wait.
+// SetAside stores a live message until the rebuild has ended.
 func (t gateTable) SetAside(ctx context.Context, tx bun.IDB, id Identity, m *messaging.Message, of *Membership) error {
 	entered := id.Consumer
 	id.Consumer += Aside

@@ -6,13 +6,15 @@ import (
 	"strings"
 )
 
-// ErrGeneration means that a read model is not of the generation that was expected, and that nothing was done.
+// ErrGeneration means that the read model has another generation than expected. Nothing was done.
 var ErrGeneration = errors.New("inbox: the read model is of another generation by now")
 
-// Aside is the end of the name of a consumer that nobody runs: live messages wait under it while older ones are replayed.
+// Aside is a suffix that makes the name of a consumer that nobody runs. Live messages are parked under this name while older ones are
+// replayed.
 const Aside = "/live"
 
-// GenerationName is the name of a generation of a read model in the inbox: that of the read model at first, later with a number.
+// GenerationName returns the name of a generation in the inbox: the name of the read model, from the second generation on with "@" and a
+// number.
 func GenerationName(name string, generation int64) string {
 	if generation == 0 {
 		return name
@@ -20,8 +22,8 @@ func GenerationName(name string, generation int64) string {
 	return name + "@" + strconv.FormatInt(generation, 10)
 }
 
-// Family is what the generations of a read model have in common: its name. Of other consumers it is their own name. Keys are locked, and parked, by the
-// name of the family, so that parked messages can be handed from one generation to the next.
+// Family returns the name of the read model that a generation belongs to, and for other consumers their own name. Locks of keys are made
+// with this name, so that parked messages can move from one generation to the next.
 func Family(consumer string) string {
 	end := strings.LastIndexByte(consumer, '@')
 	if end < 0 {
@@ -33,7 +35,7 @@ func Family(consumer string) string {
 	return consumer[:end]
 }
 
-// ForgetConsumer removes what is known of the runs of a consumer: of a generation that has ended.
+// ForgetConsumer removes the record that a generation, which has ended, was run.
 const ForgetConsumer = `
 WITH unhandled AS (DELETE FROM {schema}.inbox_topic WHERE consumer = $1::text)
 DELETE FROM {schema}.inbox_consumer WHERE consumer = $1::text`

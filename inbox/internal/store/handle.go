@@ -1,4 +1,5 @@
-// Package store has the statements of the inbox on its tables, and what they take and return. It knows no handler: package inbox decides.
+// Package store has the SQL statements of the inbox, their arguments and results. It calls no handler and decides nothing; package inbox
+// does.
 package store
 
 import (
@@ -13,44 +14,45 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// AnswerTimeout is how long each statement of the inbox may take, besides waiting for locks. A host that vanishes never answers, and
-// neither does a proxy that takes the statement and passes nothing on. Then the connection is closed, and the message is tried again on
-// another connection.
+// AnswerTimeout is how long each statement of the inbox may take, not counting the wait for locks. A host that vanishes never answers, and
+// neither does a proxy that accepts the statement and does not pass it on. After this time the connection is closed, and the message is
+// tried again on another one.
 const AnswerTimeout = 15 * time.Second
 
-// Handle is how the packages of the inbox reach its tables.
+// Handle gives the packages of the inbox access to its tables.
 type Handle struct {
 	Units *uow.Manager
-	// SQL runs statements that have to answer in time. Patient runs statements that may take long: cleaning, and waiting for handlers to end.
+	// SQL runs statements with a time limit, see AnswerTimeout. Patient runs statements that may take long: cleaning, and waiting for
+	// handlers to end.
 	SQL, Patient *pgsql.Runner
 	Log          *slog.Logger
-	// Owner is this process to others that work on parked messages.
+	// Owner is the id by which other processes know this one, in the tables of parked messages and reports.
 	Owner string
 	// ParkedLease, LeaseTTL and LockTimeout are those of inbox.Config.
 	ParkedLease, LeaseTTL, LockTimeout time.Duration
-	// Wake has this process look at parked messages at once.
+	// Wake makes this process look for parked messages at once.
 	Wake func()
 
 	answer time.Duration
 }
 
-// AnswerWithin sets how long each statement of SQL may take, besides waiting for locks.
+// AnswerWithin sets how long each statement of SQL may take, not counting the wait for locks.
 func (h *Handle) AnswerWithin(d time.Duration) {
 	h.answer = d
 	h.SQL = h.Patient.Within(h.patience())
 }
 
-// DB is the unit of ctx, or else the pool.
+// DB returns the transaction of the unit in ctx, or the pool if there is none.
 func (h *Handle) DB(ctx context.Context) bun.IDB { return h.Units.DB(ctx) }
 
-// AdHoc runs the statements of operators. They are planned anew each time, because the best index depends on the consumer or tenant, and because
-// tables that are nearly empty most of the time are full just then.
+// AdHoc runs the statements of operators. They are planned anew each time: the best index depends on the consumer or tenant, and the
+// tables, nearly empty most of the time, are full when operators look.
 func (h *Handle) AdHoc() *pgsql.Runner { return h.SQL.AdHoc() }
 
-// patience is the answer's time plus the time for which a statement may wait for a lock.
+// patience is how long a statement may take in all: the time for the answer, plus the time for which it may wait for a lock.
 func (h *Handle) patience() time.Duration { return h.answer + h.LockTimeout }
 
-// Bounded is for statements that SQL does not run. They get the same time.
+// Bounded returns a context with the same time limit, for statements that SQL does not run.
 func (h *Handle) Bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, h.patience(), &silentError{h.patience()})
 }
@@ -58,7 +60,7 @@ func (h *Handle) Bounded(ctx context.Context) (context.Context, context.CancelFu
 // LockMillis is LockTimeout in milliseconds, at least 1: PostgreSQL takes 0 for no limit.
 func (h *Handle) LockMillis() int64 { return max(h.LockTimeout.Milliseconds(), 1) }
 
-// silentError is the cause with which a statement is cancelled that got no answer. It makes its text only when that is read.
+// silentError is the cause with which a statement without answer is cancelled. Its text is made only when it is read.
 type silentError struct{ timeout time.Duration }
 
 func (e *silentError) Error() string {

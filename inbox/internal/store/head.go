@@ -17,15 +17,15 @@ type Head struct {
 	Seq      int64
 	attempts int
 	parked   time.Time
-	Unknown  time.Duration // for how long no build has known it that tried it, see DeployWait
-	Failing  time.Duration // for how long it has failed, see GiveUpAfter
+	Unknown  time.Duration // time since the first try by a build that does not know it, see DeployWait
+	Failing  time.Duration // time since it began to fail, see GiveUpAfter
 	Key      Ref
 	Envelope event.Envelope
 }
 
 const (
-	// takeHead locks the first message of a key. It returns no row if another process has the key by now, or runs the message still. Only
-	// the first message can be taken: SKIP LOCKED must not lead to the one behind it.
+	// takeHead locks the first message of a key. It returns no row if another process has the key by now, or still runs the message. It
+	// names the first message by its number, or SKIP LOCKED would take the message behind it.
 	takeHead = `
 SELECT ` + EnvelopeColumns + `, attempts, seq, parked_at,
 	coalesce(extract(epoch FROM clock_timestamp() - unknown_since), 0)::float8,
@@ -35,7 +35,7 @@ WHERE consumer = $1::text AND key_lock = $2::bigint
 	AND EXISTS (SELECT FROM {schema}.inbox_key k WHERE k.consumer = $1::text AND k.key_lock = $2::bigint AND k.owner = $3::uuid)
 FOR UPDATE OF p SKIP LOCKED`
 
-	// countHead counts a try before it is made. It waits for no other process that runs the message still.
+	// countHead counts a try before it is made. It does not wait for another process that still runs the message.
 	countHead = `
 UPDATE {schema}.inbox_parked p SET attempts = p.attempts + 1, unended = p.unended + 1
 FROM (
@@ -47,14 +47,14 @@ FROM (
 WHERE (p.message_key, p.consumer, p.tenant_id, p.source) = (first.message_key, first.consumer, first.tenant_id, first.source)
 RETURNING p.attempts, p.unended, p.seq`
 
-	// uncountHead takes back the count of a try that was not made, or was interrupted.
+	// uncountHead takes back the count of a try that was not made or was interrupted.
 	uncountHead = `
 UPDATE {schema}.inbox_parked SET attempts = attempts - 1, unended = greatest(unended - 1, 0)
 WHERE consumer = $1::text AND key_lock = $2::bigint AND seq = $3::bigint AND attempts > 0`
 
 	// enterHead enters a message again if its entry has expired since it was parked. If the entry of a message without order has expired, a
-	// copy may have been handled meanwhile. The copy has left a younger entry, and the row says so. The index finds that entry; a SELECT would
-	// Lock all partitions for as long as the handler runs.
+	// copy may have been handled meanwhile. The copy has left a younger entry, which the result reports. The insert finds it by the index;
+	// a SELECT would lock all partitions for as long as the handler runs.
 	enterHead = `
 WITH entered AS (
 	INSERT INTO {schema}.inbox AS i (message_key, consumer, tenant_id, source)
@@ -65,8 +65,8 @@ WITH entered AS (
 )
 SELECT EXISTS (SELECT FROM entered WHERE younger)`
 
-	// removeHead removes the first message of a key, and the key if nothing is behind the message: the row says so. It must be preceded by the
-	// key's lock, in a statement of its own: what was stored behind the message by then must be seen.
+	// removeHead removes the first message of a key, and the row of the key if no message is behind it, which the result reports. The lock
+	// of the key must be taken before, in a statement of its own, so that this one sees all messages that were stored behind the first.
 	removeHead = `
 WITH gone AS (
 	DELETE FROM {schema}.inbox_parked WHERE consumer = $1::text AND key_lock = $2::bigint AND seq = $3::bigint
@@ -81,7 +81,8 @@ WITH gone AS (
 )
 SELECT EXISTS (SELECT FROM flows)`
 
-	// failHead says when the first message of a key is tried again. It takes the message before the key, as everybody does: see runHead.
+	// failHead sets when the first message of a key is tried again. It locks the message before the key, the order that all transactions
+	// follow: see runHead.
 	failHead = `
 WITH h AS MATERIALIZED (
 	SELECT FROM {schema}.inbox_parked p WHERE consumer = $1::text AND key_lock = $2::bigint AND seq = $3::bigint
@@ -97,8 +98,8 @@ UPDATE {schema}.inbox_parked p SET attempts = $6::integer, unended = 0, error_me
 FROM k WHERE p.consumer = k.consumer AND p.key_lock = k.key_lock AND p.seq = $3::bigint`
 )
 
-// takeAwayHead removes the first message of a key, and has the key wait for a decision. It affects no row if another process has the key
-// by now.
+// takeAwayHead removes the first message of a key and marks the key as dead: it waits for an operator. It affects no row if another process
+// has the key by now.
 const takeAwayHead = `
 WITH k AS (
 	UPDATE {schema}.inbox_key SET state = 'DEAD', owner = NULL, due_at = 'infinity'
@@ -106,19 +107,19 @@ WITH k AS (
 )
 DELETE FROM {schema}.inbox_parked p USING k WHERE p.consumer = k.consumer AND p.key_lock = k.key_lock AND p.seq = $3::bigint`
 
-// lookForHead locks a message, and returns a row if it is parked where it was.
+// lookForHead locks a message. It returns no row if the message is no longer parked in its place.
 const lookForHead = `SELECT FROM {schema}.inbox_parked WHERE consumer = $1::text AND key_lock = $2::bigint AND seq = $3::bigint FOR UPDATE`
 
 // ErrOthers rolls back a unit that has nothing to do.
 var ErrOthers = errors.New("inbox: another process has the key by now")
 
-// Count is a try that was counted before it was made. seq 0: it was not.
+// Count is a try that was counted before it was made. Seq is the place of the message, 0 if no try was counted.
 type Count struct {
 	Attempts
 	Seq int64
 }
 
-// Try is the number of the present try, which was counted already if it had to be.
+// Try returns the number of the present try. counted is the try if it was counted before.
 func (h Head) Try(counted Count) int {
 	if counted.Seq == h.Seq {
 		return counted.N
@@ -126,16 +127,16 @@ func (h Head) Try(counted Count) int {
 	return h.attempts + 1
 }
 
-// headTable has the first messages of the keys that do not flow.
+// headTable works on the first messages of the keys that do not flow.
 type headTable struct{ *Handle }
 
-// Begin counts a try before it is made. sql.ErrNoRows: another process has the key, or runs the message still.
+// Begin counts a try before it is made. The error is sql.ErrNoRows if another process has the key, or still runs the message.
 func (t headTable) Begin(ctx context.Context, k ParkedKey) (c Count, err error) {
 	err = t.SQL.QueryRow(ctx, t.DB(ctx), countHead, []any{k.Consumer, k.Lock, t.Owner}, &c.N, &c.Unended, &c.Seq)
 	return c, err
 }
 
-// Take locks and reads the first message of a key. The error is errOthers if another process has the key, or runs the message still.
+// Take locks and reads the first message of a key. The error is ErrOthers if another process has the key, or still runs the message.
 func (t headTable) Take(ctx context.Context, tx bun.IDB, k ParkedKey) (h Head, err error) {
 	ctx, cancel := t.Bounded(ctx)
 	defer cancel()
@@ -151,13 +152,13 @@ func (t headTable) Take(ctx context.Context, tx bun.IDB, k ParkedKey) (h Head, e
 	return h, err
 }
 
-// Enter enters the first message of a key again if its entry has expired. handled says that a copy of it was handled meanwhile.
+// Enter enters the first message of a key again if its entry has expired. handled reports whether a copy of it was handled meanwhile.
 func (t headTable) Enter(ctx context.Context, tx bun.IDB, k ParkedKey, h Head) (handled bool, err error) {
 	err = t.SQL.QueryRow(ctx, tx, enterHead, []any{k.Consumer, k.Lock, h.Seq, h.parked}, &handled)
 	return handled, err
 }
 
-// Lock locks a message. there is false if it is not parked any more where it was.
+// Lock locks a message. there is false if it is no longer parked in its place.
 func (t headTable) Lock(ctx context.Context, tx bun.IDB, k ParkedKey, h Head) (there bool, err error) {
 	n, err := t.SQL.Exec(ctx, tx, lookForHead, k.Consumer, k.Lock, h.Seq)
 	return n > 0, err
@@ -169,7 +170,7 @@ func (t headTable) LockKey(ctx context.Context, tx bun.IDB, k ParkedKey) error {
 	return err
 }
 
-// Remove takes the lock of the key and removes its first message. more says that something is behind it.
+// Remove takes the lock of the key and removes its first message. more reports whether another message is behind it.
 func (t headTable) Remove(ctx context.Context, tx bun.IDB, k ParkedKey, seq int64) (more bool, err error) {
 	if err := t.LockKey(ctx, tx, k); err != nil {
 		return false, err
@@ -179,13 +180,14 @@ func (t headTable) Remove(ctx context.Context, tx bun.IDB, k ParkedKey, seq int6
 	return !flows, err
 }
 
-// TakeAway removes the first message of a key, and has the key wait for a decision. taken is false if another process has the key by now.
+// TakeAway removes the first message of a key and marks the key as dead: it waits for an operator. taken is false if another process has
+// the key by now.
 func (t headTable) TakeAway(ctx context.Context, tx bun.IDB, k ParkedKey, h Head) (taken bool, err error) {
 	n, err := t.SQL.Exec(ctx, tx, takeAwayHead, k.Consumer, k.Lock, h.Seq, t.Owner)
 	return n > 0, err
 }
 
-// GiveBack hands back a key whose first message was not tried, or not to the end.
+// GiveBack hands back a key whose first message was not tried, or whose try was interrupted.
 func (t headTable) GiveBack(ctx context.Context, k ParkedKey, counted Count, wait time.Duration) (err error) {
 	if counted.Seq != 0 {
 		_, err = t.SQL.Exec(ctx, t.DB(ctx), uncountHead, k.Consumer, k.Lock, counted.Seq)
@@ -193,7 +195,8 @@ func (t headTable) GiveBack(ctx context.Context, k ParkedKey, counted Count, wai
 	return errors.Join(err, keyTable(t).HandBack(ctx, k, wait))
 }
 
-// Fail says when the first message of a key is tried again. unknown says that no build knows it. noted is false if the key is another's by now.
+// Fail sets when the first message of a key is tried again. unknown says that this build does not know the message. noted is false if
+// another process has the key by now.
 func (t headTable) Fail(ctx context.Context, k ParkedKey, h Head, n int, wait time.Duration, cause error, unknown bool) (noted bool, err error) {
 	rows, err := t.SQL.Exec(ctx, t.DB(ctx), failHead, k.Consumer, k.Lock, h.Seq, t.Owner, wait, n, pgsql.CleanText(cause.Error()), unknown)
 	if err != nil {

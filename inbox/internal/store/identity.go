@@ -19,7 +19,7 @@ import (
 // DefaultTenant is the tenant of messages that name none.
 const DefaultTenant = "default"
 
-// Identity is the key of an entry, and the lock that goes with it.
+// Identity identifies a message of a consumer, with its ordering key and the lock of that.
 type Identity struct {
 	Key                      uuid.UUID
 	Consumer, Tenant, Source string
@@ -42,13 +42,13 @@ func Identify(consumer string, m *messaging.Message) Identity {
 	return id
 }
 
-// Disordered is id without its order.
+// Disordered returns id without its order.
 func (id Identity) Disordered() Identity {
 	id.Ordering, id.Lock = "", nil
 	return id
 }
 
-// KeyLock is what a parked message waits under: the lock of its ordering key. A message without order is a key of its own.
+// KeyLock returns the key under which the message is parked: the lock of its ordering key. A message without order has a key of its own.
 func (id Identity) KeyLock() int64 {
 	if lock, ok := id.Lock.(int64); ok {
 		return lock
@@ -56,7 +56,7 @@ func (id Identity) KeyLock() int64 {
 	return hash64(Family(id.Consumer), "", id.Tenant, id.Source, id.Key.String())
 }
 
-// OutsideKey is the key of a message, or of a step of it, for others.
+// OutsideKey returns the idempotency key of a message, or of a step of it, for calls to other systems.
 func (id Identity) OutsideKey(step ...string) string {
 	sum := digest(append([]string{id.Consumer, id.Tenant, id.Source, id.Key.String()}, step...)...)
 	return hex.EncodeToString(sum[:16])
@@ -67,11 +67,11 @@ func hash64(parts ...string) int64 {
 	return int64(binary.BigEndian.Uint64(sum[:])) //nolint:gosec // any 64 bits will do
 }
 
-// MessageKey is the id itself if it is a UUIDv7, which carries the day that entries are partitioned by. Other ids are
-// Hashed together with their source to a UUIDv8. Its first byte is ff: no UUIDv7 of the next 8,000 years begins so, so
-// that no hash lies in the range of a day, whose end would be its own.
+// MessageKey returns the id itself if it is a UUIDv7, which contains the day by which entries are partitioned. Other ids are hashed
+// together with their source to a UUIDv8. Its first byte is ff, with which no UUIDv7 of the next 8,000 years begins. So no hash falls into
+// the partition of a day, with which it would be dropped too early.
 //
-// A UUID in another spelling than the canonical one is hashed too: ids are compared as they are, not as what they mean.
+// A UUID in another spelling than the canonical one is hashed too, because ids are compared byte by byte.
 func MessageKey(source, id string) uuid.UUID {
 	if len(id) == canonicalLength && !strings.ContainsAny(id, "ABCDEF") {
 		if key, err := uuid.Parse(id); err == nil && key.Version() == 7 && key.Variant() == uuid.RFC4122 {
@@ -81,7 +81,7 @@ func MessageKey(source, id string) uuid.UUID {
 	return Hashed(source, id)
 }
 
-// canonicalLength is that of the one spelling of a UUID that RFC 9562 has.
+// canonicalLength is the length of a UUID in the spelling of RFC 9562.
 const canonicalLength = 36
 
 func Hashed(parts ...string) uuid.UUID {
@@ -93,9 +93,9 @@ func Hashed(parts ...string) uuid.UUID {
 	return key
 }
 
-// digest hashes each part with its length before it, so that parts cannot borrow from each other.
+// digest hashes each part after its length, so that ("ab", "c") and ("a", "bc") have different hashes.
 func digest(parts ...string) [sha256.Size]byte {
-	all := make([]byte, 0, 256) // on the stack, mostly
+	all := make([]byte, 0, 256) // long enough for most ids, so it stays on the stack
 	for _, part := range parts {
 		all = binary.BigEndian.AppendUint64(all, uint64(len(part)))
 		all = append(all, part...)
@@ -103,7 +103,8 @@ func digest(parts ...string) [sha256.Size]byte {
 	return sha256.Sum256(all)
 }
 
-// Validate checks what goes into keys, and what handlers are likely to put into SQL. The error quotes what it refuses.
+// Validate checks the fields that are part of keys, and the fields that handlers are likely to put into SQL. The error quotes the refused
+// text.
 func Validate(m *messaging.Message) error {
 	var errs []error
 	for _, f := range []struct{ name, value string }{
@@ -117,9 +118,9 @@ func Validate(m *messaging.Message) error {
 	return errors.Join(errs...)
 }
 
-// IdentifyInvalid returns the identity of a message with an identifier that is none. What makes it different from others
-// is in the hash, byte for byte, because the names that can be stored may be equal. It has no order: a name that is none
-// does not say what it belongs to, and nothing must wait for it.
+// IdentifyInvalid returns the identity of a message with an invalid identifier. The hash covers the original bytes, because two invalid
+// names may be equal after they were made storable. The message has no order: an invalid name says nothing about its key, and no other
+// message may wait for it.
 func IdentifyInvalid(consumer string, m *messaging.Message) Identity {
 	id := Identify(consumer, m).Disordered()
 	id.Key = Hashed(m.TenantID, m.Source, m.ID)
@@ -127,10 +128,10 @@ func IdentifyInvalid(consumer string, m *messaging.Message) Identity {
 	return id
 }
 
-// Identifier turns any bytes into something that PostgreSQL takes and that people can read.
+// Identifier turns any bytes into a text that PostgreSQL accepts and people can read.
 func Identifier(s string) string { return Cut(readable(s), event.MaxIdentifier) }
 
-// isReadable says that readable keeps s.
+// isReadable reports whether readable leaves s unchanged.
 func isReadable(s string) bool {
 	return utf8.ValidString(s) && strings.IndexFunc(s, unicode.IsControl) < 0
 }

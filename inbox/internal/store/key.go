@@ -10,18 +10,18 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// ParkedKey is a key that does not flow, and that this process has taken.
+// ParkedKey is a key that does not flow and that this process has taken.
 type ParkedKey struct {
 	Consumer string
 	Lock     int64
-	// Doubtful says that the try of its first message must be counted before it is made: it is not the first one, or the
-	// process that had the key has gone.
+	// Doubtful says that the next try of its first message must be counted before it is made: because it is not the first try, or because
+	// the process that had the key has gone and the message may have killed it.
 	Doubtful bool
 }
 
 const (
-	// ClaimKeys takes the keys whose time has come, the longest overdue first, of the topics $5. NULL: of all topics. A key whose first
-	// message no handler of this process is for stays for others: to take it and give it back would cost it a pause each time.
+	// ClaimKeys takes due keys of the topics $5 (NULL: of all topics), the longest overdue first. It leaves keys alone whose first message
+	// this process has no handler for: taking and giving back would delay such a key each time.
 	ClaimKeys = TopicsOfKeys + `, due AS MATERIALIZED (
 	SELECT k.* FROM seen s CROSS JOIN LATERAL (
 		SELECT k.consumer, k.key_lock, k.owner, k.due_at FROM {schema}.inbox_key k
@@ -33,9 +33,9 @@ UPDATE {schema}.inbox_key k SET owner = $3::uuid, due_at = clock_timestamp() + $
 FROM due WHERE k.consumer = due.consumer AND k.key_lock = due.key_lock
 RETURNING k.key_lock, k.state = 'FAILED' OR due.owner IS NOT NULL`
 
-	// NextDue is how many microseconds it takes until the next key becomes due, NULL if none will. Those that are due already and
-	// are not taken are locked by a process that works on them, or for others. It is the first entry of the index for each consumer and
-	// topic: min over all of them would read as many keys as wait.
+	// NextDue returns the microseconds until the next key becomes due, NULL if there is none. Keys that are due and were not taken do not
+	// count: another process works on them, or has the handlers for them. It reads the first entry of the index for each consumer and
+	// topic, because min() over all would read every waiting key.
 	NextDue = TopicsOfKeys + `
 SELECT (extract(epoch FROM min(due_at) - clock_timestamp()) * 1000000)::bigint
 FROM seen s CROSS JOIN LATERAL (
@@ -43,8 +43,8 @@ FROM seen s CROSS JOIN LATERAL (
 	WHERE k.consumer = s.consumer AND k.topic = s.topic AND k.state <> 'DEAD' AND k.due_at > (SELECT clock_timestamp())
 	ORDER BY k.due_at LIMIT 1) first`
 
-	// renewKeys passes over a key whose last message is being handled: its row is locked, so nobody can take it, and to wait for
-	// it would let the others go.
+	// renewKeys skips a key whose row is locked because its last message is being removed. No process can take that key, and waiting for it
+	// would let the leases of the other keys end.
 	renewKeys = `
 UPDATE {schema}.inbox_key k SET due_at = clock_timestamp() + $4::interval
 FROM (
@@ -54,27 +54,28 @@ FROM (
 ) mine
 WHERE k.consumer = mine.consumer AND k.key_lock = mine.key_lock`
 
-	// handBackKey lets anybody go on with a key, after a pause. It reads the topic of the first message again, which another statement
-	// may have put there.
+	// handBackKey lets any process go on with a key, after a pause. It reads the topic of the first message again, because another
+	// statement may have changed which message is first.
 	handBackKey = `
 UPDATE {schema}.inbox_key k SET owner = NULL, due_at = clock_timestamp() + $4::interval, topic = coalesce(` + topicOfFirst + `, topic)
 WHERE consumer = $1::text AND key_lock = $2::bigint AND owner = $3::uuid`
 
-	// topicOfFirst is that of the first message of a key k.
+	// topicOfFirst is the topic of the first message of a key k.
 	topicOfFirst = `(
 	SELECT p.topic FROM {schema}.inbox_parked p WHERE p.consumer = k.consumer AND p.key_lock = k.key_lock ORDER BY p.seq LIMIT 1)`
 
-	// SetTopics goes with whatever puts messages in front of others, or takes them away there, in a statement before it.
+	// SetTopics corrects the topics of keys. It must follow every statement that changes which message of a key is the first.
 	SetTopics = `
 UPDATE {schema}.inbox_key k SET topic = ` + topicOfFirst + `
 FROM (SELECT DISTINCT u.consumer, u.key_lock FROM unnest($1::text[], $2::bigint[]) u(consumer, key_lock)) u
 WHERE k.consumer = u.consumer AND k.key_lock = u.key_lock AND k.topic <> ` + topicOfFirst
 
-	// LockKey waits for processes that store or handle messages of the key. See inbox_enter for the lock.
+	// LockKey locks a key: it waits for processes that store or handle messages of the key. The SQL function inbox_enter takes the same
+	// lock.
 	LockKey = `SELECT FROM pg_advisory_xact_lock(hashint8extended($1::bigint, '{schema}.inbox'::regclass::oid::bigint))`
 
-	// freeKey goes with whatever removes the first message of a key: what is behind it may run, and if nothing is, the key
-	// flows again. It must be preceded by the key's lock, in a statement of its own.
+	// freeKey follows every statement that removes the first message of a key: the next message may run, and if there is none, the key
+	// flows again. The lock of the key must be taken before, in a statement of its own.
 	freeKey = `
 WITH rest AS MATERIALIZED (
 	SELECT topic FROM {schema}.inbox_parked WHERE consumer = $1::text AND key_lock = $2::bigint ORDER BY seq LIMIT 1
@@ -85,10 +86,10 @@ UPDATE {schema}.inbox_key k SET state = 'WAITING', due_at = clock_timestamp(), o
 FROM rest WHERE k.consumer = $1::text AND k.key_lock = $2::bigint`
 )
 
-// keyTable has the keys that do not flow.
+// keyTable works on the keys that do not flow.
 type keyTable struct{ *Handle }
 
-// Claim takes up to n keys of a consumer, whose first messages are of these topics; nil: of all.
+// Claim takes up to n due keys of a consumer whose first messages are of these topics; nil: of all topics.
 func (t keyTable) Claim(ctx context.Context, consumer string, n int, topics []string) (keys []ParkedKey, err error) {
 	ctx, cancel := t.Bounded(ctx)
 	defer cancel()
@@ -112,7 +113,7 @@ func (t keyTable) NextDue(ctx context.Context, consumers []string, limit time.Du
 	if wait == nil {
 		return limit, nil
 	}
-	return time.Duration(min(*wait, limit.Microseconds())) * time.Microsecond, nil // a Duration holds 292 years
+	return time.Duration(min(*wait, limit.Microseconds())) * time.Microsecond, nil // cannot overflow: it is at most limit
 }
 
 func (t keyTable) Renew(ctx context.Context, keys []ParkedKey) error {
@@ -129,7 +130,7 @@ func (t keyTable) HandBack(ctx context.Context, k ParkedKey, wait time.Duration)
 	return err
 }
 
-// Free takes the lock and lets the key go on; see the statement.
+// Free takes the lock of a key and lets it go on, see freeKey.
 func (t keyTable) Free(ctx context.Context, tx bun.IDB, consumer string, lock int64) error {
 	for _, s := range []struct {
 		statement string

@@ -11,18 +11,18 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// A message as parked messages and dead letters have it: with its bytes as they were, under names that can be stored.
+// The columns of a message in the tables of parked messages and dead letters: its bytes are unchanged, its names are made storable.
 const (
 	MessageColumns = `message_key, consumer, tenant_id, source, message_id, event_type, topic, ordering_key,
 	aggregate_type, aggregate_id, aggregate_version, sequence, schema_id, schema_version, routing_key, content_type,
 	occurred_at, event_metadata, payload`
 
-	// MessageValues are those columns, key_lock, attempts and error_message: what messageArgs returns.
+	// MessageValues are the parameters for these columns, key_lock, attempts and error_message, in the order of MessageArgs.
 	MessageValues = `$1::uuid, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, nullif($8::text, ''),
 	$9::text, $10::text, $11::bigint, $12::bigint, nullif($13::text, ''), $14::integer, nullif($15::text, ''), $16::text,
 	$17::timestamptz, $18::json, $19::bytea, $20::bigint, $21::integer, $22::text`
 
-	// EnvelopeColumns are what scanEnvelope reads.
+	// EnvelopeColumns are the columns that ScanEnvelope reads.
 	EnvelopeColumns = `message_key::text, consumer, tenant_id, source, message_id, event_type, topic, aggregate_type, aggregate_id,
 	aggregate_version, sequence, coalesce(schema_id, ''), schema_version, coalesce(routing_key, ''), content_type,
 	occurred_at, event_metadata, payload, coalesce(ordering_key, '')`
@@ -46,7 +46,7 @@ func MessageArgs(id Identity, m *messaging.Message, attempts int, reason string)
 	}, nil
 }
 
-// transpose makes an array of each column of messageArgs.
+// transpose turns rows of MessageArgs into one array for each column.
 func transpose(rows [][]any) []any {
 	columns := make([]any, len(rows[0]))
 	for c, first := range rows[0] {
@@ -80,7 +80,7 @@ type Ref struct {
 	Consumer, TenantID, Source string
 }
 
-// ScanEnvelope reads the envelopeColumns, and what follows them into more.
+// ScanEnvelope reads the EnvelopeColumns, and the columns after them into more.
 func ScanEnvelope(scan pgsql.Scan, more ...any) (k Ref, e event.Envelope, err error) {
 	var (
 		occurred sql.NullTime

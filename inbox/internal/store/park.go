@@ -9,7 +9,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// The states of a key that does not flow, those of its first message.
+// The states of a key that does not flow: the state of its first message.
 const (
 	KeyWaiting = "WAITING" // it has not been tried, or may be tried again because somebody said so
 	KeyFailed  = "FAILED"  // it waits for its next try
@@ -17,9 +17,9 @@ const (
 )
 
 const (
-	// storeParked: a message may wait or be a dead letter although its entry has expired. Its time is that of the new entry then,
-	// since an entry that is younger says that the message was handled meanwhile. They get their numbers in the order in which they
-	// are given.
+	// storeParked parks messages, which get their numbers in the given order. A message may be parked or dead already, although its entry
+	// had expired and it was entered anew. Then its time is set to that of the new entry, because an entry that is younger than a parked
+	// message means that the message was handled meanwhile.
 	storeParked = `
 WITH again AS (
 	UPDATE {schema}.inbox_dead d SET died_at = clock_timestamp() FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) u(m, c, t, s)
@@ -37,7 +37,8 @@ WHERE NOT EXISTS (SELECT FROM {schema}.inbox_dead d
 ORDER BY u.nth
 ON CONFLICT (message_key, consumer, tenant_id, source) DO UPDATE SET parked_at = clock_timestamp()`
 
-	// stopKeys has keys not flow. Where one does not already: the first one to stop it says when it may run.
+	// stopKeys stops keys. If a key does not flow already, it stays as it is: the first transaction that stopped it has set when it may
+	// run.
 	stopKeys = `
 INSERT INTO {schema}.inbox_key (consumer, key_lock, tenant_id, ordering_key, state, due_at, topic)
 SELECT DISTINCT ON (u.key_lock) $1::text, u.key_lock, u.tenant, nullif(u.ordering, ''), $5::text,
@@ -47,7 +48,7 @@ FROM unnest($2::bigint[], $3::text[], $4::text[]) u(key_lock, tenant, ordering) 
 ON CONFLICT (consumer, key_lock) DO NOTHING`
 )
 
-// Parking is a message that is going to be parked.
+// Parking is a message to be parked.
 type Parking struct {
 	ID       Identity
 	Message  *messaging.Message
@@ -55,11 +56,11 @@ type Parking struct {
 	Reason   string
 }
 
-// parkedTable has the messages that wait in the database.
+// parkedTable works on the messages that wait in the database.
 type parkedTable struct{ *Handle }
 
-// Park stores messages that have been entered in the same transaction: from then on they wait here and not at the broker. It
-// returns how many wait; the others are dead letters.
+// Park stores messages that were entered in the same transaction: from then on they wait here and not at the broker. It returns how many of
+// them are parked now; the others are dead letters already.
 func (t parkedTable) Park(ctx context.Context, tx bun.IDB, list ...Parking) (waiting int64, err error) {
 	rows := make([][]any, len(list))
 	for n, p := range list {

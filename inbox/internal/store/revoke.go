@@ -7,12 +7,13 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// revokeEntries removes the entries that one transaction has made.
+// revokeEntries removes entries that one transaction has made.
 const revokeEntries = `
 DELETE FROM {schema}.inbox WHERE message_key = ANY($1::uuid[]) AND consumer = $2::text AND xmin::text = mod($3::text::numeric, 4294967296)::text`
 
-// Revoke takes back the entries of messages whose handler has sent COMMIT itself, against the rules: it has committed them before it had ended, for
-// a batch those of the messages behind it as well. They would pass for handled. What else it has committed stays, and is done again.
+// Revoke removes the entries of messages whose handler has sent COMMIT itself, against the rules. That COMMIT has stored the entries before
+// the handler had ended, in a batch also the entries of later messages, and all of these would count as handled. Other changes that it has
+// committed stay, and are made again by the next try.
 func (t entryTable) Revoke(ctx context.Context, consumer string, cause error, ids ...Identity) error {
 	xid := pgsql.MayHaveCommitted(cause)
 	if xid == "" {

@@ -1,6 +1,6 @@
 package store
 
-// Tables are those that a message passes.
+// Tables are the tables that a message passes.
 type Tables struct {
 	Entries  entryTable
 	Attempts attemptTable
@@ -10,7 +10,7 @@ type Tables struct {
 	Gates    gateTable
 }
 
-// NewTables returns the tables that a handle reaches.
+// NewTables returns the tables of a handle.
 func NewTables(h *Handle) Tables {
 	return Tables{
 		Entries: entryTable{h}, Attempts: attemptTable{h}, Keys: keyTable{h}, Parked: parkedTable{h}, Heads: headTable{h}, Gates: gateTable{h},

@@ -2,10 +2,11 @@ package store
 
 import "time"
 
-// ReportInterval is how often a process writes down that it runs its consumers.
+// ReportInterval is how often a process stores the report about its consumers.
 const ReportInterval = 20 * time.Second
 
-// TopicsOfKeys are the topics of which keys wait, for each consumer of $1: an entry of the index each, however many keys they are.
+// TopicsOfKeys lists the topics of waiting keys, for each consumer of $1. It reads one entry of the index for each topic, however many keys
+// wait.
 const TopicsOfKeys = `
 WITH RECURSIVE seen (consumer, topic) AS (
 	SELECT c, (SELECT min(k.topic) FROM {schema}.inbox_key k WHERE k.consumer = c AND k.state <> 'DEAD') FROM unnest($1::text[]) c

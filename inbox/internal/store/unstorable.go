@@ -9,7 +9,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// unstorableError says that PostgreSQL refuses a message for what is in it, and would do so every time.
+// unstorableError means that PostgreSQL refuses the content of a message, and would refuse it every time.
 type unstorableError struct{ err error }
 
 func (e *unstorableError) Error() string { return e.err.Error() }
@@ -20,8 +20,8 @@ func IsUnstorable(err error) bool {
 	return ok
 }
 
-// refusesContent tells whether the error of a statement is about its arguments: data exceptions (22), violated constraints (23), limits
-// of a row or an index (54), what triggers raise, with whatever code, and what pgx cannot encode, for which it has no type.
+// refusesContent reports whether the error of a statement is about its arguments: data exceptions (22), violated constraints (23), limits
+// of a row or an index (54), errors that triggers raise, with any code, and values that pgx cannot encode (an error without a type).
 func refusesContent(err error) bool {
 	if err == nil {
 		return false
@@ -36,15 +36,15 @@ func refusesContent(err error) bool {
 	}
 }
 
-// isAboutDatabase tells whether a class of errors says nothing about what was to be stored (PostgreSQL, Appendix A): a lost connection, a
-// statement that cannot be run, a read-only or a broken session, a login, a missing schema or table or right, a victim of a deadlock, too
-// few resources, an object in use, an end that somebody has asked for, the disk, and defects of the server. They pass, or somebody mends
-// them: no message is given up for a full disk.
+// isAboutDatabase reports whether a class of errors is about the database and not about the stored data (PostgreSQL, Appendix A): a lost
+// connection, a statement that cannot be run, a read-only or broken session, a login, a missing schema, table or right, a deadlock, too few
+// resources, an object in use, a requested end, the disk, and defects of the server. These pass, or somebody mends them. So no message is
+// given up because of a full disk.
 func isAboutDatabase(class string) bool {
 	return slices.Contains([]string{"08", "0A", "25", "26", "28", "3D", "3F", "40", "42", "53", "55", "57", "58", "XX"}, class)
 }
 
-// storable returns nil for a time that RFC 3339 cannot write.
+// storable returns nil for a time that RFC 3339 cannot express.
 func storable(t time.Time) *time.Time {
 	if year := t.UTC().Year(); t.IsZero() || year < 0 || year > 9999 {
 		return nil
@@ -53,7 +53,7 @@ func storable(t time.Time) *time.Time {
 	return &t
 }
 
-// isStorable says that the table keeps a time as it is.
+// isStorable reports whether the table keeps a time unchanged.
 func isStorable(t time.Time) bool {
 	return t.Location() == time.UTC && t.Nanosecond()%int(time.Microsecond) == 0 && t.Year() >= 0 && t.Year() <= 9999
 }

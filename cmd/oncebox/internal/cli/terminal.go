@@ -10,5 +10,5 @@ type Terminal struct {
 	Out, Errs io.Writer
 	Asks      bool                       // somebody can answer a question
 	Shows     bool                       // somebody looks at Errs
-	Size      func() (width, height int) // of the terminal that Out is; nil: it is none
+	Size      func() (width, height int) // size of the terminal Out; nil: Out is not a terminal
 }

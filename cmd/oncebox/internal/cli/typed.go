@@ -11,7 +11,8 @@ func Typed(words ...string) string { return line(words, "") }
 // Decided is a command that asks who decides: the shell knows.
 func Decided(words ...string) string { return line(words, ` --by "$USER"`) }
 
-// line has an id that begins with a dash, as one in 64 of base64 does, and what follows it up to the next flag, at its end, where it is no flag.
+// line puts an id that begins with a dash, as one in 64 ids in base64 does, at the end of the line, together with the words up to the next
+// flag. There the shell command does not take it for a flag.
 func line(words []string, more string) string {
 	begin := slices.IndexFunc(words, func(word string) bool { return strings.HasPrefix(word, "-") })
 	if begin < 0 || isFlag(words[begin]) {
@@ -24,7 +25,7 @@ func line(words []string, more string) string {
 	return "oncebox " + joined(words[:begin], words[end:]) + more + " -- " + joined(words[begin:end])
 }
 
-// isFlag tells a flag of ours from an id.
+// isFlag reports whether a word is a flag of oncebox and not an id.
 func isFlag(word string) bool {
 	name, is := strings.CutPrefix(word, "--")
 	return is && name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz-") == ""

@@ -14,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/ops"
 )
 
-// deed is what can be done with dead letters.
+// An action on dead letters.
 type deed struct {
 	action            operator.Action
 	short, long, done string
@@ -33,7 +33,7 @@ var (
 	}
 )
 
-// order is a deed on what was selected.
+// order is an action on a selection.
 type order struct {
 	selection
 
@@ -113,7 +113,7 @@ func (o *order) parts(ids []string) []selection {
 	return parts
 }
 
-// Result is what a deed prints as JSON.
+// Result is the JSON output of an action.
 type Result struct {
 	Action operator.Action `json:"action"`
 	DryRun bool            `json:"dry_run"`

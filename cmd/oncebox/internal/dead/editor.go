@@ -15,7 +15,7 @@ import (
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 )
 
-// editor has the operator change a payload. What is JSON in one line is shown in several, and is one line again afterwards.
+// editor lets the operator change a payload. JSON in one line is shown in several lines, and is one line again afterwards.
 func editor(ctx context.Context, s *cli.Session, d *editable) ([]byte, error) {
 	program := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"))
 	if program == "" {
@@ -25,7 +25,8 @@ func editor(ctx context.Context, s *cli.Session, d *editable) ([]byte, error) {
 		return nil, cli.Exit(cli.ExitUsage, errors.New("the payload is no text: give --payload-file"))
 	}
 	shown, restore := d.forEditor()
-	// A folder of its own, with a mode of 0700, so that what an editor keeps beside the file is nobody else's either, and goes with it.
+	// The file has a folder of its own, with mode 0700, so that files that the editor makes beside it are private too, and are removed with
+	// it.
 	folder, err := os.MkdirTemp("", "oncebox-")
 	if err != nil {
 		return nil, fmt.Errorf("make a file for the editor: %w", err)
@@ -54,14 +55,14 @@ func editor(ctx context.Context, s *cli.Session, d *editable) ([]byte, error) {
 	}
 }
 
-// runEditor runs it by the shell, because the variable may have options.
+// runEditor runs the editor in a shell, because the variable may contain options.
 func runEditor(ctx context.Context, s *cli.Session, program, file string) error {
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", program+` "$1"`, "oncebox", file) //nolint:gosec // the operator's own editor
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.In, s.Errs, s.Errs
 	return cmd.Run()
 }
 
-// forEditor is the payload as it is shown, and what makes a payload of what comes back.
+// forEditor returns the payload in the form for the editor, and a function that turns the edited text back into a payload.
 func (d *editable) forEditor() (shown []byte, restore func([]byte) []byte) {
 	var pretty, line bytes.Buffer
 	if d.isJSON() && json.Compact(&line, d.payload) == nil && bytes.Equal(line.Bytes(), d.payload) && json.Indent(&pretty, d.payload, "", "  ") == nil {
@@ -80,7 +81,7 @@ func (d *editable) forEditor() (shown []byte, restore func([]byte) []byte) {
 	return d.payload, func(text []byte) []byte { return bytes.TrimSuffix(text, []byte("\n")) } // editors end the last line
 }
 
-// extension tells editors what it is.
+// extension returns the file extension, by which editors recognize the format.
 func (d *editable) extension() string {
 	if d.isJSON() {
 		return ".json"

@@ -20,7 +20,7 @@ func brokerChecks() []check {
 // dialTimeout is how long one host of the broker may take to accept a connection.
 const dialTimeout = 3 * time.Second
 
-// connection dials the hosts of the broker's own address, which the admin API does not use. One that answers is enough.
+// connection dials the hosts of the broker's own address, which the admin API does not use. One host that answers is enough.
 func (e *examination) connection(ctx context.Context) ([]Finding, error) {
 	var failures []error
 	for _, host := range e.hosts() {
@@ -111,7 +111,7 @@ func (e *examination) broker(ctx context.Context) ([]Finding, error) {
 	return found, nil
 }
 
-// installations looks for other databases of this service: one that has a subscription, and one that publishes.
+// installations finds other databases of this service that have a subscription, or that publish.
 func (e *examination) installations(ctx context.Context, t *pulsar.TopicInspection) (found []Finding, err error) {
 	seen := map[string]string{} // what it does, by its id
 	for _, p := range t.Publishers {

@@ -16,11 +16,11 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// Target is what is examined.
+// Target is the service to examine.
 type Target struct {
 	// DB is the database, opened as the service opens it.
 	DB *bun.DB
-	// Config is that of the service, with what is shared filled in ([config.Config.Shared]).
+	// Config is the configuration of the service, with the shared settings filled in ([config.Config.Shared]).
 	Config config.Config
 	// Duty is what the role of the database does. Default: migrations.Service.
 	Duty migrations.Duty

@@ -6,11 +6,11 @@ import "fmt"
 type Severity string
 
 const (
-	// Problem is what loses, doubles or stops events, or will.
+	// Problem loses, doubles or stops events, or will do so.
 	Problem Severity = "problem"
-	// Warning is what costs speed or certainty.
+	// Warning costs speed or certainty.
 	Warning Severity = "warning"
-	// Unknown is what could not be looked at.
+	// Unknown could not be checked.
 	Unknown Severity = "unknown"
 )
 

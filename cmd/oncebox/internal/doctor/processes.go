@@ -12,8 +12,8 @@ import (
 // subscription is a consumer at a topic.
 type subscription struct{ topic, name string }
 
-// cutOff finds what the processes of the service have written down of their connections, after the broker has answered here: so the fault lies
-// between them and it. It returns the consumers of which no process is connected; to start another one would not mend them.
+// cutOff finds processes of the service that report missing connections although the broker has answered here: then the fault lies between
+// them and the broker. It returns the consumers without any connected process; starting another process would not mend them.
 func (e *examination) cutOff(ctx context.Context) (found []Finding, of map[subscription]bool, err error) {
 	states, err := e.inbox.State().Consumers(ctx)
 	of = map[subscription]bool{}

@@ -29,9 +29,9 @@ const (
 	inRecovery = `SELECT pg_is_in_recovery()`
 	now        = `SELECT clock_timestamp()`
 
-	// oldest lists what keeps rows alive that nobody needs any more: transactions, prepared ones, and replication slots.
-	// oldest are those that Stats.SnapshotAge of outbox/state counts: one that has written keeps the relay of every database from skipping what it has
-	// published, one that only reads keeps VACUUM in its own database.
+	// oldest lists what keeps dead rows alive: transactions, prepared transactions, and replication slots. Stats.SnapshotAge of
+	// outbox/state counts the same ones. A transaction that has written keeps the relay of every database from skipping published events; a
+	// transaction that only reads keeps VACUUM from removing rows in its own database.
 	oldest = `
 SELECT 'a transaction of ' || coalesce(nullif(application_name, ''), 'process') || ' (' || coalesce(usename, '?') || ', ' || coalesce(state, '?') ||
 	', database ' || coalesce(datname, '?') || ')',
@@ -51,9 +51,9 @@ ORDER BY 1, 2`
 )
 
 const (
-	// clockSkew is by how much the clocks may differ, beside the time that the question takes.
+	// clockSkew is the tolerated difference of the clocks, in addition to the time that the query takes.
 	clockSkew = 2 * time.Second
-	// shortTimeout ends statements that may take that long on a busy day, those of the cleaner for example.
+	// shortTimeout is a statement timeout too short for statements that take long on a busy day, of the cleaner for example.
 	shortTimeout = 30 * time.Second
 	// oldestVersion is the oldest PostgreSQL that is supported, as server_version_num has it.
 	oldestVersion = 140000

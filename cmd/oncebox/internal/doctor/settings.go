@@ -25,12 +25,12 @@ func (e *examination) source(context.Context) ([]Finding, error) {
 		"the service has no name: it can announce no events, and another service that uses the name of one of its consumers is not noticed")}, nil
 }
 
-// remembered is for how long the inbox knows a message. -1: for ever.
+// remembered returns how long the inbox remembers a message. -1: for ever.
 func (e *examination) remembered() time.Duration {
 	return cmp.Or(e.Config.Inbox.Retention, inbox.DefaultRetention)
 }
 
-// outlives tells whether something is kept for longer than the inbox remembers it.
+// outlives reports whether something is kept for longer than the inbox remembers it.
 func (e *examination) outlives(kept time.Duration) bool {
 	return e.remembered() != inbox.KeepForever && (kept == -1 || kept > e.remembered())
 }

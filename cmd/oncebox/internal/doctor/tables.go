@@ -24,10 +24,10 @@ func tableChecks() []check {
 	}
 }
 
-// hasTables tells whether the schema has tables of oncebox, of whichever version.
+// hasTables returns whether the schema has tables of oncebox, of any version.
 const hasTables = `SELECT to_regclass(quote_ident(coalesce(nullif($1::text, ''), current_schema())) || '.oncebox_migrations') IS NOT NULL`
 
-// needsTables leaves a check out where there are no tables at all: that is one finding, and not one for each check.
+// needsTables skips a check if there are no tables at all: that is one finding, not one for each check.
 func needsTables(run func(*examination, context.Context) ([]Finding, error)) func(*examination, context.Context) ([]Finding, error) {
 	return func(e *examination, ctx context.Context) ([]Finding, error) {
 		var there bool
@@ -79,7 +79,7 @@ func (e *examination) inAnotherSchema(missing error, elsewhere [][]string) Findi
 		"%v; the schema %s has tables of oncebox", missing, strings.Join(names, ", "))
 }
 
-// openSchema tells whether every role may create objects in the schema of the tables.
+// openSchema returns whether every role may create objects in the schema of the tables.
 const openSchema = `
 SELECT n.nspname::text, has_schema_privilege('public', n.oid, 'CREATE') FROM pg_namespace n
 WHERE n.nspname = coalesce(nullif($1::text, ''), current_schema())`

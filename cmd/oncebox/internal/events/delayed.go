@@ -85,7 +85,7 @@ func printDelayed(s *cli.Session, list []DelayedEvent) error {
 	return s.Table([]string{"DUE", "ID", "TYPE", "TOPIC", "TENANT", "AGGREGATE", "RECORDED"}, rows)
 }
 
-// delayedDeed is what can be done with a delayed event.
+// delayedDeed is an action on a delayed event.
 type delayedDeed struct {
 	name, short, done string
 	example           string

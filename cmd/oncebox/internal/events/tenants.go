@@ -36,7 +36,7 @@ type PauseItem struct {
 	Why   string    `json:"why"`
 }
 
-// tenantItems joins the tenants that were moved and those that are paused, in the order of their groups and names.
+// tenantItems lists the tenants that were moved or are paused, in the order of their groups and names.
 func tenantItems(moved []outbox.TenantGroup, paused []outbox.Pause) []TenantItem {
 	list := []TenantItem{}
 	for n := range paused {

@@ -88,7 +88,7 @@ func statusOf(st *ops.Status, filter ops.Filter) *Item {
 	return item
 }
 
-// since tells the rates since an earlier reading, if there is one.
+// since sets the rates since an earlier reading, if there is one.
 func (i *Item) since(now, before outboxstate.Traffic) {
 	if recorded, left, ok := now.PerSecond(before); ok && !i.selects {
 		i.Outbox.RecordedPerSecond, i.Outbox.LeftPerSecond = &recorded, &left

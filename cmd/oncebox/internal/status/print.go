@@ -34,7 +34,7 @@ func (i *Item) print(to io.Writer) error {
 	return nil
 }
 
-// numbers are those of the outbox and the requests, with what is wrong only where it is.
+// numbers returns the numbers of the outbox and the requests. Numbers about faults are left out if they are 0.
 func (i *Item) numbers() [][]string {
 	o := &i.Outbox
 	rows := [][]string{{"events waiting", fmt.Sprintf("%s: %s new, %s held", count(o.Backlog), count(o.New), count(o.Held))}}
@@ -134,7 +134,7 @@ func (i *Item) consumers() [][]string {
 	return rows
 }
 
-// models are those that are not as they should be.
+// models returns the read models that are not up to date.
 func (i *Item) models() [][]string {
 	var rows [][]string
 	for n := range i.ReadModels {
@@ -150,7 +150,7 @@ func (i *Item) models() [][]string {
 	return rows
 }
 
-// count is a number that is estimated beyond what is counted.
+// count returns a number as text. Above the bound of the count it is an estimate.
 func count(n int64) string {
 	if n > outboxstate.Counted {
 		return "about " + strconv.FormatInt(n, 10)

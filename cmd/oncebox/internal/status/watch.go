@@ -107,7 +107,7 @@ func (w *watcher) show(item *Item, failed error) error {
 	return w.draw(append([]string{cli.Moment(item.At) + "  Ctrl-C ends it", ""}, strings.Split(strings.TrimRight(screen.String(), "\n"), "\n")...))
 }
 
-// draw draws lines over those that were there, as far as the screen has room.
+// draw draws lines over the lines of the last draw, as far as the screen has room.
 func (w *watcher) draw(lines []string) error {
 	width, height := w.session.Size()
 	var screen strings.Builder

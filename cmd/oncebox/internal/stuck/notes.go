@@ -15,13 +15,13 @@ import (
 // mostPauses is how many paused tenants a screen has room for.
 const mostPauses = 5
 
-// stuckNotes is what stands below the list of what is stuck: why something may not be in it.
+// stuckNotes is the text below the list of stuck things: reasons why the list may be incomplete.
 type stuckNotes struct {
 	// unknown is what could not be looked at.
 	unknown []string
 	// pauses are tenants whose events wait on purpose.
 	pauses []outbox.Pause
-	// transaction is for how long the oldest one is open that keeps what was published from being removed, if that is too long. 0: it is not.
+	// transaction is the age of the oldest transaction that keeps published events from being removed, if it is too old. 0: it is not.
 	transaction time.Duration
 	// unused says that this may be another database than that of the service. "": it is used.
 	unused string

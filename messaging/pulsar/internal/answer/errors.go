@@ -21,8 +21,7 @@ func (e *AdminError) Error() string {
 	return fmt.Sprintf("%s: %d %s: %s", e.Call, e.Status, http.StatusText(e.Status), e.Reason)
 }
 
-// topicTroubles are the broker's answers that concern one topic and do not pass by themselves. The client knows them by
-// text only.
+// topicTroubles are the broker's answers that concern one topic and do not pass by themselves. The client reports them as text only.
 var topicTroubles = []string{ //nolint:gochecknoglobals // a constant
 	"TopicNotFound", "TopicTerminated", "AuthorizationError", "ProducerBlockedQuotaExceeded", "InvalidTopicName", "IncompatibleSchema",
 	"NotAllowedError", "ProducerFenced", "ProducerBusy", "ConsumerBusy", "SubscriptionNotFound", "topic not found", "topic terminated",
@@ -36,7 +35,7 @@ func IsTopicTrouble(err error) bool {
 	return slices.ContainsFunc(topicTroubles, func(trouble string) bool { return strings.Contains(text, trouble) })
 }
 
-// Came reports whether err is the broker's own answer. Otherwise nothing was heard of it.
+// Came reports whether err is an answer of the broker. If not, the broker did not answer.
 func Came(err error) bool {
 	return IsTopicTrouble(err) || strings.Contains(err.Error(), "MetadataError")
 }
@@ -45,7 +44,7 @@ func Came(err error) bool {
 var ErrNotLetIn = errors.New("the broker does not let us in: correct Config.Token (ONCEBOX_PULSAR_TOKEN), TokenFile (ONCEBOX_PULSAR_TOKEN_FILE) " +
 	"or TLSCert and TLSKey (ONCEBOX_PULSAR_TLS_CERT, ONCEBOX_PULSAR_TLS_KEY)")
 
-// ErrWrongPort is about an address at which something else than a broker answers.
+// ErrWrongPort means that something else than a broker answers at the address.
 var ErrWrongPort = errors.New("this is a web server, perhaps Pulsar's admin API, and not the broker: " +
 	"Config.URL (ONCEBOX_PULSAR_URL) takes the broker's own port, usually 6650, and " +
 	"Config.AdminURL (ONCEBOX_PULSAR_ADMIN_URL) the other, usually http and 8080")
@@ -62,7 +61,7 @@ func IsForeign(err error) bool {
 	return source || installation
 }
 
-// IsMissing reports whether the broker knows no such topic, namespace or tenant.
+// IsMissing reports whether the topic, namespace or tenant does not exist.
 func IsMissing(err error) bool {
 	text := strings.ToLower(err.Error())
 	return IsStatus(err, http.StatusNotFound) || IsTopicTrouble(err) &&
@@ -75,7 +74,7 @@ func IsStatus(err error, statuses ...int) bool {
 	return ok && slices.Contains(statuses, answer.Status)
 }
 
-// IsForbidden reports whether the admin API refuses us.
+// IsForbidden reports whether the admin API refuses the credentials.
 func IsForbidden(err error) bool { return IsStatus(err, http.StatusUnauthorized, http.StatusForbidden) }
 
 // Lasts reports whether waiting will not mend the error: the configuration has to change, or somebody has to act at the broker.

@@ -1,4 +1,4 @@
-// Package answer asks the broker until it answers, and tells the kinds of its answers apart. Both are shared by package pulsar and package topics.
+// Package answer repeats calls until the broker answers, and sorts its answers into kinds. Packages pulsar and topics share it.
 //
 // Read first: insist.go:Insist, then errors.go:Lasts.
 package answer
@@ -31,14 +31,14 @@ func Insist[T any](ctx context.Context, background *sync.WaitGroup, fn func() (T
 	}
 }
 
-// Once calls fn, and returns its result, or returned false if ctx was done before. The calls of Pulsar's client cannot be stopped: such a call goes
-// on in the background then, and undo takes its result back.
+// Once calls fn and returns its result, or returned false if ctx ended first. A call of Pulsar's client cannot be cancelled: after ctx has
+// ended it goes on in the background, and undo reverses its result.
 func Once[T any](ctx context.Context, background *sync.WaitGroup, fn func() (T, error), undo func(T)) (value T, returned bool, err error) {
 	type result struct {
 		value T
 		err   error
 	}
-	// Unbuffered: either the result is taken, or the call that brings it sees that ctx is done.
+	// Unbuffered: either the result is received here, or the sending goroutine sees that ctx is done and undoes it.
 	done := make(chan result)
 	background.Go(func() {
 		value, err := fn()
@@ -58,7 +58,7 @@ func Once[T any](ctx context.Context, background *sync.WaitGroup, fn func() (T, 
 	}
 }
 
-// Clear calls fn until the broker says yes or no: a broker that has just started fails now and then.
+// Clear calls fn until the broker accepts or refuses: a broker that has just started fails now and then.
 func Clear(ctx context.Context, fn func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := fn()

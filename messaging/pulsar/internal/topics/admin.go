@@ -92,10 +92,10 @@ func adminTLS(c *Config) (*tls.Config, error) {
 // Namespace returns tenant/namespace.
 func (a *Admin) Namespace() string { return a.namespace }
 
-// Close closes the connections that nobody uses.
+// Close closes idle connections.
 func (a *Admin) Close() { a.http.CloseIdleConnections() }
 
-// KeepNothingOpen has each call open a connection of its own.
+// KeepNothingOpen makes each call open a connection of its own.
 func (a *Admin) KeepNothingOpen() {
 	a.http.Transport.(*http.Transport).DisableKeepAlives = true //nolint:forcetypeassert // NewAdmin made it
 }

@@ -11,25 +11,25 @@ import (
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
 )
 
-// Audience is what is known of the consumers of a topic. The broker takes messages that nobody will ever see, and says that all
-// went well: a topic that was deleted is made again without its subscriptions by the next message.
+// Audience checks that a topic has the subscriptions of its consumers. The broker does not: after a topic was deleted, the next message
+// makes it again without its subscriptions, and the broker accepts messages that no consumer will ever receive.
 type Audience struct {
 	keeper    *Keeper
 	topic     string
 	unbatched *atomic.Bool // set if a consumer needs each message in an entry of its own
 
-	mu      sync.Mutex                // held by the goroutine that looks
+	mu      sync.Mutex                // held during a look
 	looked  atomic.Pointer[time.Time] // nil before the first look
-	missing []string                  // what was complained about last
+	missing []string                  // the subscriptions of the last warning
 }
 
-// NewAudience returns what is known in the beginning: nothing. The Audience sets unbatched if a consumer needs each message in an entry of its own.
+// NewAudience returns an Audience that has not looked yet. It sets unbatched if a consumer needs each message in an entry of its own.
 func (k *Keeper) NewAudience(topic string, unbatched *atomic.Bool) *Audience {
 	return &Audience{keeper: k, topic: topic, unbatched: unbatched}
 }
 
-// LookFirst looks for consumers of the topic before its first message is sent. If the admin API keeps it waiting it gives
-// up, and all looks are left to the background: publishing needs none.
+// LookFirst looks for consumers of the topic before its first message is sent. If the admin API is slow, it gives up, and only background
+// looks follow: publishing does not depend on a look.
 func (a *Audience) LookFirst() {
 	k := a.keeper
 	if a.looked.Load() != nil {
@@ -48,13 +48,13 @@ func (a *Audience) LookFirst() {
 			k.Presence.fail()
 			k.log.WarnContext(ctx, "oncebox: Pulsar's admin API does not answer: the topics' consumers are unknown", "url", k.Admin.base, "error", err)
 		case err != nil:
-			return // the broker is in trouble; the next producer's maker looks again
+			return // the broker is in trouble; the next call that makes a producer looks again
 		}
 	}
 	a.now()
 }
 
-// LookAgain does so in the background if it is time. The caller is within a call that Close waits for.
+// LookAgain looks in the background, if it is time. The caller must be within a call that Close waits for.
 func (a *Audience) LookAgain() {
 	k := a.keeper
 	if k.cfg.AudienceInterval < 0 || !a.mu.TryLock() {
@@ -70,7 +70,7 @@ func (a *Audience) LookAgain() {
 		ctx, cancel := context.WithTimeout(k.open, k.cfg.OperationTimeout)
 		defer cancel()
 		if k.HasAdmin(ctx) {
-			_ = a.look(ctx) // the next look may tell
+			_ = a.look(ctx) // the next look may succeed
 		}
 	})
 }
@@ -80,7 +80,7 @@ func (a *Audience) now() {
 	a.looked.Store(&now)
 }
 
-// look warns of what is missing, when that changes.
+// look logs a warning if subscriptions are missing that were not missing at the last look.
 func (a *Audience) look(ctx context.Context) error {
 	k := a.keeper
 	partitions, err := k.Admin.Partitions(ctx, a.topic)

@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
 )
 
-// State returns what waits for a subscription, and who is there to take it. Messages counts entries: a batch is one.
+// State returns the number of messages that wait for a subscription, and of its consumers. Messages counts entries: a batch is one.
 func (a *Admin) State(ctx context.Context, topic, name string) (s messaging.SubscriptionState, err error) {
 	parts, err := a.Backlogs(ctx, topic, name)
 	if err != nil && !answer.IsStatus(err, http.StatusNotFound) {
@@ -33,7 +33,7 @@ func (a *Admin) State(ctx context.Context, topic, name string) (s messaging.Subs
 	return s, nil
 }
 
-// Backlog is what a partition knows about what waits for a subscription.
+// Backlog is the state of a subscription at one partition.
 type Backlog struct {
 	Waiting      int64  `json:"msgBacklog"`                      //nolint:tagliatelle // Pulsar's
 	Active       string `json:"activeConsumerName"`              //nolint:tagliatelle // Pulsar's
@@ -48,7 +48,7 @@ type Backlog struct {
 	Partition int32 `json:"-"`
 }
 
-// Backlogs returns those of all partitions.
+// Backlogs returns the backlogs of all partitions.
 func (a *Admin) Backlogs(ctx context.Context, topic, subscription string) ([]Backlog, error) {
 	type stats struct {
 		Subscriptions map[string]Backlog `json:"subscriptions"`
@@ -56,7 +56,7 @@ func (a *Admin) Backlogs(ctx context.Context, topic, subscription string) ([]Bac
 	var all struct {
 		Partitions map[string]stats `json:"partitions"`
 	}
-	// Without precision the broker adds up what was acknowledged since it has known the subscription, and may be wrong for ever.
+	// Without getPreciseBacklog the broker computes the backlog from counters, which may stay wrong for ever.
 	const precise = "getPreciseBacklog=true&subscriptionBacklogSize=false"
 	err := a.do(ctx, http.MethodGet, a.topic(topic)+"/partitioned-stats?perPartition=true&"+precise, "", &all)
 	if answer.IsStatus(err, http.StatusNotFound) {

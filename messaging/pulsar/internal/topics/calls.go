@@ -22,7 +22,7 @@ type newSubscription struct {
 	Properties map[string]string `json:"properties,omitempty"`
 }
 
-// reachable asks for a topic, whether it is there or not.
+// reachable asks the admin API about a topic, to see whether it answers. The topic need not exist.
 func (a *Admin) reachable(ctx context.Context) error {
 	_, err := a.Partitions(ctx, "oncebox")
 	if answer.IsStatus(err, http.StatusNotFound) {
@@ -105,7 +105,7 @@ func FirstPartition(topic string, partitions int) string {
 	return topic + "-partition-0"
 }
 
-// Subscriptions returns those of an unpartitioned topic or of one partition.
+// Subscriptions returns the subscriptions of an unpartitioned topic or of one partition.
 func (a *Admin) Subscriptions(ctx context.Context, topic string) (map[string]*SubscriptionStats, error) {
 	stats, err := a.Stats(ctx, topic)
 	return stats.Subscriptions, err
@@ -119,7 +119,7 @@ type TopicStats struct {
 	} `json:"publishers"`
 }
 
-// Stats returns those of an unpartitioned topic or of one partition, none of one that is not there.
+// Stats returns the statistics of an unpartitioned topic or of one partition. They are empty if it does not exist.
 func (a *Admin) Stats(ctx context.Context, topic string) (stats TopicStats, err error) {
 	err = a.do(ctx, http.MethodGet, a.topic(topic)+"/stats", "", &stats)
 	if answer.IsStatus(err, http.StatusNotFound) {
@@ -128,12 +128,12 @@ func (a *Admin) Stats(ctx context.Context, topic string) (stats TopicStats, err 
 	return stats, err
 }
 
-// topic is the path of a topic. The broker decodes names as forms do.
+// topic returns the path of a topic in the API. The broker decodes names like form values ("+" is a blank).
 func (a *Admin) topic(name string) string {
 	return "/persistent/" + a.namespace + "/" + url.QueryEscape(name)
 }
 
-// ListTopics returns the names of all topics that last, without those of partitions.
+// ListTopics returns the names of all persistent topics. Partitions are not listed by themselves.
 func (a *Admin) ListTopics(ctx context.Context) ([]string, error) {
 	var partitioned, plain []string
 	if err := a.do(ctx, http.MethodGet, "/persistent/"+a.namespace+"/partitioned", "", &partitioned); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
 )
 
-// Declare makes topics, subscriptions and the topics of those, as far as they do not exist; what exists is used as it is. It may be called
-// again, and by many processes at once. The names are valid, and the broker has been reached once. While the broker is down it tries again, until
+// Declare makes topics, and subscriptions with their topics, if they do not exist; existing ones are not changed. It may be called again,
+// and by many processes at once. The names are valid, and the broker has been reached once. While the broker is down it tries again, until
 // ctx is done; then the error is a [messaging.ErrBrokerDown].
 func (k *Keeper) Declare(ctx context.Context, topics []string, subscriptions []messaging.Subscription) error {
 	topics = slices.Clone(topics)
@@ -77,7 +77,7 @@ func (k *Keeper) declareTopics(ctx context.Context, topics []string, withAdmin b
 	return partitions, nil
 }
 
-// admitAll looks whether any of the subscriptions belongs to somebody else, before one of them is made.
+// admitAll checks that no subscription belongs to another service or database, before the first of them is made.
 func (k *Keeper) admitAll(ctx context.Context, subscriptions []messaging.Subscription) error {
 	for _, s := range subscriptions {
 		if err := answer.Clear(ctx, func() error { return k.admit(ctx, s) }); err != nil {
@@ -87,8 +87,8 @@ func (k *Keeper) admitAll(ctx context.Context, subscriptions []messaging.Subscri
 	return nil
 }
 
-// warnOfOnePartition says that a topic has no partitions, or will have none, before the first use makes it so: they cannot be
-// had later without moving keys.
+// warnOfOnePartition logs that a topic has no partitions, or will have none once its first use has made it: adding partitions later moves
+// keys.
 func (k *Keeper) warnOfOnePartition(ctx context.Context, name string) error {
 	if k.cfg.Partitions == 1 {
 		return nil
@@ -132,8 +132,8 @@ func (k *Keeper) declareTopic(ctx context.Context, name string) (int, error) {
 	return n, nil
 }
 
-// declareSubscription tries until all partitions have it: when several processes make it, the broker tells some of them
-// that it exists, and some that it is busy, before all partitions are done.
+// declareSubscription tries until all partitions have the subscription. One request is not enough: if several processes make it at once,
+// the broker answers some of them that it exists, and some that it is busy, before all partitions are done.
 func (k *Keeper) declareSubscription(ctx context.Context, s messaging.Subscription, partitions int) error {
 	for attempt := 1; ; attempt++ {
 		made, err := k.Admin.makeSubscription(ctx, s)
@@ -170,7 +170,7 @@ func (k *Keeper) subscribeAndLeave(ctx context.Context, s messaging.Subscription
 	return err
 }
 
-// undeclared gives what made a declaration fail its class, and says what to do.
+// undeclared turns the cause of a failed declaration into an error of one of the classes of package messaging, which says what to do.
 func (k *Keeper) undeclared(ctx context.Context, err error) error {
 	switch {
 	case answer.IsMissing(err):
@@ -182,7 +182,8 @@ func (k *Keeper) undeclared(ctx context.Context, err error) error {
 	}
 }
 
-// nowhere says which part of a topic's name is missing, as far as that is known, and how to make it.
+// nowhere returns an error that names the missing part of a topic's name (tenant, namespace or topic), as far as it can be found out, and
+// how to make it.
 func (k *Keeper) nowhere(ctx context.Context, err error) error {
 	tenant := "tenant " + strconv.Quote(k.cfg.Tenant) + " (ONCEBOX_PULSAR_TENANT), made by: pulsar-admin tenants create " + k.cfg.Tenant
 	name := k.cfg.Tenant + "/" + k.cfg.Namespace
@@ -199,7 +200,7 @@ func (k *Keeper) nowhere(ctx context.Context, err error) error {
 	return fmt.Errorf("is there a %s; a %s; or may nobody make topics by using them? %w", tenant, namespace, err)
 }
 
-// UnknownPlace names the place of a topic that the broker does not know, where there is no time to ask for more.
+// UnknownPlace returns the error for a topic whose tenant or namespace the broker does not know, without asking which of them.
 func (k *Keeper) UnknownPlace(err error) error {
 	if !answer.IsMissing(err) {
 		return err

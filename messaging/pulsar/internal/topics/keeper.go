@@ -1,5 +1,5 @@
-// Package topics makes the topics and the subscriptions of a namespace and looks after them: by Pulsar's admin API, and without it by Pulsar's
-// client as far as that can.
+// Package topics makes the topics and subscriptions of a namespace and checks them: through Pulsar's admin API or, without that, through
+// Pulsar's client as far as possible.
 //
 // Read first: declare.go:Keeper.Declare, then owner.go:Keeper.own and audience.go:Audience.look.
 package topics
@@ -43,20 +43,20 @@ type Keeper struct {
 	log        *slog.Logger
 	client     pulsarclient.Client
 	open       context.Context //nolint:containedctx // the life of the connection
-	background *sync.WaitGroup // what Close of the connection waits for
+	background *sync.WaitGroup // background work that Close of the connection waits for
 	unwatched  func(ctx context.Context, topic string)
 
 	mu       sync.Mutex
 	declared map[messaging.Subscription]bool
 }
 
-// Connection is what a keeper needs of the connection to the broker.
+// Connection has the parts of the connection to the broker that a keeper uses.
 type Connection struct {
 	Client     pulsarclient.Client
 	Open       context.Context //nolint:containedctx // the life of the connection
-	Background *sync.WaitGroup // what Close waits for
+	Background *sync.WaitGroup // background work that Close waits for
 	Log        *slog.Logger
-	Unwatched  func(ctx context.Context, topic string) // counts a topic whose messages nobody waits for
+	Unwatched  func(ctx context.Context, topic string) // counts a topic whose messages no subscription receives
 }
 
 // NewKeeper returns the keeper of a namespace.
@@ -100,7 +100,7 @@ func (k *Keeper) remember(s messaging.Subscription) {
 	k.declared[identity(s)] = true
 }
 
-// identity is s without what differs from one consumer to the next.
+// identity returns s without the fields that differ between consumers of the subscription.
 func identity(s messaging.Subscription) messaging.Subscription {
 	return messaging.Subscription{Topic: s.Topic, Name: s.Name, Type: s.Type, Source: s.Source, Installation: s.Installation}
 }

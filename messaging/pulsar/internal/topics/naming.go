@@ -9,8 +9,8 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// ValidateTopic checks the name of a topic: it is one by [event.ValidateTopic], has no "+", which the admin API cannot say, and no "-partition-",
-// by which Pulsar tells partitions.
+// ValidateTopic checks the name of a topic: [event.ValidateTopic] accepts it, and it has neither "+", which the admin API cannot express,
+// nor "-partition-", which marks the partitions of a topic.
 func ValidateTopic(name string) error {
 	if err := event.ValidateTopic(name); err != nil {
 		return err
@@ -25,7 +25,8 @@ func ValidateTopic(name string) error {
 	}
 }
 
-// partitionMark stands between the name of a topic and the number of its partition. A topic that has it in its name is made, and then not found.
+// partitionMark stands between the name of a topic and the number of its partition. Pulsar makes a topic with this text in its name, and
+// then does not find it.
 const partitionMark = "-partition-"
 
 // ValidateSubscription checks the names of a subscription and its topic.

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// unbatchedProperty marks subscriptions of ours that need messages without batches. A process that publishes has to know that
+	// unbatchedProperty marks subscriptions, made by oncebox, that need messages without batches. A process that publishes has to know this
 	// before the first consumer comes, and until then the broker does not know the type of the subscription.
 	unbatchedProperty = "oncebox.unbatched"
 	// SourceProperty marks a subscription with the service that it belongs to.
@@ -46,7 +46,7 @@ func (k *Keeper) admit(ctx context.Context, s messaging.Subscription) error {
 	}
 	partitions, err := k.Admin.Partitions(ctx, s.Topic)
 	if answer.IsStatus(err, http.StatusNotFound) || answer.IsForbidden(err) {
-		return nil // there is no topic yet; or the look after it was made says that it cannot be seen
+		return nil // the topic does not exist yet, or cannot be seen: the look after it was made reports that
 	}
 	if err != nil {
 		return err
@@ -76,13 +76,13 @@ func (k *Keeper) foreign(s messaging.Subscription, properties map[string]string)
 	}
 }
 
-// own makes sure that a subscription, which is there, belongs to the source of s. One without a mark, of an earlier version or made by
-// hand, gets it.
+// own makes sure that an existing subscription belongs to the source of s. A subscription without a mark, made by hand for example, gets
+// the mark.
 //
-// Two services may start at once. If the subscription is new, the broker lets one of two requests make it, partition by
-// partition; which service has it is decided by the first partition, where both look after that. If it is an old one
-// without a mark, both may find none and write theirs. Both look again, and the one that wrote first is refused, unless the other wrote
-// after that look: then it is refused at its next start.
+// Two services may start at once. If the subscription is new, the broker lets one of the two requests make it, partition by partition. Both
+// services look at the first partition after that, and its mark decides. If the subscription is old and has no mark, both services may find
+// none and write their own. Both look again, and the first writer is refused, because the second has overwritten its mark. If the second
+// writes only after that look, the first is refused at its next start.
 func (k *Keeper) own(ctx context.Context, s messaging.Subscription, partitions int) error {
 	if s.Source == "" {
 		return nil
@@ -117,7 +117,7 @@ func (k *Keeper) claim(ctx context.Context, s messaging.Subscription, partitions
 	return k.foreign(s, properties)
 }
 
-// giveTo is the command that sets the properties, which replaces those that there are.
+// giveTo returns the command that sets the properties of a subscription. It replaces all existing properties.
 func (k *Keeper) giveTo(s messaging.Subscription, properties map[string]string) string {
 	var command strings.Builder
 	command.WriteString("pulsar-admin topics update-subscription-properties")
@@ -127,14 +127,14 @@ func (k *Keeper) giveTo(s messaging.Subscription, properties map[string]string) 
 	return command.String() + " -s '" + s.Name + "' '" + k.FullName(s.Topic) + "'"
 }
 
-// PropertiesOf returns those of a subscription of an unpartitioned topic or of one partition.
+// PropertiesOf returns the properties of a subscription of an unpartitioned topic or of one partition.
 func (a *Admin) PropertiesOf(ctx context.Context, topic, subscription string) (map[string]string, error) {
 	properties := map[string]string{}
 	err := a.do(ctx, http.MethodGet, a.subscription(topic, subscription)+"/properties", "", &properties)
 	return properties, err
 }
 
-// setProperties replaces those of a subscription, of all partitions.
+// setProperties replaces the properties of a subscription at all partitions.
 func (a *Admin) setProperties(ctx context.Context, topic, subscription string, properties map[string]string) error {
 	body, err := json.Marshal(properties)
 	if err != nil {
@@ -143,7 +143,7 @@ func (a *Admin) setProperties(ctx context.Context, topic, subscription string, p
 	return a.do(ctx, http.MethodPut, a.subscription(topic, subscription)+"/properties", string(body), nil)
 }
 
-// subscription is the path of a subscription.
+// subscription returns the path of a subscription in the API.
 func (a *Admin) subscription(topic, name string) string {
 	return a.topic(topic) + "/subscription/" + url.QueryEscape(name)
 }

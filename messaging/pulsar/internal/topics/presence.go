@@ -11,24 +11,24 @@ import (
 )
 
 const (
-	// Patience is how long the admin API may keep a publication waiting.
+	// Patience is how long a publication waits for the admin API.
 	Patience = 2 * time.Second
-	// rest is how long it is left alone after that.
+	// rest is how long the API is not asked again after that.
 	rest = time.Minute
 )
 
-// Presence is what is known of the admin API. Nobody needs it in order to publish, and something on the way to it may
-// swallow all that is sent.
+// Presence remembers whether the admin API answers. Publishing works without it, and a firewall may drop all requests to it, so publishing
+// must not wait for it again and again.
 type Presence struct {
-	// Patience is how long the API may keep a publication waiting, which can do without it.
+	// Patience is how long a publication waits for the API, without which it works too.
 	Patience time.Duration
 
 	mu      sync.Mutex
-	reached bool      // it is there, whatever happens later
-	failed  time.Time // when it gave no answer last
+	reached bool      // it has answered once
+	failed  time.Time // when it last gave no answer
 }
 
-// know reports whether the admin API is there, and whether it is to be left alone.
+// know reports whether the admin API has answered once, and whether it is not to be asked at present.
 func (p *Presence) know() (reached, resting bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -41,7 +41,7 @@ func (p *Presence) reach() {
 	p.reached = true
 }
 
-// fail returns true if there was no failure before.
+// fail records a failure. It returns true for the first one.
 func (p *Presence) fail() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,15 +50,15 @@ func (p *Presence) fail() bool {
 	return first
 }
 
-// AskAgain ends the time in which the API is left alone.
+// AskAgain ends the time in which the API is not asked.
 func (p *Presence) AskAgain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.failed = p.failed.Add(-rest)
 }
 
-// HasAdmin reports whether there is an admin API. A broker that was just started may need a moment. A broker that was not
-// there is asked again after rest.
+// HasAdmin reports whether the admin API answers. It waits a moment for a broker that was just started. An API that did not answer is asked
+// again after rest.
 func (k *Keeper) HasAdmin(ctx context.Context) bool {
 	reached, resting := k.Presence.know()
 	if reached || resting {
@@ -73,7 +73,7 @@ func (k *Keeper) HasAdmin(ctx context.Context) bool {
 		}
 	}
 	switch {
-	case ctx.Err() != nil: // the caller had no time for it
+	case ctx.Err() != nil: // the caller's context has ended, which says nothing about the API
 		return false
 	case err == nil:
 		k.Presence.reach()
@@ -85,7 +85,7 @@ func (k *Keeper) HasAdmin(ctx context.Context) bool {
 	return false
 }
 
-// isTimeout: there was no answer, in contrast to a bad one.
+// isTimeout reports that there was no answer, in contrast to a bad one.
 func isTimeout(err error) bool {
 	late, ok := errors.AsType[net.Error](err)
 	return ok && late.Timeout()

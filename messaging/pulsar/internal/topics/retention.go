@@ -9,8 +9,8 @@ import (
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
 )
 
-// Retention returns how long a topic may bring a message again: the longer one of how long acknowledged messages are kept, and how long others
-// are. 0: neither has a policy; -1: for ever. Without an admin API the error is errors.ErrUnsupported.
+// Retention returns how long a topic may deliver a message again: the longer of two times, how long acknowledged messages are kept, and how
+// long others are kept. 0: neither has a policy; -1: for ever. Without an admin API the error is errors.ErrUnsupported.
 func (k *Keeper) Retention(ctx context.Context, topic string) (time.Duration, error) {
 	if !k.HasAdmin(ctx) {
 		return 0, errors.ErrUnsupported
@@ -26,14 +26,14 @@ func (k *Keeper) Retention(ctx context.Context, topic string) (time.Duration, er
 	return max(lives, retained), nil
 }
 
-// retention is for how long, and up to what size, acknowledged messages are kept. -1: without a limit.
+// retention is how long acknowledged messages are kept, up to a size. -1: without a limit.
 type retention struct {
 	Minutes int `json:"retentionTimeInMinutes"` //nolint:tagliatelle // Pulsar's
 	MB      int `json:"retentionSizeInMB"`      //nolint:tagliatelle // Pulsar's
 }
 
-// Retained returns how long a topic keeps what every subscription has acknowledged, or what no subscription waits for. 0: not at all; -1: without
-// a limit.
+// Retained returns how long a topic keeps messages that all subscriptions have acknowledged, or that no subscription needs. 0: not at all;
+// -1: without a limit.
 func (a *Admin) Retained(ctx context.Context, topic string) (time.Duration, error) {
 	var r *retention
 	if err := a.policy(ctx, topic, "retention", &r); err != nil {
@@ -58,7 +58,7 @@ func (a *Admin) Expires(ctx context.Context, topic string) (time.Duration, error
 	return time.Duration(*seconds) * time.Second, nil
 }
 
-// Evicts reports whether the broker drops the oldest messages when the backlog is full, also those that were not acknowledged.
+// Evicts reports whether the broker drops the oldest messages when the backlog is full, acknowledged or not.
 func (a *Admin) Evicts(ctx context.Context, topic string) (bool, error) {
 	var quotas map[string]struct {
 		Policy string `json:"policy"`
@@ -72,10 +72,10 @@ func (a *Admin) Evicts(ctx context.Context, topic string) (bool, error) {
 	return false, err
 }
 
-// policy asks for a policy that applies to a topic, be it its own or its namespace's.
+// policy reads a policy that applies to a topic: its own or that of its namespace.
 func (a *Admin) policy(ctx context.Context, topic, name string, result any) error {
 	err := a.do(ctx, http.MethodGet, a.topic(topic)+"/"+name+"?applied=true", "", result)
-	if answer.IsStatus(err, http.StatusNotFound) { // it is about to be made
+	if answer.IsStatus(err, http.StatusNotFound) { // the topic does not exist yet
 		err = a.do(ctx, http.MethodGet, "/namespaces/"+a.namespace+"/"+name, "", result)
 	}
 	return err

@@ -13,7 +13,7 @@ import (
 const (
 	// KeptPayload is how much of the payload of an unreadable message is kept for the reader of its dead letter, in bytes.
 	KeptPayload = 64 << 10
-	// KeptProperties is how much of its properties, and keptProperty how much one of them may take.
+	// KeptProperties is how many bytes of its properties are kept in all, and keptProperty how many bytes a kept property may have.
 	KeptProperties = 64 << 10
 	keptProperty   = 4 << 10
 )
@@ -24,8 +24,8 @@ type Limits struct {
 	MaxMessage  int // what the broker takes: a message that came in chunks is larger
 }
 
-// Envelope returns the envelope of a message that was received from a topic. A message that is not what was sent has only parts of it, and the
-// reason: see [messaging.UnreadableKey].
+// Envelope returns the envelope of a message that was received from a topic. For an unreadable message it has only parts, and the reason:
+// see [messaging.UnreadableKey].
 func (l Limits) Envelope(m pulsarclient.Message, topic string) event.Envelope {
 	reason := l.unreadable(m)
 	if reason == "" {
@@ -36,7 +36,7 @@ func (l Limits) Envelope(m pulsarclient.Message, topic string) event.Envelope {
 	return env
 }
 
-// unreadable says why a message is not what was sent, "" if it is.
+// unreadable returns the reason why a message is not what was sent, "" if it is complete.
 func (l Limits) unreadable(m pulsarclient.Message) string {
 	if sealed := m.GetEncryptionContext(); sealed != nil {
 		if n := sealed.BatchSize; n > 1 {
@@ -56,13 +56,13 @@ func (l Limits) unreadable(m pulsarclient.Message) string {
 	return ""
 }
 
-// isChunked tells whether a message came in chunks: then the client (0.21.0) writes the first and the last place of it.
+// isChunked reports whether a message came in chunks: then the client (0.21.0) writes its first and its last place into the id.
 //
-// It puts the chunks together, but goes on with the last one alone if the metadata lacks uncompressed_size, which clients for C++ and
-// Python leave out without compression. Their chunks are as large as the broker takes (Config.MaxMessageBytes), so a larger message
-// is whole. A smaller one may be whole as well, if its sender makes smaller chunks. The client tells neither the number nor the size of
-// the chunks, and a dead letter does less harm than a handler that gets the end of a message. What came in a batch was not cut (PIP 37);
-// the text of an id is costly, so that is asked first.
+// The client joins the chunks. But if the metadata lacks uncompressed_size, which clients for C++ and Python leave out without compression,
+// it delivers the last chunk alone. Chunks of those clients are as large as the broker allows (Config.MaxMessageBytes), so a larger message
+// is complete. A smaller message may be complete as well, if its sender makes smaller chunks. The client reports neither the number nor the
+// size of the chunks, and a dead letter does less harm than a handler that gets only the end of a message. A message in a batch never has
+// chunks (PIP 37); that check comes first, because the text of an id is costly.
 func isChunked(id pulsarclient.MessageID) bool {
 	return id.BatchSize() <= 1 && strings.Contains(id.String(), ";")
 }
@@ -76,7 +76,7 @@ func Received(m pulsarclient.Message) int {
 	return n
 }
 
-// part is what is kept of an unreadable message.
+// part holds the parts of an unreadable message that are kept.
 type part struct {
 	pulsarclient.Message
 
@@ -90,8 +90,8 @@ func (p part) Payload() []byte {
 func (p part) Key() string                   { return p.key }
 func (p part) Properties() map[string]string { return p.properties }
 
-// partOf keeps the properties that are short, those that identify the message before others. Those of an encrypted batch, and
-// its key, are of the first message in it, so they say nothing about it: its identity is its place in the topic.
+// partOf keeps short properties, beginning with the properties that identify the message. The properties and the key of an encrypted batch
+// belong to its first message and say nothing about the others, so such a message is identified by its place in the topic.
 func partOf(m pulsarclient.Message) part {
 	p := part{Message: m, properties: map[string]string{}}
 	if sealed := m.GetEncryptionContext(); sealed != nil && sealed.BatchSize > 1 {

@@ -40,7 +40,7 @@ const (
 	specVersion = "1.0"
 )
 
-// ownProps are the properties that stand for something else than metadata of their name.
+// ownProps are the properties that do not stand for metadata of the same name.
 var ownProps = map[string]bool{ //nolint:gochecknoglobals // a constant
 	PropSpecVersion: true, PropID: true, PropType: true, PropSource: true, PropSubject: true, PropTime: true, PropDataSchema: true,
 	PropTenantID: true, PropAggregateType: true, PropAggregateVersion: true, PropSequence: true, PropSchemaVersion: true,
@@ -52,7 +52,7 @@ func Encode(env *event.Envelope) *pulsarclient.ProducerMessage {
 	return Fill(&pulsarclient.ProducerMessage{}, env)
 }
 
-// Fill makes the message of an envelope from one that was sent before, whose map has the room that is needed.
+// Fill is Encode into a message that was sent before: it reuses the map of properties.
 func Fill(m *pulsarclient.ProducerMessage, env *event.Envelope) *pulsarclient.ProducerMessage {
 	props := m.Properties
 	if props == nil {
@@ -64,7 +64,7 @@ func Fill(m *pulsarclient.ProducerMessage, env *event.Envelope) *pulsarclient.Pr
 	if m.Payload == nil {
 		m.Payload = []byte{} // nil would make it a tombstone
 	}
-	// Pulsar counts milliseconds from 1970 and the client nanoseconds up to 2262; what is outside travels as ce_time only.
+	// Pulsar counts milliseconds from 1970, and the client nanoseconds up to 2262; other times travel as ce_time only.
 	if ms := env.OccurredAt.UnixMilli(); ms > 0 && ms < math.MaxInt64/int64(time.Millisecond) {
 		m.EventTime = env.OccurredAt
 	}
@@ -98,7 +98,7 @@ func setProperties(props map[string]string, env *event.Envelope) {
 	}
 }
 
-// metadataProp returns the property that carries a key of the metadata. Extension attributes of others keep their name.
+// metadataProp returns the property that carries a key of the metadata. Extension attributes of other programs keep their names.
 func metadataProp(key string) string {
 	switch key {
 	case event.CorrelationID:
@@ -114,7 +114,7 @@ func metadataProp(key string) string {
 	return MetaPrefix + key
 }
 
-// metadataKey returns the key of the metadata that has a property of its own. "": the property is none of these.
+// metadataKey returns the key of the metadata for a property of its own, "" if the property has no such key.
 func metadataKey(prop string) string {
 	switch prop {
 	case PropCorrelationID:
@@ -128,8 +128,8 @@ func metadataKey(prop string) string {
 	}
 }
 
-// decode makes the envelope of a message that was received from a topic. Everything in it is the envelope's own: the message
-// may be delivered again, so its properties are left as they are.
+// decode makes the envelope of a message that was received from a topic. The envelope shares no map with the message, which may be
+// delivered again.
 func decode(m pulsarclient.Message, topic string) event.Envelope {
 	props := m.Properties()
 	env := event.Envelope{
@@ -143,7 +143,7 @@ func decode(m pulsarclient.Message, topic string) event.Envelope {
 		}
 	}
 	decodeMetadata(env.Metadata, rest)
-	if env.OccurredAt.IsZero() && m.EventTime().UnixMilli() > 0 && canBeWritten(m.EventTime()) { // without one it reads as 1970 and not as zero
+	if env.OccurredAt.IsZero() && m.EventTime().UnixMilli() > 0 && canBeWritten(m.EventTime()) { // no time is 1970, not zero
 		env.OccurredAt = m.EventTime().UTC()
 	}
 	if env.ID == "" {
@@ -180,7 +180,8 @@ func takeIdentifier(env *event.Envelope, name, value string) bool {
 	return true
 }
 
-// takeValue leaves somebody else's idea of a version, a number or a time what it is: metadata.
+// takeValue sets the field of a property. It returns false if the value, of another program perhaps, is not a valid version, number or
+// time; the property then becomes metadata.
 func takeValue(env *event.Envelope, name, value string) bool {
 	switch name {
 	case PropSpecVersion:
@@ -199,7 +200,7 @@ func takeValue(env *event.Envelope, name, value string) bool {
 			env.SchemaVersion = int(n)
 		}
 		return true
-	case PropTime: // preferred to Pulsar's own, which ends at milliseconds
+	case PropTime: // preferred to Pulsar's own time, which has only milliseconds
 		t, err := time.Parse(time.RFC3339Nano, value)
 		if err != nil || !canBeWritten(t) {
 			return false
@@ -211,11 +212,11 @@ func takeValue(env *event.Envelope, name, value string) bool {
 	}
 }
 
-// canBeWritten tells whether RFC 3339 has a year for t, in UTC.
+// canBeWritten reports whether RFC 3339 can express the year of t, in UTC.
 func canBeWritten(t time.Time) bool { return t.UTC().Year() >= 1 && t.UTC().Year() <= 9999 }
 
-// decodeMetadata sorts what is left of the properties into md. If two of them want to be the same key, what we wrote
-// wins over what somebody else added.
+// decodeMetadata puts the remaining properties into md. If two properties stand for the same key, the one in the format of oncebox wins
+// over the one that another program has added.
 func decodeMetadata(md event.Metadata, rest []property) {
 	for _, p := range rest {
 		if key := metadataKey(p.name); key != "" {
@@ -240,8 +241,8 @@ func keep(md event.Metadata, key, value string) {
 	}
 }
 
-// adopt gives a message of a producer that does not speak CloudEvents what it needs to be handled once: where it lies is
-// its identity.
+// adopt completes the envelope of a message whose producer does not use CloudEvents: its place in the topic becomes its id, so that it is
+// handled once.
 func adopt(env *event.Envelope, m pulsarclient.Message) {
 	env.ID = env.Topic + "@" + m.ID().String()
 	if env.Source == "" {
@@ -255,8 +256,8 @@ func adopt(env *event.Envelope, m pulsarclient.Message) {
 	}
 }
 
-// Size is an upper bound of what the message takes, as far as the broker's limit is concerned. Properties count
-// twice: a batch repeats those of its first message in its header.
+// Size returns an upper bound of the message's size, to compare with the broker's limit. Properties count twice: a batch repeats the
+// properties of its first message in its header.
 func Size(m *pulsarclient.ProducerMessage) int {
 	n := len(m.Key)
 	for name, value := range m.Properties {
