@@ -27,25 +27,27 @@ type Config struct {
 	// its events alone from then on until [Store.TakeOwnership] is called. So a copy that is restored elsewhere publishes nothing a
 	// second time. Default: none, which a database without a name does not mind.
 	Deployment string `env:"DEPLOYMENT"`
-	// Retention is how long published rows are kept, in whole days; NoRetention deletes on publish, -1 keeps them for ever. It is
-	// entered in the database, and all processes go by that. If processes have different settings, the longest one counts, and the
-	// others are told at their start; see [Store.SetRetention] for how to make it shorter. Default: the database's, and 168h if no
-	// process has set one.
+	// Retention is how long published rows are kept, in whole days. NoRetention deletes them on publish,
+	// -1 keeps them for ever. It is entered in the database, and all processes follow the value there. If processes
+	// have different settings, the longest one counts, and the others log a warning at their start; see
+	// [Store.SetRetention] for how to make it shorter. Default: the database's, and 168h if no process has set one.
 	Retention time.Duration `env:"RETENTION"`
-	// DeadRetention is how long dead letters are kept before Clean deletes them. That frees their keys, as a discard does,
-	// and leaves entries in the audit with their number. At least 24h; 0 and -1 keep them for ever. Default: 0.
+	// DeadRetention is how long dead letters are kept before Clean deletes them. The deletion frees their
+	// keys, as a discard does, and leaves entries in the audit with their number. At least 24h; 0 and -1 keep them
+	// for ever. Default: 0.
 	DeadRetention time.Duration `env:"DEAD_RETENTION"`
-	// AuditRetention is how long the entries of the audit are kept. At least 24h; -1 keeps them for ever. Default: 9600h, which
-	// is 400 days.
+	// AuditRetention is how long the entries of the audit are kept. At least 24h; -1 keeps them for ever.
+	// Default: 9600h, which is 400 days.
 	AuditRetention time.Duration
-	// DedupRetention is for how long a producer's key ([event.WithDedupKey]) is remembered after its first event. At least 1h;
-	// -1 remembers for ever. Default: 168h.
+	// DedupRetention is how long a producer's key ([event.WithDedupKey]) is remembered after its first
+	// event. At least 1h; -1 remembers for ever. Default: 168h.
 	DedupRetention time.Duration `env:"DEDUP_RETENTION"`
-	// BeforeDrop is called before a day of published rows is dropped, to archive it. The day stays while it returns an
-	// error, and is tried again by the next Clean; a warning and the metric oncebox.outbox.partitions_kept tell. It is
-	// called by one process at a time and may take hours. Once a process has had one, processes without one drop nothing, see
-	// [Store.SetRetention]. It is called again for the same day if the drop fails after all: an
-	// archive outside of Partition.DB has to bear that. Not called for rows that NoRetention deletes. Default: none.
+	// BeforeDrop is called before a day of published rows is dropped, to archive it. If it returns an error, the day
+	// stays, and the next Clean tries again; a warning and the metric oncebox.outbox.partitions_kept report it. It
+	// is called by one process at a time and may take hours. Once a process has had a BeforeDrop, processes without
+	// one drop nothing, see [Store.SetRetention]. It is called again for the same day if the drop itself fails, so
+	// an archive outside of Partition.DB must accept a day twice. It is not called for rows that NoRetention
+	// deletes. Default: none.
 	BeforeDrop func(ctx context.Context, p Partition) error
 
 	// OnDead is called for each event that becomes a dead letter, by the process that gives it up, for a chat message or a ticket. What it
@@ -55,7 +57,7 @@ type Config struct {
 	// return when ctx ends. Events under ctx carry [event.DeadLetterOf], and are not announced themselves.
 	// Default: none.
 	OnDead func(ctx context.Context, tx bun.Tx, d DeadLetter) error
-	// OnDeadTimeout is how long the calls of OnDead for the events that die together may take together: a worker of the relay waits for
+	// OnDeadTimeout is the limit of all calls of OnDead for events that die together. A worker of the relay waits for
 	// them. Default: 2s.
 	OnDeadTimeout time.Duration `env:"ON_DEAD_TIMEOUT"`
 
@@ -77,11 +79,11 @@ type Config struct {
 }
 
 const (
-	// DefaultRetention is how long published rows are kept.
+	// DefaultRetention is the default of [Config.Retention].
 	DefaultRetention = 7 * 24 * time.Hour
-	// DefaultAuditRetention is how long the audit is kept.
+	// DefaultAuditRetention is the default of [Config.AuditRetention].
 	DefaultAuditRetention = 400 * 24 * time.Hour
-	// DefaultDedupRetention is for how long a producer's keys are remembered.
+	// DefaultDedupRetention is the default of [Config.DedupRetention].
 	DefaultDedupRetention = 7 * 24 * time.Hour
 	// NoRetention deletes rows when they are published.
 	NoRetention = time.Duration(-2)

@@ -11,11 +11,12 @@ import (
 )
 
 const (
-	// takeKeys enters the keys and tells which of them were there already, and by which event.
+	// takeKeys enters the keys. It returns which of them were there already, and the event that has each key.
 	//
-	// Who comes second waits for the first one's transaction: rolled back, the key is free. The update locks the entry until
-	// COMMIT, so that no purge takes it away from an event that was dropped for its sake. Keys are taken in their order, and
-	// before the locks of the ordering keys, so that no two flushes wait for each other.
+	// If two transactions use the same key, the second one waits for the first. If the first rolls back, the second
+	// takes the key. The update locks the entry until COMMIT, so that no purge deletes it while an event is dropped
+	// because of it. Keys are taken in their order, and before the locks of the ordering keys, so that no two
+	// flushes wait for each other.
 	takeKeys = `
 WITH k AS (
 	INSERT INTO {schema}.outbox_dedup (tenant_id, dedup_key, event_id)
@@ -24,7 +25,7 @@ WITH k AS (
 	RETURNING tenant_id, dedup_key, event_id, repeats > 0 AS repeated)
 SELECT pg_current_xact_id()::text, tenant_id, dedup_key, event_id, repeated FROM k`
 
-	// forgetKeys leaves out what a flush has locked: it is in use.
+	// forgetKeys leaves out keys that a flush has locked, because they are in use.
 	forgetKeys = `
 DELETE FROM {schema}.outbox_dedup WHERE (tenant_id, dedup_key) IN (
 	SELECT tenant_id, dedup_key FROM {schema}.outbox_dedup
@@ -34,8 +35,8 @@ DELETE FROM {schema}.outbox_dedup WHERE (tenant_id, dedup_key) IN (
 
 type dedupKey struct{ tenant, key string }
 
-// dedupe returns the events that are to be stored: those whose key nobody used before, and those without a key. Each of
-// the others gets the id of the event that it repeats. xid is that of the transaction, "" if there was nothing to ask.
+// dedupe returns the events to store: events with a new key, and events without a key. Each other event gets the id
+// of the event that it repeats. xid is the id of the transaction, "" if no statement was needed.
 func (s *Store) dedupe(ctx context.Context, h outboxdb.Conn, evs []event.Envelope) (kept []event.Envelope, xid string, err error) {
 	if !slices.ContainsFunc(evs, func(e event.Envelope) bool { return e.Delivery.DedupKey != "" }) {
 		return evs, "", nil

@@ -38,9 +38,9 @@ SELECT EXISTS (SELECT FROM seqs, {schema}.outbox_lane l,
 	OR EXISTS (SELECT FROM %s s WHERE s.ctid >= '(%d,0)'::tid AND s.id = $1::uuid)`
 )
 
-// Find tells whether the first of evs, which were stored by one transaction, is there: waiting, held, dead or published. It is the
-// FindSink of package uow. It sees the latest hundred thousand publications: false says nothing of what was sent before them, or was
-// deleted.
+// Find reports whether the first of evs, which were stored by one transaction, is there: waiting, held, dead or
+// published. It is the FindSink of package uow. It sees the latest hundred thousand publications. An event that was
+// published before them, or was deleted, is not found.
 func (s *Store) Find(ctx context.Context, db bun.IDB, evs []event.Envelope) (bool, error) {
 	if len(evs) == 0 {
 		return false, nil

@@ -20,9 +20,9 @@ WHERE tenant_id = $1 AND aggregate_type = $2 AND aggregate_id = $3 AND sequence 
 // waits, or is dead. tenant "" is Config.DefaultTenant. A page has at most limit events (0: 100) and begins after the
 // sequence of the last one of the page before (0: from the start).
 //
-// It goes back as far as Config.Retention. Published rows have no index on the aggregate, which every publication would
-// pay for: a page reads all that is kept, about a second per million rows once they are in memory. The runbook tells how
-// to make the index where histories are asked for often; with it a page takes milliseconds.
+// It goes back as far as Config.Retention. Published rows have no index on the aggregate, which every publication
+// would pay for: a page reads all that is kept, about a second per million rows once they are in memory. The runbook
+// shows how to make the index if histories are asked for often; with it a page takes milliseconds.
 func (s *Store) EventsByAggregate(ctx context.Context, tenant, aggregateType, aggregateID string, after int64, limit int) ([]Record, error) {
 	if tenant == "" {
 		tenant = s.cfg.DefaultTenant

@@ -14,18 +14,19 @@ import (
 )
 
 const (
-	// onTheirWay are the numbers up to which rows of the lanes may have been published.
+	// onTheirWay returns a number for each lane: rows up to it may have been published.
 	onTheirWay = `
 SELECT coalesce(json_object_agg(l.lane, (SELECT x.upto FROM {schema}.outbox_claim x WHERE x.lane = l.lane ORDER BY x.n DESC LIMIT 1)), '{}')::text
 FROM {schema}.outbox_lane l`
 
-	// unsettled counts those of them that may be published and are not known to be.
+	// unsettled counts the rows up to these numbers that may be published, but are not recorded as published.
 	unsettled = `
 SELECT count(*) FROM json_each_text($1::json) t JOIN {schema}.outbox_unsent o ON o.lane = t.key::smallint AND o.seq <= t.value::bigint`
 
 	databaseNow = `SELECT clock_timestamp()`
 
-	// settleTime is more than any statement takes that records a publication: its lane would be another's by then.
+	// settleTime is longer than any statement that records a publication: such a statement ends with the lease of
+	// its lane at the latest.
 	settleTime = time.Minute
 )
 

@@ -206,7 +206,7 @@ func (s *Store) dropFamily(ctx context.Context, f family, retention time.Duratio
 	return kept, nil
 }
 
-// forgetProgress drops the days of outbox_progress that tell of no row any more, the oldest first.
+// forgetProgress drops the days of outbox_progress whose positions concern no row any more, the oldest first.
 func (s *Store) forgetProgress(ctx context.Context, retention time.Duration) error {
 	for dropped := true; dropped; {
 		err := s.retire(ctx, func(ctx context.Context, tx bun.Tx) error {

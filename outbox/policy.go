@@ -56,7 +56,7 @@ SELECT 'outbox', $4, '` + string(operator.Retention) + `', '',
 // SetRetention makes [Config.Retention] of this store, and whether it has a [Config.BeforeDrop], the rule for the database. It is
 // needed to make the retention shorter, or to end the archiving: settings that keep more are entered by each process itself, at its
 // start and with each Config.CleanInterval. So change the settings of all processes first, or the longest one is entered again.
-// Other processes go by the new rule after their next Config.CleanInterval at the latest. by must give a reason.
+// Other processes follow the new rule after their next Config.CleanInterval at the latest. by must give a reason.
 func (s *Store) SetRetention(ctx context.Context, by operator.By) error {
 	if err := by.Validate(operator.Retention); err != nil {
 		return fmt.Errorf("outbox: set the retention: %w", err)
@@ -89,7 +89,8 @@ func (s *Store) policy(ctx context.Context) (policy, error) {
 	return p, nil
 }
 
-// keepsMore tells whether this process has a setting that keeps published rows longer than the policy does, or archives them.
+// keepsMore reports whether this process has a setting that keeps published rows longer than the policy does, or
+// archives them.
 func (s *Store) keepsMore(p policy) bool {
 	return s.ownRetention && (!p.isSet || storedLength(s.cfg.Retention) > storedLength(p.retention)) || s.cfg.BeforeDrop != nil && !p.archived
 }

@@ -13,21 +13,23 @@ import (
 )
 
 const (
-	// fatesOf tells what became of transactions. NULL, which the server says of one that it has forgotten, is "".
+	// fatesOf returns what became of transactions. It returns "" for a transaction that the server has forgotten.
 	fatesOf = `SELECT x, coalesce(pg_xact_status(x::xid8), '') FROM unnest($1::text[]) x`
 
 	// codeFutureXID is the answer of a server that has not given out an id yet: another server than the transaction's.
 	codeFutureXID = "22023"
 
-	// manyOpen is after how many transactions the server is asked though nobody collects metrics.
+	// manyOpen is the number of waiting transactions from which on the server is asked even if no metrics are
+	// collected.
 	manyOpen = 1000
 
 	// fatesTimeout is how long a collection of metrics waits for the answer.
 	fatesTimeout = time.Second
 )
 
-// recorded counts the events of transactions that have committed (ADR 0039). Of units of work [Store.Committed] says so. Nobody says so of a
-// transaction in which somebody has called [Store.Add]: its id is kept, and when metrics are collected the server is asked what became of it.
+// recorded counts the events of transactions that have committed (ADR 0039). A unit of work reports its commit by
+// [Store.Committed]. A transaction in which [Store.Add] was called reports nothing: its id is kept, and when metrics
+// are collected, the server is asked what became of it.
 type recorded struct {
 	totals otelx.TenantCounter
 	fates  func(ctx context.Context, xids []string) (map[string]string, error)
@@ -64,8 +66,8 @@ func newRecorded(c *Config, fates func(context.Context, []string) (map[string]st
 	return r
 }
 
-// committed counts what a unit of work has committed. An event that repeats another one has no number; where the answer to COMMIT was lost, none has,
-// and those that could be repetitions are left out.
+// committed counts the events that a unit of work has committed. An event that repeats another one has no number. If
+// the answer to COMMIT was lost, no event has a number, and events that could be repetitions are left out.
 func (r *recorded) committed(evs []event.Envelope) {
 	count(evs, func(e *event.Envelope) bool { return e.Sequence > 0 || e.Delivery.DedupKey == "" }, r.totals.Add)
 }
@@ -98,7 +100,7 @@ func (r *recorded) settleNow() {
 	r.asking = false
 }
 
-// waiting are the transactions of which it is not known what became of them.
+// waiting returns the transactions whose end is not known yet.
 func (r *recorded) waiting() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -87,9 +87,10 @@ func (s *Store) Committed(_ context.Context, evs []event.Envelope) {
 	s.box.Wake(s.box.LanesOf(evs))
 }
 
-// Wake tells projectors that there may be new rows: those of this process, and by NOTIFY those of others,
-// at once or 2 ms after the one before. The NOTIFY is sent in the background, in a transaction of its own over a
-// connection of the pool. Wake itself neither waits nor fails, and is a hint: without it rows leave at the next poll.
+// Wake notifies projectors that there may be new rows: projectors of this process directly, and projectors of other
+// processes by NOTIFY, at once or 2 ms after the last NOTIFY. It is sent in the background, in a transaction of its
+// own over a connection of the pool. Wake itself neither waits nor fails, and is a hint: without it rows leave at the
+// next poll.
 func (s *Store) Wake() { s.box.Wake(outboxdb.AllLanes) }
 
 // Ping checks that the tables are there and that this build can use them.

@@ -47,7 +47,7 @@ SELECT 'outbox', $3, '` + string(operator.Move) + `', $1, 'to group ' || $2 || C
 	listTenants = `SELECT tenant_id, grp, since FROM {schema}.outbox_tenant WHERE grp > 0 ORDER BY grp, tenant_id`
 )
 
-// moveBound is how long a move may hold up everybody's flushes.
+// moveBound is how long a move may hold up the flushes of all tenants.
 const moveBound = time.Second
 
 // MoveTenant gives a tenant's events the lanes of a group: those of a projector whose Config.Group is the same. Group 0
@@ -139,7 +139,8 @@ type knownTenants struct {
 	names map[string]time.Time // until when
 }
 
-// knownFor is for how long. Until then a tenant that is not entered may wait behind the backlog of others.
+// knownFor is how long a tenant counts as known. If it was not entered after all, it may wait behind the
+// backlog of others for this time.
 const knownFor = time.Minute
 
 // maxKnownTenants bounds the memory; the flushes of others cost a look at the table.

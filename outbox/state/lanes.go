@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// LaneCounted is up to how many rows of a lane [Reader.Lanes] counts.
+// LaneCounted is the largest number of rows of a lane that [Reader.Lanes] counts.
 const LaneCounted = 1000
 
 // Lane is what an operator sees of a lane. Each number of events goes up to [LaneCounted].

@@ -64,7 +64,7 @@ FROM {schema}.outbox_published p WHERE id = $1::uuid AND within >= $2::timestamp
 //
 // What waits is read from end to end, because it has no index on ids: a third of a second for a million rows. If the event is not among them,
 // the days on which it may have been published are read, one after the other until it is found: about a second for a million rows. An id that
-// the store has made tells the first of the days; for another one it reads all.
+// the store has made contains the first of the days; for any other id it reads all days.
 func (s *Reader) Locate(ctx context.Context, id string) ([]Located, error) {
 	parsed, err := uuid.Parse(id)
 	if err != nil {

@@ -13,17 +13,19 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// Counted is up to how many rows of a kind are counted exactly. Beyond it Stats tells an estimate, and at least Counted+1: for new events from
-// how densely the first of them lie among the numbers, for others what PostgreSQL believes the table to have (pg_stat_all_tables.n_live_tup,
-// or pg_class.reltuples after a crash, which clears the former).
+// Counted is the largest number of rows of a kind that are counted exactly. If there are more, Stats returns an
+// estimate of at least Counted+1. For new events it follows from the density of the first ones among the numbers. For
+// other rows it is PostgreSQL's own estimate (pg_stat_all_tables.n_live_tup, or pg_class.reltuples after a crash,
+// which clears the former).
 const Counted = 10_000
 
 // Stats is what an operator looks at first. Each number of events is exact up to [Counted].
 type Stats struct {
-	// OldestAge is for how long the oldest event waits that should have left: since it was recorded, or since the time to which it was
-	// delayed, or since its tenant was resumed. An event behind a dead letter, or behind a refused one, is as old as it is. Dead letters do
-	// not count, nor do events of paused tenants, nor events that wait for their time, and what is behind those in their keys. While a tenant
-	// is paused, and no relay has passed its events yet, it may be too high. 0: nothing waits.
+	// OldestAge is how long the oldest event that should have left has waited: since it was recorded, or
+	// since the time to which it was delayed, or since its tenant was resumed. An event behind a dead letter, or
+	// behind a refused one, is as old as it is. Dead letters do not count, nor do events of paused tenants, nor
+	// events that wait for their time, and what is behind those in their keys. While a tenant is paused, and no
+	// relay has passed its events yet, it may be too high. 0: nothing waits.
 	OldestAge time.Duration
 	// New events wait for their first try, or are on their way to the broker. Those of paused tenants are not among them.
 	New int64
@@ -51,8 +53,9 @@ type Stats struct {
 	// PartitionsMissing is how many of the days today and tomorrow have no partition of outbox. Their rows go to the
 	// DEFAULT one.
 	PartitionsMissing int
-	// SnapshotAge is for how long the oldest transaction has been open that keeps VACUUM from removing rows, and the relay from
-	// skipping what it has published. Transactions of other roles are seen only by a role with the rights of pg_read_all_stats.
+	// SnapshotAge is the age of the oldest open transaction that keeps VACUUM from removing rows, and the relay from
+	// skipping published rows. Transactions of other roles are visible only to a role with the rights of
+	// pg_read_all_stats.
 	SnapshotAge time.Duration
 
 	// Shares are New, Held, Paused and Dead by topic and tenant, the largest first. Beyond [Counted] they are estimated: New and Held from the
