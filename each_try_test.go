@@ -129,7 +129,7 @@ func tryAgain(t *testing.T, broker oncebox.Broker, n int, publish func()) {
 		return dead
 	}
 	await.True(t, func() bool { return count() == consumers*n }, "all are dead letters")
-	require.Equal(t, consumers*n, views.Tries(4))
+	require.Equal(t, consumers*n, views.Tries(3)) // of four: the stop may have met a try that was counted and had not reached its handler yet
 	views.Succeed()
 	_, err := app.Inbox.ReplayAll(t.Context(), operator.DeadFilter{}, operator.By{Actor: "ann", Reason: "tried it"}, nil)
 	require.NoError(t, err)
