@@ -83,7 +83,7 @@ func (w *wrapped) ask(ctx context.Context, id store.Identity, lock int64, seq *i
 		a    asked
 		rest float64
 	)
-	err := w.box.store.SQL.QueryRow(ctx, w.box.store.DB(ctx), takeLease, append(id.Args(), lock, l.token, w.box.cfg.LeaseTTL, seq, more),
+	err := w.box.store.Count(ctx, takeLease, append(id.Args(), lock, l.token, w.box.cfg.LeaseTTL, seq, more),
 		&a.outcome, &a.tried.N, &a.tried.Unended, &rest)
 	a.tried.Begun = true
 	if err != nil {

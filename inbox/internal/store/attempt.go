@@ -59,7 +59,7 @@ type attemptTable struct{ *Handle }
 
 // Begin counts a try and commits. fresh is false if the message was settled already.
 func (t attemptTable) Begin(ctx context.Context, id Identity) (a Attempts, fresh bool, err error) {
-	err = t.SQL.QueryRow(ctx, t.DB(ctx), beginAttempt, id.Args(), &a.N, &a.Unended)
+	err = t.Count(ctx, beginAttempt, id.Args(), &a.N, &a.Unended)
 	if errors.Is(err, sql.ErrNoRows) {
 		return a, false, nil
 	}

@@ -49,6 +49,15 @@ func (h *Handle) DB(ctx context.Context) bun.IDB { return h.Units.DB(ctx) }
 // tables, nearly empty most of the time, are full when operators look.
 func (h *Handle) AdHoc() *pgsql.Runner { return h.SQL.AdHoc() }
 
+// Count runs a statement that counts a try before it is made. It does nothing once ctx has ended, but the end of ctx does not interrupt the
+// statement: the server may have counted a try whose answer was not awaited, and the caller could not take back what it does not know of.
+func (h *Handle) Count(ctx context.Context, statement string, args []any, dest ...any) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return h.SQL.QueryRow(context.WithoutCancel(ctx), h.DB(ctx), statement, args, dest...)
+}
+
 // patience is how long a statement may take in all: the time for the answer, plus the time for which it may wait for a lock.
 func (h *Handle) patience() time.Duration { return h.answer + h.LockTimeout }
 

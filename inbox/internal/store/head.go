@@ -132,7 +132,7 @@ type headTable struct{ *Handle }
 
 // Begin counts a try before it is made. The error is sql.ErrNoRows if another process has the key, or still runs the message.
 func (t headTable) Begin(ctx context.Context, k ParkedKey) (c Count, err error) {
-	err = t.SQL.QueryRow(ctx, t.DB(ctx), countHead, []any{k.Consumer, k.Lock, t.Owner}, &c.N, &c.Unended, &c.Seq)
+	err = t.Count(ctx, countHead, []any{k.Consumer, k.Lock, t.Owner}, &c.N, &c.Unended, &c.Seq)
 	return c, err
 }
 
