@@ -31,10 +31,8 @@ message_key that oncebox stuck prints, of the first message of a key; it needs -
 	}
 	f.flags(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&by.Actor, "by", "", "who decides: a login or an address, for the audit (required, but for --dry-run)")
-	flags.StringVar(&by.Reason, "why", "", "why, for the audit")
+	cli.DecisionFlags(flags, &by, &yes, cli.ButDryRun, cli.Optional)
 	flags.BoolVar(&all, "all", false, "all that failed: without an id and without a selection")
-	flags.BoolVar(&yes, "yes", false, "do not ask")
 	flags.BoolVar(&dryRun, "dry-run", false, "count only")
 	flags.Float64Var(&rate, "rate", 0, "at most so many per second, so that the service, and what it calls, is not flooded (default: no bound)")
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
@@ -143,10 +141,8 @@ func newParkedGiveUp(s *cli.Session) *cobra.Command {
 		Example: `  oncebox parked give-up 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --consumer billing --by ann --why "the customer is gone"`,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&by.Actor, "by", "", "who decides: a login or an address, for the audit (required)")
-	flags.StringVar(&by.Reason, "why", "", "why, for the audit (required)")
+	cli.DecisionFlags(flags, &by, &yes, cli.Required, cli.Required)
 	flags.StringVar(&consumer, "consumer", "", "the consumer (required)")
-	flags.BoolVar(&yes, "yes", false, "do not ask")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		errs := []error{cli.NeedsActor(by.Actor)}
 		if consumer == "" {

@@ -57,10 +57,8 @@ func newDeadAct(s *cli.Session, d *deed) *cobra.Command {
 	}
 	o.flags(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&o.by.Actor, "by", "", "who decides: a login or an address, for the audit (required, but for --dry-run)")
-	flags.StringVar(&o.by.Reason, "why", "", "why, for the audit")
+	cli.DecisionFlags(flags, &o.by, &o.yes, cli.ButDryRun, cli.Optional)
 	flags.BoolVar(&o.all, "all", false, "all dead letters: without an id and without a selection")
-	flags.BoolVar(&o.yes, "yes", false, "do not ask")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "count only")
 	flags.Float64Var(&o.rate, "rate", 0, "at most so many per second, so that what publishes or handles them is not flooded (default: no bound)")
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {

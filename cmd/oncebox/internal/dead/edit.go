@@ -40,10 +40,8 @@ An event is published with the new payload, to all of its consumers. A message t
 	}
 	f.flags(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&by.Actor, "by", "", "who decides: a login or an address, for the audit (required)")
-	flags.StringVar(&by.Reason, "why", "", "why, for the audit (required)")
+	cli.DecisionFlags(flags, &by, &yes, cli.Required, cli.Required)
 	flags.StringVar(&file, "payload-file", "", "the file with the new payload, - for the standard input")
-	flags.BoolVar(&yes, "yes", false, "do not ask")
 	flags.BoolVar(&dryRun, "dry-run", false, "check the new payload only")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f.ID = args[0]

@@ -121,10 +121,8 @@ func newDelayedAct(s *cli.Session, d delayedDeed) *cobra.Command {
 	)
 	cmd := &cobra.Command{Use: d.name + " ID", Short: d.short, Args: cli.ExactlyOneID, Example: d.example}
 	flags := cmd.Flags()
-	flags.StringVar(&by.Actor, "by", "", "who decides: a login or an address, for the audit (required)")
-	flags.StringVar(&by.Reason, "why", "", "why, for the audit")
+	cli.DecisionFlags(flags, &by, &yes, cli.Required, cli.Optional)
 	flags.StringVar(&tenant, "tenant", "", "the tenant of the event (default: that of the service, ONCEBOX_DEFAULT_TENANT_ID)")
-	flags.BoolVar(&yes, "yes", false, "do not ask")
 	if d.needsTime {
 		flags.StringVar(&to, "to", "", "the new time: "+ops.TimeForms+" from now, 0m for now (required)")
 	}

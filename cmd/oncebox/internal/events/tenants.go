@@ -112,9 +112,7 @@ Group 0 takes a tenant back. Everybody's events are held up for a second at most
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&by.Actor, "by", "", "who decides: a login or an address, for the audit (required)")
-	flags.StringVar(&by.Reason, "why", "", "why, for the audit (required)")
-	flags.BoolVar(&yes, "yes", false, "do not ask")
+	cli.DecisionFlags(flags, &by, &yes, cli.Required, cli.Required)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		errs := []error{cli.NeedsActor(by.Actor)}
 		number, err := strconv.ParseInt(args[1], 10, 16)

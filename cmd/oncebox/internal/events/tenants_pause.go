@@ -59,14 +59,11 @@ func newTenantsAct(s *cli.Session, d tenantDeed) *cobra.Command {
 			return nil
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&by.Actor, "by", "", "who decides: a login or an address, for the audit (required)")
-	why := "why, for the audit"
+	why := cli.Optional
 	if d.needsReason {
-		why += " and the list (required)"
+		why = " and the list" + cli.Required
 	}
-	flags.StringVar(&by.Reason, "why", "", why)
-	flags.BoolVar(&yes, "yes", false, "do not ask")
+	cli.DecisionFlags(cmd.Flags(), &by, &yes, cli.Required, why)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		errs := []error{cli.NeedsActor(by.Actor)}
 		if d.needsReason && strings.TrimSpace(by.Reason) == "" {

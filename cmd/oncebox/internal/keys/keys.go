@@ -43,11 +43,9 @@ corrected afterwards.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&by.Actor, "by", "", "who decides: a login or an address, for the audit (required)")
-	flags.StringVar(&by.Reason, "why", "", "why, for the audit (required)")
+	cli.DecisionFlags(flags, &by, &yes, cli.Required, cli.Required)
 	flags.StringVar(&done, "done", "", "it was done, with this result as JSON")
 	flags.BoolVar(&notDone, "not-done", false, "it was not done, and the next request does it")
-	flags.BoolVar(&yes, "yes", false, "do not ask")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		errs := []error{cli.NeedsActor(by.Actor)}
 		if by.Reason == "" {
