@@ -16,15 +16,6 @@ import (
 // operator replays it.
 var ErrGivenUp = errors.New("inbox: the consumer has given up")
 
-// handled counts the messages that the consumer has handled (entered, and not parked), and the messages that are its dead letters.
-const handled = `
-SELECT count(i.message_key) FILTER (WHERE p.message_key IS NULL), count(d.message_key)
-FROM unnest($1::uuid[], $2::text[], $3::text[]) u(key, tenant, source)
-CROSS JOIN (SELECT coalesce((SELECT consumer FROM {schema}.inbox_read_model WHERE name = $4::text), $4::text) AS consumer) c
-LEFT JOIN {schema}.inbox i ON i.message_key = u.key AND i.consumer = c.consumer AND i.tenant_id = u.tenant AND i.source = u.source
-LEFT JOIN {schema}.inbox_parked p ON p.message_key = u.key AND p.consumer = c.consumer AND p.tenant_id = u.tenant AND p.source = u.source
-LEFT JOIN {schema}.inbox_dead d ON d.message_key = u.key AND d.consumer = c.consumer AND d.tenant_id = u.tenant AND d.source = u.source`
-
 // Await waits until the consumer has handled all events of the unit of work that t belongs to: after it, the caller that made a change
 // finds it in the consumer's read model. Name the topics that the consumer reads if the unit announced events on others as well; without
 // topics Await waits for all events.
@@ -51,16 +42,17 @@ func (i *Inbox) Await(ctx context.Context, consumer string, t uow.Token, topics 
 		// Cancelling a statement closes its connection, which would lose the caller's transaction. So the statement does not end with ctx.
 		asking = context.WithoutCancel(ctx)
 	}
-	var done, dead int
-	for attempt := 1; len(events) > 0; attempt++ {
-		err := i.store.SQL.QueryRow(asking, i.store.DB(ctx), handled, []any{keys, tenants, sources, consumer}, &done, &dead)
+	for attempt, done := 1, 0; len(events) > 0; attempt++ {
+		n, dead, err := i.table.Entries.Settled(asking, i.store.DB(ctx), consumer, keys, tenants, sources)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			return fmt.Errorf("inbox: Await: look for %d messages of %s: %w", len(events), consumer, pgsql.Explain(err))
 		case dead > 0:
 			return fmt.Errorf("%w: Await: %d of %d events are dead letters of %s: see Inbox.Dead and Replay", ErrGivenUp, dead, len(events), consumer)
-		case done == len(events):
+		case n == len(events):
 			return nil
+		case err == nil:
+			done = n
 		}
 		if err := backoff.Wait(ctx, backoff.Exponential(attempt, 2*time.Millisecond, 50*time.Millisecond)); err != nil {
 			return fmt.Errorf("inbox: Await: %s has handled %d of %d events: %w", consumer, done, len(events), err)

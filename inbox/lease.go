@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -26,28 +25,6 @@ var (
 	ErrLeaseLost = errors.New("inbox: the lease of the message is lost: another process may have taken it over")
 )
 
-// The answers to a request for a lease.
-const (
-	leaseTaken  = "taken"
-	leaseHeld   = "held"
-	leaseBehind = "behind"
-	leaseGone   = "gone"
-)
-
-const (
-	takeLease = `
-SELECT outcome, attempts, unended, extract(epoch FROM rest)::float8 FROM {schema}.inbox_take_lease($1::uuid, $2::text, $3::text, $4::text, $5::bigint, $6::uuid,
-	$7::interval, $8::bigint, $9::integer)`
-
-	// renewLease also renews a lease whose time is over, unless another process has taken it.
-	renewLease = `
-UPDATE {schema}.inbox_lease SET lease_until = clock_timestamp() + $4::interval
-WHERE consumer = $1::text AND key_lock = $2::bigint AND owner = $3::uuid`
-
-	// freeLease is also the check that the lease was held to the end: if it deletes no row, another process has taken the lease.
-	freeLease = `DELETE FROM {schema}.inbox_lease WHERE consumer = $1::text AND key_lock = $2::bigint AND owner = $3::uuid`
-)
-
 // minRest is the shortest wait for a lease.
 const minRest = 50 * time.Millisecond
 
@@ -58,8 +35,7 @@ const freeTimeout = 5 * time.Second
 type lease struct {
 	w     *wrapped // whose handler it is
 	id    store.Identity
-	lock  int64
-	token string
+	name  store.Lease
 	since time.Time // when it was asked for
 	freed bool
 	held  *leases.Lease // nil before the handler runs
@@ -68,38 +44,26 @@ type lease struct {
 	steps steps
 }
 
-// asked is the answer of inbox_take_lease.
-type asked struct {
-	outcome string
-	tried   store.Attempts
-	rest    time.Duration
-}
-
 // ask asks for the lease of a message. seq is the place of a parked message, nil for a message from the broker. more is 1 if the try has to
 // be counted, 0 if it was counted before.
-func (w *wrapped) ask(ctx context.Context, id store.Identity, lock int64, seq *int64, more int) (*lease, asked, error) {
-	l := &lease{w: w, id: id, lock: lock, token: uuid.NewString(), since: time.Now()}
-	var (
-		a    asked
-		rest float64
-	)
-	err := w.box.store.Count(ctx, takeLease, append(id.Args(), lock, l.token, w.box.cfg.LeaseTTL, seq, more),
-		&a.outcome, &a.tried.N, &a.tried.Unended, &rest)
-	a.tried.Begun = true
+func (w *wrapped) ask(ctx context.Context, id store.Identity, lock int64, seq *int64, more int) (*lease, store.Asked, error) {
+	l := &lease{w: w, id: id, name: store.Lease{Consumer: id.Consumer, Lock: lock, Token: uuid.NewString()}, since: time.Now()}
+	a, err := w.box.table.Leases.Take(ctx, id, l.name, seq, more)
 	if err != nil {
-		return nil, a, fmt.Errorf("inbox: take the lease of message %s of consumer %s: %w", id.Key, id.Consumer, store.Explain(err))
+		return nil, a, err
 	}
 	// The owner may free the lease long before its time is over, so the wait is PollInterval at most. It is at least minRest, so that a
 	// lease that has just ended is not asked for in a busy loop.
-	a.rest = min(max(seconds(rest), minRest), w.box.cfg.PollInterval)
+	a.Rest = min(max(a.Rest, minRest), w.box.cfg.PollInterval)
 	return l, a, nil
 }
 
 // run calls the handler and renews the lease meanwhile. A panic becomes an error.
 func (l *lease) run(ctx context.Context, h messaging.Handler, m *messaging.Message) (err error, lost bool) { //nolint:revive // lost explains err
 	l.held = leases.New(&leases.Terms{
-		TTL: l.w.box.cfg.LeaseTTL, Lost: ErrLeaseLost, Renew: l.renew,
-		Log: l.w.box.store.Log, What: "a message", Attrs: []any{"consumer", l.w.consumer, "message_key", l.id.Key.String()},
+		TTL: l.w.box.cfg.LeaseTTL, Lost: ErrLeaseLost,
+		Renew: func(ctx context.Context) (ours bool, err error) { return l.w.box.table.Leases.Renew(ctx, l.name) },
+		Log:   l.w.box.store.Log, What: "a message", Attrs: []any{"consumer", l.w.consumer, "message_key", l.id.Key.String()},
 	}, l.since)
 	timed, cancel := l.w.timed(ctx)
 	defer cancel()
@@ -115,12 +79,6 @@ func (l *lease) run(ctx context.Context, h messaging.Handler, m *messaging.Messa
 	return explainLate(timed, err), lost
 }
 
-// renew extends the lease. ours is false if another process has taken it.
-func (l *lease) renew(ctx context.Context) (ours bool, err error) {
-	renewed, err := l.w.box.store.SQL.Exec(ctx, l.w.box.store.DB(ctx), renewLease, l.w.consumer, l.lock, l.token, l.w.box.cfg.LeaseTTL)
-	return renewed > 0, err
-}
-
 // free gives the lease back early. It returns false if another process has taken the lease, or if the database did not answer.
 func (l *lease) free(ctx context.Context) bool {
 	if l.freed {
@@ -128,8 +86,8 @@ func (l *lease) free(ctx context.Context) bool {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), freeTimeout)
 	defer cancel()
-	n, err := l.w.box.store.SQL.Exec(ctx, l.w.box.store.DB(ctx), freeLease, l.w.consumer, l.lock, l.token)
-	l.freed = err == nil && n == 1
+	ours, err := l.w.box.table.Leases.Free(ctx, l.w.box.store.DB(ctx), l.name)
+	l.freed = err == nil && ours
 	return l.freed
 }
 

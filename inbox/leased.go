@@ -42,13 +42,13 @@ func (w *wrapped) handleLeased(ctx context.Context, id store.Identity, m *messag
 		switch {
 		case err != nil:
 			return err
-		case a.outcome == leaseHeld:
+		case a.Outcome == store.LeaseHeld:
 			// It is not parked: the message that runs may fail or come again, and would then be parked behind this one.
 			w.box.count(ctx, w.consumer, outcomeLeased)
-			return messaging.Postpone(a.rest, ErrLeased)
-		case a.outcome == leaseTaken:
-			return l.handle(ctx, m, a.tried)
-		case a.outcome == leaseBehind && id.Lock != nil:
+			return messaging.Postpone(a.Rest, ErrLeased)
+		case a.Outcome == store.LeaseTaken:
+			return l.handle(ctx, m, a.Tried)
+		case a.Outcome == store.LeaseBehind && id.Lock != nil:
 			if err := w.storeBehind(ctx, id, m); !errors.Is(err, errFlows) {
 				return err
 			}
@@ -122,7 +122,9 @@ func (l *lease) handle(ctx context.Context, m *messaging.Message, tried store.At
 
 // finish enters the message and frees the lease, in one transaction.
 func (l *lease) finish(ctx context.Context) error {
-	_, err := l.w.settle(ctx, l.id, func(ctx context.Context, u *uow.Unit, _ store.Entry) error { return l.forgetSteps(ctx, u.DB()) })
+	_, err := l.w.settle(ctx, l.id, func(ctx context.Context, u *uow.Unit, _ store.Entry) error {
+		return l.w.box.table.Steps.Forget(ctx, u.DB(), l.id)
+	})
 	if err != nil {
 		return fmt.Errorf("inbox: settle message %s, whose handler has ended: %w", l.id.Key, err)
 	}
@@ -136,11 +138,11 @@ func (i *Inbox) endLease(ctx context.Context, u *uow.Unit, id store.Identity) er
 	if !ok || l.w.box != i || l.id != id {
 		return nil
 	}
-	n, err := i.store.SQL.Exec(ctx, u.DB(), freeLease, l.w.consumer, l.lock, l.token)
+	ours, err := i.table.Leases.Free(ctx, u.DB(), l.name)
 	if err != nil {
 		return fmt.Errorf("inbox: free the lease of message %s: %w", id.Key, err)
 	}
-	if n == 0 {
+	if !ours {
 		return ErrLeaseLost
 	}
 	u.AfterCommit(func(context.Context) { l.freed = true })
@@ -165,13 +167,13 @@ func (w *wrapped) runLeased(ctx context.Context, k store.ParkedKey, h store.Head
 	switch {
 	case err != nil:
 		return ranNothing, w.box.lostKey(ctx, k, counted, err)
-	case a.outcome != leaseTaken:
-		return ranNothing, w.box.table.Heads.GiveBack(ctx, k, counted, a.rest)
+	case a.Outcome != store.LeaseTaken:
+		return ranNothing, w.box.table.Heads.GiveBack(ctx, k, counted, a.Rest)
 	}
 	ctx = l.context(ctx)
 	defer l.free(ctx)
-	if w.retry.isDeadly(a.tried.Earlier()) {
-		return ranFailed, w.giveUpHead(ctx, k, h, a.tried.N-1, errDeadly)
+	if w.retry.isDeadly(a.Tried.Earlier()) {
+		return ranFailed, w.giveUpHead(ctx, k, h, a.Tried.N-1, errDeadly)
 	}
 	err, lost := l.run(ctx, l.w.parked, m)
 	became := ranLast
@@ -187,7 +189,7 @@ func (w *wrapped) runLeased(ctx context.Context, k store.ParkedKey, h store.Head
 		w.box.count(ctx, k.Consumer, outcomeHandled)
 		return became, nil
 	}
-	return l.failedHead(ctx, k, h, store.Count{Attempts: a.tried, Seq: h.Seq}, err, lost)
+	return l.failedHead(ctx, k, h, store.Count{Attempts: a.Tried, Seq: h.Seq}, err, lost)
 }
 
 // finishHead removes a parked message that was handled, unless an operator or another process has removed it while it ran.
@@ -210,7 +212,7 @@ func (l *lease) finishHead(ctx context.Context, k store.ParkedKey, h store.Head)
 		if became = ranLast; more {
 			became = ranMore
 		}
-		return errors.Join(err, l.forgetSteps(ctx, u.DB()))
+		return errors.Join(err, l.w.box.table.Steps.Forget(ctx, u.DB(), l.id))
 	}, readCommitted())
 	if err != nil {
 		return ranFailed, fmt.Errorf("inbox: settle parked message %s, whose handler has ended: %w", h.Key.MessageKey, err)

@@ -18,24 +18,6 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-const (
-	loadSteps = `
-SELECT name, result FROM {schema}.inbox_step
-WHERE message_key = $1::uuid AND consumer = $2::text AND tenant_id = $3::text AND source = $4::text`
-
-	// storeStep stores nothing for a handler that has lost the lease. It locks the lease, so a process that takes the lease over waits for
-	// this transaction, and then sees the step. ON CONFLICT is for an owner that repeats the statement, because it got no answer to the
-	// first.
-	storeStep = `
-INSERT INTO {schema}.inbox_step (message_key, consumer, tenant_id, source, name, result)
-SELECT $1::uuid, $2::text, $3::text, $4::text, $5::text, $6::json
-FROM {schema}.inbox_lease WHERE consumer = $2::text AND key_lock = $7::bigint AND owner = $8::uuid FOR SHARE
-ON CONFLICT (message_key, consumer, tenant_id, source, name) DO UPDATE SET result = excluded.result`
-
-	forgetSteps = `
-DELETE FROM {schema}.inbox_step WHERE message_key = $1::uuid AND consumer = $2::text AND tenant_id = $3::text AND source = $4::text`
-)
-
 // steps holds the steps of one message. Its handler may run several at once.
 type steps struct {
 	mu     sync.Mutex
@@ -162,18 +144,7 @@ func (l *lease) loadSteps(ctx context.Context) error {
 	if l.steps.loaded {
 		return nil
 	}
-	done := map[string][]byte{}
-	ctx, cancel := l.w.box.store.Bounded(ctx)
-	defer cancel()
-	err := pgsql.Each(l.w.box.store.SQL.Query(ctx, l.w.box.store.DB(ctx), loadSteps, l.id.Args()...), func(scan pgsql.Scan) error {
-		var name string
-		var result []byte
-		if err := scan(&name, &result); err != nil {
-			return err
-		}
-		done[name] = result
-		return nil
-	})
+	done, err := l.w.box.table.Steps.Load(ctx, l.id)
 	if err != nil {
 		return err
 	}
@@ -196,18 +167,13 @@ func (l *lease) insist(ctx context.Context, name string, result []byte) error {
 }
 
 func (l *lease) storeStep(ctx context.Context, db bun.IDB, name string, result []byte) error {
-	n, err := l.w.box.store.SQL.Confirmed().Exec(ctx, db, storeStep, append(l.id.Args(), name, string(result), l.lock, l.token)...)
-	if err == nil && n == 0 {
+	held, err := l.w.box.table.Steps.Store(ctx, db, l.id, l.name, name, result)
+	if err == nil && !held {
 		l.held.Lose()
 		err = ErrLeaseLost
 	}
 	if err != nil && !errors.Is(err, ErrLeaseLost) {
 		err = fmt.Errorf("inbox: store the result of step %q: %w", name, pgsql.Explain(err))
 	}
-	return err
-}
-
-func (l *lease) forgetSteps(ctx context.Context, tx bun.IDB) error {
-	_, err := l.w.box.store.SQL.Exec(ctx, tx, forgetSteps, l.id.Args()...)
 	return err
 }

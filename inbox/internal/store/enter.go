@@ -51,6 +51,12 @@ func (t entryTable) Enter(ctx context.Context, u *uow.Unit, id Identity) (Entry,
 	return Entry(n), nil
 }
 
+// Settled counts messages that a consumer, or the present generation of a read model, has handled, and messages that are its dead letters.
+func (t entryTable) Settled(ctx context.Context, db bun.IDB, consumer string, keys, tenants, sources []string) (handled, dead int, err error) {
+	err = t.SQL.QueryRow(ctx, db, countSettled, []any{keys, tenants, sources, consumer}, &handled, &dead)
+	return handled, dead, err
+}
+
 // Proof finds out whether a unit has committed, after the answer to its COMMIT was lost: it looks for the entry that the unit's own
 // transaction made. An entry of another transaction means that another process has handled a copy. After a crash of the server two
 // transactions may have the same id by chance. Then the answer is wrong about the transaction, and still right about the message: it was
@@ -81,6 +87,15 @@ func Explain(err error) error {
 const isEntered = `
 SELECT EXISTS (SELECT FROM {schema}.inbox WHERE message_key = $1::uuid AND consumer = $2 AND tenant_id = $3 AND source = $4
 	AND xmin::text = mod($5::text::numeric, 4294967296)::text)`
+
+// countSettled counts the messages that the consumer has handled (entered, and not parked), and the messages that are its dead letters.
+const countSettled = `
+SELECT count(i.message_key) FILTER (WHERE p.message_key IS NULL), count(d.message_key)
+FROM unnest($1::uuid[], $2::text[], $3::text[]) u(key, tenant, source)
+CROSS JOIN (SELECT coalesce((SELECT consumer FROM {schema}.inbox_read_model WHERE name = $4::text), $4::text) AS consumer) c
+LEFT JOIN {schema}.inbox i ON i.message_key = u.key AND i.consumer = c.consumer AND i.tenant_id = u.tenant AND i.source = u.source
+LEFT JOIN {schema}.inbox_parked p ON p.message_key = u.key AND p.consumer = c.consumer AND p.tenant_id = u.tenant AND p.source = u.source
+LEFT JOIN {schema}.inbox_dead d ON d.message_key = u.key AND d.consumer = c.consumer AND d.tenant_id = u.tenant AND d.source = u.source`
 
 // The lock includes the name of the schema, so that equal names in two schemas of a database do not wait for each other.
 const enterOne = `
