@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -14,22 +14,16 @@ import (
 	"github.com/oncebox/oncebox/retry"
 )
 
-// declaration is the state of making the subscriptions.
-type declaration struct {
-	mu   sync.Mutex
-	last error // error of the last attempt; nil: they are made, or there was no attempt yet
-}
+// declaration is the error of the last attempt to make the subscriptions. Nil: they are made, or there was no attempt yet.
+type declaration struct{ last atomic.Pointer[error] }
 
-func (d *declaration) set(err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.last = err
-}
+func (d *declaration) set(err error) { d.last.Store(&err) }
 
 func (d *declaration) err() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.last
+	if last := d.last.Load(); last != nil {
+		return *last
+	}
+	return nil
 }
 
 // declare makes the subscriptions: a broker may delete messages of a topic without subscriptions at any moment.

@@ -142,9 +142,7 @@ func (c *Config) Shared() Config {
 }
 
 func (c *Config) share() {
-	if c.UoW.Registry == nil {
-		c.UoW.Registry = event.NewRegistry()
-	}
+	c.UoW.Registry = cmp.Or(c.UoW.Registry, event.NewRegistry())
 	fill(&c.Outbox.Registry, c.UoW.Registry)
 	fill(&c.Outbox.Source, c.UoW.Source)
 	fill(&c.Outbox.DefaultTenant, c.UoW.DefaultTenant)

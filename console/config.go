@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -49,9 +50,7 @@ func (c *Config) WithDefaults() Config {
 	if c != nil {
 		out = *c
 	}
-	if out.Title == "" {
-		out.Title = "oncebox"
-	}
+	out.Title = cmp.Or(out.Title, "oncebox")
 	return out
 }
 

@@ -1,6 +1,7 @@
 package httpmw
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -213,35 +214,17 @@ func (c *IdempotencyConfig) WithDefaults() IdempotencyConfig {
 	if out.Methods == nil {
 		out.Methods = defaultMethods()
 	}
-	if out.MaxBody == 0 {
-		out.MaxBody = DefaultMaxBody
-	}
-	if out.MaxAnswer == 0 {
-		out.MaxAnswer = DefaultMaxAnswer
-	}
-	if out.MaxHeld == 0 {
-		out.MaxHeld = DefaultMaxHeld
-	}
-	if out.Timeout == 0 {
-		out.Timeout = DefaultTimeout
-	}
-	if out.RetryAfter == 0 {
-		out.RetryAfter = DefaultRetryAfter
-	}
+	out.MaxBody = cmp.Or(out.MaxBody, DefaultMaxBody)
+	out.MaxAnswer = cmp.Or(out.MaxAnswer, DefaultMaxAnswer)
+	out.MaxHeld = cmp.Or(out.MaxHeld, DefaultMaxHeld)
+	out.Timeout = cmp.Or(out.Timeout, DefaultTimeout)
+	out.RetryAfter = cmp.Or(out.RetryAfter, DefaultRetryAfter)
 	if out.Keep == nil {
 		out.Keep = DefaultKeep
 	}
-	if out.MinKey == 0 {
-		out.MinKey = 1
-	}
-	if out.ReusedStatus == 0 {
-		out.ReusedStatus = http.StatusUnprocessableEntity
-	}
-	if out.Challenge == "" {
-		out.Challenge = DefaultChallenge
-	}
-	if out.ProblemBase == "" {
-		out.ProblemBase = DefaultProblemBase
-	}
+	out.MinKey = cmp.Or(out.MinKey, 1)
+	out.ReusedStatus = cmp.Or(out.ReusedStatus, http.StatusUnprocessableEntity)
+	out.Challenge = cmp.Or(out.Challenge, DefaultChallenge)
+	out.ProblemBase = cmp.Or(out.ProblemBase, DefaultProblemBase)
 	return out
 }

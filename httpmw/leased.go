@@ -1,6 +1,7 @@
 package httpmw
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,9 +39,7 @@ func (c *LeaseConfig) validate() error {
 // WithDefaults returns a copy in which the fields that are zero have their defaults.
 func (c *LeaseConfig) WithDefaults() LeaseConfig {
 	out := *c
-	if out.TTL == 0 {
-		out.TTL = idempotency.DefaultLease
-	}
+	out.TTL = cmp.Or(out.TTL, idempotency.DefaultLease)
 	return out
 }
 

@@ -228,14 +228,15 @@ func (l *Life) deleted() bool {
 }
 
 func (v *View) retention(kept time.Duration) string {
-	events := "published events are " + keptFor(kept)
+	events := "published events are " + Kept(kept)
 	if v.inbox == nil {
 		return events
 	}
-	return events + ", and what a consumer has handled is " + keptFor(v.inbox.Retention())
+	return events + ", and what a consumer has handled is " + Kept(v.inbox.Retention())
 }
 
-func keptFor(d time.Duration) string {
+// Kept says in words how long something is kept: "kept for 72h0m0s", "kept for ever", "not kept".
+func Kept(d time.Duration) string {
 	switch {
 	case d == outbox.NoRetention:
 		return "not kept"

@@ -27,12 +27,7 @@ The owner of the tables runs them, for example with psql:
   oncebox grants service --to app | psql "$OWNER_URL"`,
 		Example: `  oncebox grants service --to app
   oncebox grants reader --to dashboard | psql "$OWNER_URL"`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return cli.Usage(cmd, errors.New("grants takes one duty"))
-			}
-			return nil
-		},
+		Args:      cli.Takes(1, "grants takes one duty"),
 		ValidArgs: []string{string(migrations.Service), string(migrations.Writer), string(migrations.Caller), string(migrations.Reader)},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if to == "" {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -44,8 +46,8 @@ Run it with the variables of the service: they say for how long things are kept.
 			return err
 		}
 		result := retentionResult{DryRun: dryRun, PublishedSeconds: keptSeconds(published), HandledSeconds: keptSeconds(box.Retention())}
-		terms := fmt.Sprintf("published events are kept %s, what consumers have handled %s, dead letters of the outbox %s, those of consumers %s",
-			kept(published), kept(box.Retention()), keptDead(s.Cfg.Outbox.DeadRetention), keptDead(s.Cfg.Inbox.DeadRetention))
+		terms := fmt.Sprintf("published events are %s, what consumers have handled is %s, dead letters of the outbox are %s, dead letters of consumers are %s",
+			ops.Kept(published), ops.Kept(box.Retention()), keptDead(s.Cfg.Outbox.DeadRetention), keptDead(s.Cfg.Inbox.DeadRetention))
 		if dryRun {
 			return printRetention(s, result, "Nothing was removed: "+terms+".")
 		}
@@ -69,25 +71,8 @@ func printRetention(s *cli.Session, r retentionResult, text string) error {
 	return err
 }
 
-// kept says for how long something is kept.
-func kept(d time.Duration) string {
-	switch {
-	case d == outbox.NoRetention:
-		return "not at all"
-	case d < 0:
-		return "for ever"
-	default:
-		return "for " + d.String()
-	}
-}
-
-// keptDead is kept of dead letters, which are kept for ever unless something else is set.
-func keptDead(d time.Duration) string {
-	if d == 0 {
-		d = outbox.KeepForever
-	}
-	return kept(d)
-}
+// keptDead says how long dead letters are kept: for ever unless something else is set.
+func keptDead(d time.Duration) string { return ops.Kept(cmp.Or(d, outbox.KeepForever)) }
 
 // keptSeconds is kept for programs.
 func keptSeconds(d time.Duration) float64 {

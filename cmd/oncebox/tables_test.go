@@ -119,7 +119,7 @@ func TestRetentionRuns(t *testing.T) {
 	s.exec("UPDATE idempotency_keys SET state = 'claimed', expires_at = clock_timestamp() - interval '1 hour'")
 	dry := s.oncebox("retention", "run", "--dry-run")
 	require.Contains(t, dry.out, "Nothing was removed: published events are kept for ")
-	require.Contains(t, dry.out, "dead letters of the outbox for ever")
+	require.Contains(t, dry.out, "dead letters of the outbox are kept for ever")
 	require.Equal(t, cli.ExitRefused, s.oncebox("retention", "run").code)
 	require.Equal(t, cli.ExitRefused, s.asked("n\n", "retention", "run").code)
 	would := document[retentionResult](t, s.oncebox("retention", "run", "--dry-run", "--json"))

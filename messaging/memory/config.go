@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -45,11 +46,7 @@ func (c *Config) WithDefaults() Config {
 	if c != nil {
 		out = *c
 	}
-	if out.Partitions == 0 {
-		out.Partitions = 4
-	}
-	if out.MaxMessageBytes == 0 {
-		out.MaxMessageBytes = 5 << 20
-	}
+	out.Partitions = cmp.Or(out.Partitions, 4)
+	out.MaxMessageBytes = cmp.Or(out.MaxMessageBytes, 5<<20)
 	return out
 }

@@ -1,6 +1,7 @@
 package pulsar
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -212,9 +213,7 @@ func (c *Config) WithDefaults() Config {
 	if out.AdminURL == "" {
 		out.AdminURL, patience = adminURL(out.URL), 2*time.Second
 	}
-	if out.AdminTimeout == 0 {
-		out.AdminTimeout = patience
-	}
+	out.AdminTimeout = cmp.Or(out.AdminTimeout, patience)
 	out.AdminURL = strings.TrimSuffix(out.AdminURL, "/")
 	if out.Name == "" {
 		out.Name, _ = os.Hostname() // an error leaves the name empty

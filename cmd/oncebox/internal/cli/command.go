@@ -55,6 +55,16 @@ func Group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
+// Takes refuses another number of arguments. what is the rule in words, for example "grants takes one duty".
+func Takes(number int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != number {
+			return Usage(cmd, errors.New(what))
+		}
+		return nil
+	}
+}
+
 // ExactlyOneID refuses more than one argument, and none.
 func ExactlyOneID(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {

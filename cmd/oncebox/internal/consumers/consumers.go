@@ -1,7 +1,6 @@
 package consumers
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 
@@ -87,7 +86,7 @@ func (c *Item) rowsOf(t *TopicItem) (rows [][]string) {
 func newConsumersForget(s *cli.Session) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "forget NAME", Short: "Say that a consumer is gone for good", Args: cobra.ArbitraryArgs,
+		Use: "forget NAME", Short: "Say that a consumer is gone for good", Args: cli.Takes(1, "give the name of one consumer: oncebox consumers list shows them"),
 		Long: `Say that a consumer is gone for good: it is not listed as missing any more, another service may use its name, and without a broker no messages
 are stored for it. What is parked or dead stays. It is refused while a process runs the consumer.
 
@@ -96,9 +95,6 @@ Its subscription at the broker stays, and keeps messages: remove it with pulsar-
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return cli.Usage(cmd, errors.New("give the name of one consumer: oncebox consumers list shows them"))
-		}
 		if err := s.OpenTables(cmd.Context()); err != nil {
 			return err
 		}

@@ -99,21 +99,12 @@ follow when it is handled. --first lists only those that are tried.`,
 }
 
 func printParked(s *cli.Session, list []ParkedItem) error {
-	if s.JSON {
-		return s.Document(list)
-	}
-	if len(list) == 0 {
-		fmt.Fprintln(s.Errs, "No such message waits.")
-		return nil
-	}
-	rows := make([][]string, len(list))
-	for n := range list {
-		p := &list[n]
+	header := []string{"PARKED", "CONSUMER", "MESSAGE KEY", "TYPE", "TENANT", "KEY", "TRIES", "NEXT", "ERROR"}
+	return cli.List(s, list, "No such message waits.", header, func(p *ParkedItem) []string {
 		tries, next := "behind", ""
 		if p.First {
 			tries, next = strconv.Itoa(p.Attempts), cli.At(p.Next)
 		}
-		rows[n] = []string{cli.Moment(p.ParkedAt), p.Consumer, p.MessageKey, p.Type, p.Tenant, cli.Short(p.Key, 40), tries, next, cli.Short(p.Error, 80)}
-	}
-	return s.Table([]string{"PARKED", "CONSUMER", "MESSAGE KEY", "TYPE", "TENANT", "KEY", "TRIES", "NEXT", "ERROR"}, rows)
+		return []string{cli.Moment(p.ParkedAt), p.Consumer, p.MessageKey, p.Type, p.Tenant, cli.Short(p.Key, 40), tries, next, cli.Short(p.Error, 80)}
+	})
 }

@@ -90,26 +90,18 @@ func ModelOf(p *readmodel.Status) ModelItem {
 }
 
 func printModels(s *cli.Session, list []ModelItem) error {
-	interrupted := 0
-	rows := make([][]string, len(list))
-	for n := range list {
-		p := &list[n]
-		if p.State == ModelInterrupted {
-			interrupted++
-		}
-		rows[n] = []string{
+	header := []string{"PROJECTION", "STATE", "REBUILDS", "EVENTS", "WAITING", "STARTED", "UPDATED", "CHECKPOINT"}
+	err := cli.List(s, list, "There is no read model.", header, func(p *ModelItem) []string {
+		return []string{
 			p.Name, p.State, strconv.FormatInt(p.Generation, 10), strconv.FormatInt(p.Events, 10), cli.UpTo(p.Waiting, 10_000),
 			cli.At(p.StartedAt), cli.At(p.UpdatedAt), cli.Short(p.Checkpoint, 40),
 		}
-	}
-	var err error
-	switch {
-	case s.JSON:
-		err = s.Document(list)
-	case len(list) == 0:
-		fmt.Fprintln(s.Errs, "There is no read model.")
-	default:
-		err = s.Table([]string{"PROJECTION", "STATE", "REBUILDS", "EVENTS", "WAITING", "STARTED", "UPDATED", "CHECKPOINT"}, rows)
+	})
+	interrupted := 0
+	for n := range list {
+		if list[n].State == ModelInterrupted {
+			interrupted++
+		}
 	}
 	if err == nil && interrupted > 0 {
 		err = cli.Exit(cli.ExitFindings, fmt.Errorf("%s: have the service call Model.Resume",

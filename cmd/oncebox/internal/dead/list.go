@@ -55,18 +55,10 @@ func newDeadList(s *cli.Session) *cobra.Command {
 }
 
 func printLetters(s *cli.Session, list []Letter) error {
-	if s.JSON {
-		return s.Document(list)
-	}
-	if len(list) == 0 {
-		fmt.Fprintln(s.Errs, "There is no dead letter.")
-		return nil
-	}
-	rows := make([][]string, len(list))
-	for n, l := range list {
-		rows[n] = []string{
+	header := []string{"DIED", "OF", "ID", "TYPE", "TOPIC", "TENANT", "KEY", "TRIES", "ERROR"}
+	return cli.List(s, list, "There is no dead letter.", header, func(l *Letter) []string {
+		return []string{
 			cli.Moment(l.DiedAt), l.of(), l.ID, l.Type, l.Topic, l.Tenant, cli.Short(l.Key, 40), strconv.Itoa(l.Attempts), cli.Short(l.Error, 80),
 		}
-	}
-	return s.Table([]string{"DIED", "OF", "ID", "TYPE", "TOPIC", "TENANT", "KEY", "TRIES", "ERROR"}, rows)
+	})
 }

@@ -71,18 +71,10 @@ func newDelayedList(s *cli.Session) *cobra.Command {
 }
 
 func printDelayed(s *cli.Session, list []DelayedEvent) error {
-	if s.JSON {
-		return s.Document(list)
-	}
-	if len(list) == 0 {
-		fmt.Fprintln(s.Errs, "No delayed event waits.")
-		return nil
-	}
-	rows := make([][]string, len(list))
-	for n, e := range list {
-		rows[n] = []string{cli.Moment(e.NotBefore), e.ID, e.Type, e.Topic, e.Tenant, cli.Join(e.AggregateType, e.AggregateID), cli.Moment(e.CreatedAt)}
-	}
-	return s.Table([]string{"DUE", "ID", "TYPE", "TOPIC", "TENANT", "AGGREGATE", "RECORDED"}, rows)
+	header := []string{"DUE", "ID", "TYPE", "TOPIC", "TENANT", "AGGREGATE", "RECORDED"}
+	return cli.List(s, list, "No delayed event waits.", header, func(e *DelayedEvent) []string {
+		return []string{cli.Moment(e.NotBefore), e.ID, e.Type, e.Topic, e.Tenant, cli.Join(e.AggregateType, e.AggregateID), cli.Moment(e.CreatedAt)}
+	})
 }
 
 // delayedDeed is an action on a delayed event.

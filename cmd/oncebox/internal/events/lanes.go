@@ -65,16 +65,8 @@ longer than half a minute has no process that publishes it.`,
 }
 
 func printLanes(s *cli.Session, list []LaneItem) error {
-	if s.JSON {
-		return s.Document(list)
-	}
-	if len(list) == 0 {
-		fmt.Fprintln(s.Errs, "There is no such lane.")
-		return nil
-	}
-	rows := make([][]string, len(list))
-	for n := range list {
-		l := &list[n]
+	header := []string{"LANE", "GROUP", "NEW", "CLAIMED", "HELD", "AGE", "OWNER", "LEASE"}
+	return cli.List(s, list, "There is no such lane.", header, func(l *LaneItem) []string {
 		lease := "over since " + cli.At(l.LeaseUntil)
 		switch {
 		case l.Leased:
@@ -82,10 +74,9 @@ func printLanes(s *cli.Session, list []LaneItem) error {
 		case l.LeaseUntil == nil:
 			lease = "free"
 		}
-		rows[n] = []string{
+		return []string{
 			strconv.Itoa(int(l.Lane)), strconv.Itoa(int(l.Group)), cli.UpTo(l.New, outboxstate.LaneCounted), cli.UpTo(l.Claimed, outboxstate.LaneCounted),
 			cli.UpTo(l.Held, outboxstate.LaneCounted), cli.Age(l.AgeSeconds), cli.Short(l.Owner, 40), lease,
 		}
-	}
-	return s.Table([]string{"LANE", "GROUP", "NEW", "CLAIMED", "HELD", "AGE", "OWNER", "LEASE"}, rows)
+	})
 }

@@ -77,18 +77,7 @@ A message that a consumer has "entered" was handled, unless another line of this
 		for n := range found {
 			list[n] = lifeOf(&found[n])
 		}
-		if s.JSON {
-			return s.Document(list)
-		}
-		for n := range list {
-			if n > 0 {
-				fmt.Fprintln(s.Out)
-			}
-			if err := printLife(s, &list[n]); err != nil {
-				return err
-			}
-		}
-		return nil
+		return cli.Each(s, list, printLife)
 	}
 	return cmd
 }

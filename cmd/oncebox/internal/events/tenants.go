@@ -73,24 +73,18 @@ func newTenantsList(s *cli.Session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list := tenantItems(moved, paused)
-			rows := make([][]string, len(list))
-			for n, t := range list {
-				rows[n] = []string{t.Tenant, strconv.Itoa(int(t.Group)), cli.At(t.Since)}
-				if p := t.Paused; p != nil {
-					rows[n] = append(rows[n], cli.Moment(p.Since), cli.Short(p.By, 40), cli.Short(p.Why, 80))
-				}
-			}
-			switch {
-			case s.JSON:
-				return s.Document(list)
-			case len(list) == 0:
-				fmt.Fprintln(s.Errs, "All tenants are in group 0. None is paused.")
-				return nil
-			}
-			return s.Table([]string{"TENANT", "GROUP", "SINCE", "PAUSED", "BY", "WHY"}, rows)
+			header := []string{"TENANT", "GROUP", "SINCE", "PAUSED", "BY", "WHY"}
+			return cli.List(s, tenantItems(moved, paused), "All tenants are in group 0. None is paused.", header, (*TenantItem).row)
 		},
 	}
+}
+
+func (t *TenantItem) row() []string {
+	row := []string{t.Tenant, strconv.Itoa(int(t.Group)), cli.At(t.Since)}
+	if p := t.Paused; p != nil {
+		row = append(row, cli.Moment(p.Since), cli.Short(p.By, 40), cli.Short(p.Why, 80))
+	}
+	return row
 }
 
 func newTenantsMove(s *cli.Session) *cobra.Command {
@@ -104,12 +98,7 @@ func newTenantsMove(s *cli.Session) *cobra.Command {
 Group 0 takes a tenant back. Everybody's events are held up for a second at most; if events of the tenant wait for longer, nothing is changed.`,
 		Example: `  oncebox tenants move acme 1 --by ann --why "imports"
   oncebox tenants move acme 0 --by ann --why "the imports are done"`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 2 {
-				return cli.Usage(cmd, errors.New("move takes a tenant and a group"))
-			}
-			return nil
-		},
+		Args: cli.Takes(2, "move takes a tenant and a group"),
 	}
 	flags := cmd.Flags()
 	cli.DecisionFlags(flags, &by, &yes, cli.Required, cli.Required)

@@ -52,12 +52,7 @@ func newTenantsAct(s *cli.Session, d tenantDeed) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use: d.name + " TENANT", Short: d.short, Long: d.long, Example: d.example,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return cli.Usage(cmd, fmt.Errorf("%s takes a tenant", d.name))
-			}
-			return nil
-		},
+		Args: cli.Takes(1, d.name+" takes a tenant"),
 	}
 	why := cli.Optional
 	if d.needsReason {

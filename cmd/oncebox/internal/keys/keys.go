@@ -35,12 +35,7 @@ The next request reads the result of --done as that of the step, so it must have
 corrected afterwards.`,
 		Example: `  oncebox keys resolve 094d7971a4cb3ae1... charge --done '{"id": "ch_42"}' --by ann --why "the bank has it"
   oncebox keys resolve 094d7971a4cb3ae1... charge --not-done --by ann --why "the bank has no such charge"`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 2 {
-				return cli.Usage(cmd, errors.New("resolve takes a key and a step"))
-			}
-			return nil
-		},
+		Args: cli.Takes(2, "resolve takes a key and a step"),
 	}
 	flags := cmd.Flags()
 	cli.DecisionFlags(flags, &by, &yes, cli.Required, cli.Required)

@@ -92,22 +92,13 @@ func keyOf(o *idempotency.Open) Item {
 }
 
 func printKeys(s *cli.Session, list []Item) error {
-	if s.JSON {
-		return s.Document(list)
-	}
-	if len(list) == 0 {
-		fmt.Fprintln(s.Errs, "Every key has its answer.")
-		return nil
-	}
-	rows := make([][]string, len(list))
-	for n := range list {
-		k := &list[n]
-		rows[n] = []string{
+	header := []string{"SINCE", "STATE", "TENANT", "REQUEST", "ASKED BY", "STEPS WITHOUT OUTCOME", "LEASE UNTIL", "KEY"}
+	return cli.List(s, list, "Every key has its answer.", header, func(k *Item) []string {
+		return []string{
 			cli.Moment(k.Since), k.State, k.Tenant, cli.Short(k.Request, 60), cli.Short(cmp.Or(k.Caller, k.Principal), 30), k.steps(),
 			cli.At(k.LeaseUntil), k.Key,
 		}
-	}
-	return s.Table([]string{"SINCE", "STATE", "TENANT", "REQUEST", "ASKED BY", "STEPS WITHOUT OUTCOME", "LEASE UNTIL", "KEY"}, rows)
+	})
 }
 
 // steps lists the steps with what they are about.

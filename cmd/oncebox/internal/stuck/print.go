@@ -19,7 +19,7 @@ func printStuck(s *cli.Session, found []ops.Stuck, notes stuckNotes, limit int, 
 	if each || s.JSON {
 		items := firstOfEachKind(found, limit)
 		shown, of = len(items), total
-		err = printEach(s, items)
+		err = cli.Each(s, items, printOne)
 	} else {
 		err = printCauses(s, causes[:shown])
 	}
@@ -51,21 +51,6 @@ func firstOfEachKind(found []ops.Stuck, limit int) []Item {
 		}
 	}
 	return items
-}
-
-func printEach(s *cli.Session, items []Item) error {
-	if s.JSON {
-		return s.Document(items)
-	}
-	for n := range items {
-		if n > 0 {
-			fmt.Fprintln(s.Out)
-		}
-		if err := printOne(s, &items[n]); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func printCauses(s *cli.Session, causes []ops.Cause) error {

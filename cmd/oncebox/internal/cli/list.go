@@ -1,0 +1,36 @@
+package cli
+
+import "fmt"
+
+// List prints what a command has listed: a table with a row for each item, or one JSON document. Of an empty list it prints the sentence none
+// on stderr, so that a pipe gets nothing.
+func List[T any](s *Session, list []T, none string, header []string, row func(*T) []string) error {
+	if s.JSON {
+		return s.Document(list)
+	}
+	if len(list) == 0 {
+		fmt.Fprintln(s.Errs, none)
+		return nil
+	}
+	rows := make([][]string, len(list))
+	for n := range list {
+		rows[n] = row(&list[n])
+	}
+	return s.Table(header, rows)
+}
+
+// Each prints items that fill several lines, with an empty line between two, or one JSON document with all of them.
+func Each[T any](s *Session, list []T, print func(*Session, *T) error) error {
+	if s.JSON {
+		return s.Document(list)
+	}
+	for n := range list {
+		if n > 0 {
+			fmt.Fprintln(s.Out)
+		}
+		if err := print(s, &list[n]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
