@@ -5,7 +5,8 @@
 // it on a real PostgreSQL and a real Pulsar. The first event is left out, because it fills what is read once per process. The way is what each
 // of the next three has passed, so that a timer which runs out meanwhile adds nothing.
 //
-// The test fails if the way grows. It prints the way and its figures with
+// The test fails if the way grows, or if the section "The way of one event" of docs/architecture.md does not name places that the event passes, in
+// this order. It prints the way and its figures with
 //
 //	go test ./internal/walk -v
 //

@@ -2,6 +2,7 @@ package walk
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
@@ -33,6 +34,14 @@ func TestWayOfOneEvent(t *testing.T) {
 	require.LessOrEqual(t, figures.Calls, most.Calls)
 	require.LessOrEqual(t, figures.Files, most.Files)
 	require.LessOrEqual(t, figures.Returns, most.Returns)
+
+	text, err := os.ReadFile("../../" + Page)
+	require.NoError(t, err)
+	described, err := Described(string(text))
+	require.NoError(t, err)
+	for _, m := range described.OutOfOrder(way) {
+		t.Error(m)
+	}
 }
 
 func TestFigures(t *testing.T) {
