@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 )
 
 // deniedInterval is the time between two log lines about the same missing right.
@@ -39,7 +39,7 @@ func (d deniedLog) Unwrap() slog.Handler { return d.Handler }
 func (d deniedLog) Handle(ctx context.Context, r slog.Record) error {
 	var missing error
 	r.Attrs(func(a slog.Attr) bool {
-		if err, ok := a.Value.Any().(error); ok && pgsql.Code(err) == pgsql.CodeInsufficientPrivilege {
+		if err, ok := a.Value.Any().(error); ok && pgerr.Code(err) == pgerr.InsufficientPrivilege {
 			missing = err
 		}
 		return missing == nil
@@ -50,7 +50,7 @@ func (d deniedLog) Handle(ctx context.Context, r slog.Record) error {
 	if !d.told.first(missing, r.Time) {
 		return nil
 	}
-	if explained := pgsql.Explain(missing).Error(); !strings.Contains(missing.Error(), "GRANT") {
+	if explained := pgerr.Explain(missing).Error(); !strings.Contains(missing.Error(), "GRANT") {
 		r.AddAttrs(slog.String("mend", explained))
 	}
 	return d.Handler.Handle(ctx, r)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/migrations"
 )
 
@@ -50,7 +50,7 @@ func (a *App) ReadyToWrite(ctx context.Context) error {
 	// Run has logged how the tables differ.
 	err := migrations.Applied(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema})
 	switch {
-	case pgsql.IsAway(err):
+	case pgerr.IsAway(err):
 		return fmt.Errorf("oncebox: not ready: the database is away: %w", err)
 	case err != nil:
 		return fmt.Errorf("oncebox: not ready: %w", err)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 )
 
 const (
@@ -66,7 +66,7 @@ func askToWrite(ctx context.Context, db *bun.DB) error {
 	if err == nil && readOnly {
 		err = errReadOnly
 	}
-	if err == nil || pgsql.Code(err) == codeTooMany { // which says nothing about the disk
+	if err == nil || pgerr.Code(err) == codeTooMany { // which says nothing about the disk
 		return nil
 	}
 	return fmt.Errorf("oncebox: not ready: the database takes no writes: %w", err)

@@ -13,7 +13,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/config"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/uow"
@@ -65,7 +65,7 @@ func TestPoolsOfTheCallerBehindAPooler(t *testing.T) {
 	pooled := pgtest.Open(t).Pooled(t)
 	eachPool(t, pooled.DSN, func(t *testing.T, use func(config.Config) (*bun.DB, error), _ func() error) {
 		_, err := use(config.Config{})
-		require.ErrorIs(t, err, pgsql.ErrPooler)
+		require.ErrorIs(t, err, pgerr.ErrPooler)
 		require.ErrorContains(t, err, "ONCEBOX_POOLER")
 		_, err = use(config.Config{Pooler: true})
 		require.NoError(t, err)

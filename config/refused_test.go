@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/config"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
@@ -27,7 +27,7 @@ func TestOpenDBNamesTheSettingsForAPooler(t *testing.T) {
 
 			cfg.IdleInTransaction = -1
 			_, err = config.OpenDB(t.Context(), cfg)
-			require.ErrorIs(t, err, pgsql.ErrPooler)
+			require.ErrorIs(t, err, pgerr.ErrPooler)
 			require.ErrorContains(t, err, "set ONCEBOX_POOLER=true")
 
 			cfg.Pooler = true

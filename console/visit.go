@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/operator"
 )
 
@@ -149,7 +149,7 @@ func (v *visit) fail(err error) {
 // unanswered is the problem of a request that failed for a reason which is in the log under an id.
 func unanswered(err error, id string) *problem {
 	why := "The log of this process says why, under the id " + id + ". "
-	if pgsql.IsConnectionError(err) || errors.Is(err, context.DeadlineExceeded) {
+	if pgerr.IsConnectionError(err) || errors.Is(err, context.DeadlineExceeded) {
 		return &problem{
 			http.StatusServiceUnavailable, "The database does not answer",
 			why + "Nothing can be shown before this process reaches its database again. Whether it answers elsewhere is shown there by: oncebox status",

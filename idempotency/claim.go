@@ -12,6 +12,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/internal/lease"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -102,13 +103,13 @@ func (s *Store) Claim(ctx context.Context, db bun.IDB, key Key, fp Fingerprint, 
 		since = time.Now()
 		err = s.run.QueryRow(ctx, pool, claim, []any{key.hash[:], key.tenant, key.principal.column(), fp.Tag, fp.Sum[:], c.owner, o.lease,
 			s.cfg.TTL.Seconds(), o.recover}, append([]any{&claimed, &c.epoch, &rest}, row.dest()...)...)
-		if pgsql.Code(err) != pgsql.CodeSerialization {
+		if pgerr.Code(err) != pgerr.Serialization {
 			break
 		}
 	}
 	switch {
 	case err != nil:
-		return nil, nil, fmt.Errorf("idempotency: claim key %s: %w", key, pgsql.Explain(err))
+		return nil, nil, fmt.Errorf("idempotency: claim key %s: %w", key, pgerr.Explain(err))
 	case !claimed:
 		resp, err := row.refusal(fp, time.Duration(rest*float64(time.Second)))
 		if resp != nil {
@@ -196,7 +197,7 @@ func (c *Claim) Complete(ctx context.Context, tx bun.IDB, resp Response) error {
 	case errors.Is(err, sql.ErrNoRows):
 		return fmt.Errorf("idempotency: complete key %s: %w", c.key, ErrLeaseLost)
 	case err != nil:
-		return fmt.Errorf("idempotency: complete key %s: %w", c.key, pgsql.Explain(err))
+		return fmt.Errorf("idempotency: complete key %s: %w", c.key, pgerr.Explain(err))
 	}
 	if committed {
 		c.store.recent.mark(c.key)
@@ -213,7 +214,7 @@ func (c *Claim) Release(ctx context.Context) error {
 	n, err := c.store.run.Exec(ctx, c.db, releaseClaim, c.fence()...)
 	switch {
 	case err != nil:
-		return fmt.Errorf("idempotency: release the claim of key %s: %w", c.key, pgsql.Explain(err))
+		return fmt.Errorf("idempotency: release the claim of key %s: %w", c.key, pgerr.Explain(err))
 	case n == 0:
 		return fmt.Errorf("idempotency: release the claim of key %s: %w", c.key, ErrLeaseLost)
 	}

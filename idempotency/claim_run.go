@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/internal/lease"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/retry"
 )
 
@@ -78,7 +78,7 @@ func (c *Claim) insist(ctx context.Context, write func(ctx context.Context) erro
 	defer cancel()
 	for attempt := 1; ; attempt++ {
 		err := write(bounded)
-		if err == nil || !pgsql.IsConnectionError(err) ||
+		if err == nil || !pgerr.IsConnectionError(err) ||
 			(retry.Policy{Delay: 10 * time.Millisecond, MaxDelay: time.Second}).Wait(bounded, attempt) != nil {
 			return err
 		}

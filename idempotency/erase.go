@@ -8,7 +8,7 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 )
 
 // erase keeps the rows of the keys: without them the requests would be executed again.
@@ -32,7 +32,7 @@ func (s *Store) Erase(ctx context.Context, db bun.IDB, tenant, principal string)
 	n, err := s.run.Exec(ctx, db, erase, tenant, hashPrincipal(tenant, principal).column())
 	s.cache.empty(time.Now())
 	if err != nil {
-		return 0, fmt.Errorf("idempotency: erase the answers of a principal of tenant %s: %w", tenant, pgsql.Explain(err))
+		return 0, fmt.Errorf("idempotency: erase the answers of a principal of tenant %s: %w", tenant, pgerr.Explain(err))
 	}
 	return n, nil
 }

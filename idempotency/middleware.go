@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -111,7 +112,7 @@ func (m Middleware) Completed(ctx context.Context, db bun.IDB, key Key, resp Res
 	}
 	var found bool
 	if err := m.run.QueryRow(ctx, db, completed, []any{key.hash[:], xid, resp.Status, headers, body, omitted}, &found); err != nil {
-		return false, fmt.Errorf("idempotency: look for the answer of key %s: %w", key, pgsql.Explain(err))
+		return false, fmt.Errorf("idempotency: look for the answer of key %s: %w", key, pgerr.Explain(err))
 	}
 	return found, nil
 }

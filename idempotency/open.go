@@ -10,6 +10,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -68,7 +69,7 @@ func (s *Store) Open(ctx context.Context, db bun.IDB, tenant string, limit int) 
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("idempotency: list open keys: %w", pgsql.Explain(err))
+		return nil, fmt.Errorf("idempotency: list open keys: %w", pgerr.Explain(err))
 	}
 	return list, nil
 }

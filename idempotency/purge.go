@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 )
 
 // Each row costs a look-up of its steps, by their primary key: a batch of 5,000 of a million takes 0.2 s instead of 0.1.
@@ -39,7 +39,7 @@ func (s *Store) purgeKeys(ctx context.Context, db bun.IDB) (total int64, err err
 	for {
 		n, err := s.run.Exec(ctx, db, purge, s.cfg.PurgeBatch)
 		if err != nil {
-			return total, fmt.Errorf("idempotency: purge, after %d keys: %w", total, pgsql.Explain(err))
+			return total, fmt.Errorf("idempotency: purge, after %d keys: %w", total, pgerr.Explain(err))
 		}
 		total += n
 		s.purged.Add(ctx, n)

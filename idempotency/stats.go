@@ -7,7 +7,7 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 )
 
 // Stats is the overview for operators. Each count goes up to 10,000, except Keys.
@@ -42,7 +42,7 @@ func (s *Store) Stats(ctx context.Context, db bun.IDB) (Stats, error) {
 	var age float64
 	err := s.run.AdHoc().QueryRow(ctx, db, statistics, nil, &st.Keys, &st.Claimed, &st.Unknown, &age, &st.Expired)
 	if err != nil {
-		return Stats{}, fmt.Errorf("idempotency: read statistics: %w", pgsql.Explain(err))
+		return Stats{}, fmt.Errorf("idempotency: read statistics: %w", pgerr.Explain(err))
 	}
 	st.OldestUnknown = max(time.Duration(age*float64(time.Second)), 0)
 	return st, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/internal/calls"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -91,7 +92,7 @@ func StepTx[T any](ctx context.Context, tx bun.IDB, name string, fn func(ctx con
 	case err == nil:
 		return result, decodeStep("StepTx", name, stored, &result)
 	case !errors.Is(err, sql.ErrNoRows):
-		return result, fmt.Errorf("idempotency: StepTx %q: look whether it is done: %w", name, pgsql.Explain(err))
+		return result, fmt.Errorf("idempotency: StepTx %q: look whether it is done: %w", name, pgerr.Explain(err))
 	}
 	if result, err = fn(calls.Within(ctx, name)); err != nil {
 		return result, err
@@ -134,7 +135,7 @@ func beginStep(ctx context.Context, function, name string) (*Claim, error) {
 		return nil, err
 	}
 	if err := c.loadSteps(ctx); err != nil {
-		return nil, fmt.Errorf("idempotency: %s %q: look for what earlier runs have done: %w", function, name, pgsql.Explain(err))
+		return nil, fmt.Errorf("idempotency: %s %q: look for what earlier runs have done: %w", function, name, pgerr.Explain(err))
 	}
 	switch {
 	case c.steps.use(name):
@@ -197,7 +198,7 @@ func (c *Claim) storeStep(ctx context.Context, db bun.IDB, name string, result [
 	n, err := c.store.confirmed.Exec(ctx, db, storeStep, append(c.fence(), name, string(result), c.patience(db))...)
 	switch {
 	case err != nil:
-		return fmt.Errorf("idempotency: store the result of step %q: %w", name, pgsql.Explain(err))
+		return fmt.Errorf("idempotency: store the result of step %q: %w", name, pgerr.Explain(err))
 	case n == 0:
 		c.lease.Lose()
 		return ErrLeaseLost

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/oncebox/oncebox/internal/calls"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 )
 
 var (
@@ -83,11 +83,11 @@ func labelOf(ctx context.Context) string {
 func (c *Claim) beginOnce(ctx context.Context, name string) error {
 	n, err := c.store.confirmed.Exec(ctx, c.db, beginOnce, append(c.fence(), name, c.key.request, c.key.caller, labelOf(ctx))...)
 	switch {
-	case pgsql.Code(err) == pgsql.CodeLockNotAvailable:
+	case pgerr.Code(err) == pgerr.LockNotAvailable:
 		return fmt.Errorf("idempotency: begin step %q: the key is locked by a transaction that has not ended: "+
 			"call StepOnce before the StepTx of that transaction, or after its COMMIT: %w", name, err)
 	case err != nil:
-		return fmt.Errorf("idempotency: begin step %q: %w", name, pgsql.Explain(err))
+		return fmt.Errorf("idempotency: begin step %q: %w", name, pgerr.Explain(err))
 	case n == 0:
 		c.lease.Lose()
 		return ErrLeaseLost

@@ -10,6 +10,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/operator"
 )
@@ -143,7 +144,7 @@ func (s *Store) listUnknown(ctx context.Context, db bun.IDB, query string, args 
 		return scan(&u.Key, &u.Tenant, &u.Step, &u.Epoch, &u.BegunAt, &u.Request, &u.Principal, &u.Caller, &u.Label)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("idempotency: list unknown steps: %w", pgsql.Explain(err))
+		return nil, fmt.Errorf("idempotency: list unknown steps: %w", pgerr.Explain(err))
 	}
 	return list, nil
 }
@@ -153,7 +154,7 @@ func (s *Store) settle(
 ) (settled bool, err error) {
 	err = s.run.QueryRow(ctx, db, statement, append([]any{hash, step, epoch, result, s.cfg.TTL.Seconds()}, by...), &settled)
 	if err != nil {
-		return false, fmt.Errorf("idempotency: settle step %q: %w", step, pgsql.Explain(err))
+		return false, fmt.Errorf("idempotency: settle step %q: %w", step, pgerr.Explain(err))
 	}
 	return settled, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/audit"
 	"github.com/oncebox/oncebox/internal/otelx"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/telemetry"
@@ -170,7 +171,7 @@ func (s *Store) begun(locked bool, row *record, key Key, fp Fingerprint) (*Respo
 }
 
 func beginError(key Key, err error) error {
-	return fmt.Errorf("idempotency: begin key %s: %w", key, pgsql.Explain(err))
+	return fmt.Errorf("idempotency: begin key %s: %w", key, pgerr.Explain(err))
 }
 
 // Lookup reads without a lock, outside any transaction if db is a pool. If it returns neither a response nor an error, there is no answer now.
@@ -184,7 +185,7 @@ func (s *Store) Lookup(ctx context.Context, db bun.IDB, key Key, fp Fingerprint)
 	}
 	row, err := s.look(ctx, db, key)
 	if err != nil {
-		return nil, fmt.Errorf("idempotency: look up key %s: %w", key, pgsql.Explain(err))
+		return nil, fmt.Errorf("idempotency: look up key %s: %w", key, pgerr.Explain(err))
 	}
 	resp, err := s.found(row, key, fp)
 	if resp != nil && row.lasts.Bool {
@@ -227,13 +228,13 @@ func (s *Store) completion(key Key, fp Fingerprint, resp Response) ([]any, error
 // codeTaken is the SQLSTATE of the function idempotency_taken: one of our own, in a class that PostgreSQL leaves to others.
 const codeTaken = "OB001"
 
-func isTaken(err error) bool { return pgsql.Code(err) == codeTaken }
+func isTaken(err error) bool { return pgerr.Code(err) == codeTaken }
 
 func completionError(key Key, err error) error {
 	if isTaken(err) {
 		return fmt.Errorf("%w: key %s was completed meanwhile", ErrInProgress, key)
 	}
-	return fmt.Errorf("idempotency: complete key %s: %w", key, pgsql.Explain(err))
+	return fmt.Errorf("idempotency: complete key %s: %w", key, pgerr.Explain(err))
 }
 
 // Release removes the answer that is stored under the key, so that the next request with it does the work again. A transaction that began the key
@@ -248,7 +249,7 @@ func (s *Store) Release(ctx context.Context, db bun.IDB, key Key) (bool, error) 
 	n, err := s.run.Exec(ctx, db, release, key.hash[:])
 	s.cache.release(key, time.Now()) // the minute begins when it is gone
 	if err != nil {
-		return false, fmt.Errorf("idempotency: release key %s: %w", key, pgsql.Explain(err))
+		return false, fmt.Errorf("idempotency: release key %s: %w", key, pgerr.Explain(err))
 	}
 	return n > 0, nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/idempotency"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
@@ -450,7 +450,7 @@ func TestRowsThatCannotBe(t *testing.T) {
 			store := newStore(t, db, 0)
 			complete(t, store, db.DB, keyOf(t, store, name), idempotency.Response{Status: 200})
 			_, err := db.ExecContext(t.Context(), "UPDATE idempotency_keys SET "+change)
-			require.Equal(t, "23514", pgsql.Code(err), "a check constraint refuses it: %v", err)
+			require.Equal(t, "23514", pgerr.Code(err), "a check constraint refuses it: %v", err)
 		})
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/backoff"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -46,7 +46,7 @@ func (i *Inbox) Await(ctx context.Context, consumer string, t uow.Token, topics 
 		n, dead, err := i.table.Entries.Settled(asking, i.store.DB(ctx), consumer, keys, tenants, sources)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			return fmt.Errorf("inbox: Await: look for %d messages of %s: %w", len(events), consumer, pgsql.Explain(err))
+			return fmt.Errorf("inbox: Await: look for %d messages of %s: %w", len(events), consumer, pgerr.Explain(err))
 		case dead > 0:
 			return fmt.Errorf("%w: Await: %d of %d events are dead letters of %s: see Inbox.Dead and Replay", ErrGivenUp, dead, len(events), consumer)
 		case n == len(events):

@@ -9,6 +9,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/deadletter"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/operator"
 )
@@ -117,7 +118,7 @@ func wrapErr(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("inbox: %s: %w", what, pgsql.Explain(err))
+	return fmt.Errorf("inbox: %s: %w", what, pgerr.Explain(err))
 }
 
 // Audit lists the actions of operators and of the retention, newest first. A page has at most limit entries (0: 100) and begins before the

@@ -12,7 +12,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox/internal/store"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -108,7 +108,7 @@ func (g *Generations) look(ctx context.Context, again bool) (*Generation, error)
 		_, err = g.box.store.SQL.Exec(ctx, g.box.store.DB(ctx), enrollModel, g.name)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("inbox: look for read model %s: %w", g.name, pgsql.Explain(err))
+		return nil, fmt.Errorf("inbox: look for read model %s: %w", g.name, pgerr.Explain(err))
 	}
 	if g.current == nil || g.current.Number != number {
 		g.begin(number)

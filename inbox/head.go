@@ -8,7 +8,7 @@ import (
 	"log/slog"
 
 	"github.com/oncebox/oncebox/inbox/internal/store"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -130,7 +130,7 @@ func (i *Inbox) lostKey(ctx context.Context, k store.ParkedKey, counted store.Co
 	if errors.Is(err, store.ErrOthers) || errors.Is(err, store.ErrGeneration) || errors.Is(err, sql.ErrNoRows) {
 		return back
 	}
-	return fmt.Errorf("inbox: read a parked message of consumer %s: %w", k.Consumer, errors.Join(pgsql.Explain(err), back))
+	return fmt.Errorf("inbox: read a parked message of consumer %s: %w", k.Consumer, errors.Join(pgerr.Explain(err), back))
 }
 
 // leaveToOthers hands back a key whose first message has a topic that this process has no handler for; the message before it had another

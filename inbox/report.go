@@ -9,7 +9,7 @@ import (
 
 	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/backoff"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -216,7 +216,7 @@ func (r *reporter) write(ctx context.Context, list []reported) error {
 	_, err := r.box.store.SQL.Exec(ctx, r.box.store.DB(ctx), report, r.box.store.Owner, r.name,
 		consumers, topics, states, ages, unsettled, progress, errs, reportLife)
 	if err != nil {
-		return fmt.Errorf("inbox: write down what the consumers do: %w", pgsql.Explain(err))
+		return fmt.Errorf("inbox: write down what the consumers do: %w", pgerr.Explain(err))
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/calls"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/uow"
@@ -159,7 +159,7 @@ func (l *lease) insist(ctx context.Context, name string, result []byte) error {
 	defer cancel()
 	for attempt := 1; ; attempt++ {
 		err := l.storeStep(bounded, l.w.box.store.DB(bounded), name, result)
-		if err == nil || !pgsql.IsConnectionError(err) ||
+		if err == nil || !pgerr.IsConnectionError(err) ||
 			(retry.Policy{Delay: 10 * time.Millisecond, MaxDelay: time.Second}).Wait(bounded, attempt) != nil {
 			return err
 		}
@@ -173,7 +173,7 @@ func (l *lease) storeStep(ctx context.Context, db bun.IDB, name string, result [
 		err = ErrLeaseLost
 	}
 	if err != nil && !errors.Is(err, ErrLeaseLost) {
-		err = fmt.Errorf("inbox: store the result of step %q: %w", name, pgsql.Explain(err))
+		err = fmt.Errorf("inbox: store the result of step %q: %w", name, pgerr.Explain(err))
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -30,7 +31,7 @@ ON CONFLICT (topic, consumer) DO UPDATE SET read_model = excluded.read_model`
 func (i *Inbox) Subscribe(ctx context.Context, all ...Subscription) error {
 	for _, s := range all {
 		if _, err := i.store.SQL.Exec(ctx, i.store.DB(ctx), subscribe, s.Topic, s.Consumer, s.ReadModel); err != nil {
-			return fmt.Errorf("inbox: subscribe consumer %s to topic %s: %w", s.Consumer, s.Topic, pgsql.Explain(err))
+			return fmt.Errorf("inbox: subscribe consumer %s to topic %s: %w", s.Consumer, s.Topic, pgerr.Explain(err))
 		}
 	}
 	return nil
@@ -42,7 +43,7 @@ func (i *Inbox) Subscribe(ctx context.Context, all ...Subscription) error {
 func (i *Inbox) Unsubscribe(ctx context.Context, all ...Subscription) error {
 	for _, s := range all {
 		if _, err := i.store.SQL.Exec(ctx, i.store.DB(ctx), unsubscribe, s.Topic, s.Consumer); err != nil {
-			return fmt.Errorf("inbox: unsubscribe consumer %s from topic %s: %w", s.Consumer, s.Topic, pgsql.Explain(err))
+			return fmt.Errorf("inbox: unsubscribe consumer %s from topic %s: %w", s.Consumer, s.Topic, pgerr.Explain(err))
 		}
 	}
 	return nil

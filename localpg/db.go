@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/oncebox/oncebox/internal/devenv"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 )
 
 const (
@@ -62,7 +62,7 @@ func Start(ctx context.Context, opts ...Option) (*DB, error) {
 // create copies template0, to which no session can connect. A session in template1 would make the copy fail.
 func (db *DB) create(ctx context.Context) error {
 	err := execute(ctx, db.server.URL, "CREATE DATABASE "+db.name+" TEMPLATE template0")
-	if pgsql.Code(err) == insufficientPrivilege {
+	if pgerr.Code(err) == insufficientPrivilege {
 		err = fmt.Errorf("%w: run ALTER ROLE ... CREATEDB for the role of this server's URL, or unset ONCEBOX_DATABASE_URL and DATABASE_URL "+
 			"to have a server started here", err)
 	}
@@ -78,7 +78,7 @@ func (db *DB) close() error {
 	defer cancel()
 	for {
 		err := execute(ctx, db.server.URL, "DROP DATABASE IF EXISTS "+db.name+" WITH (FORCE)")
-		if pgsql.Code(err) == objectInUse && ctx.Err() == nil {
+		if pgerr.Code(err) == objectInUse && ctx.Err() == nil {
 			continue // the server has waited for 5 s for the sessions that it ended
 		}
 		if err != nil {

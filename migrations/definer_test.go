@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/migrations"
 )
@@ -89,7 +89,7 @@ func TestChildOfAnotherRoleIsRefused(t *testing.T) {
 		exec(t, attacker, `CREATE FUNCTION captured() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'captured as %', current_user; END $$`)
 		exec(t, attacker, "CREATE TRIGGER captured BEFORE INSERT ON "+p.table+"_20261121 EXECUTE FUNCTION captured()")
 		_, err := opened.ExecContext(t.Context(), "SELECT "+p.prefix()+"_make_partition('2026-11-21')")
-		require.Equal(t, insufficientPrivilege, pgsql.Code(err))
+		require.Equal(t, insufficientPrivilege, pgerr.Code(err))
 		require.ErrorContains(t, err, p.table+"_20261121 belongs to another role than "+p.table)
 		require.True(t, p.make(t, opened, "2026-11-22"))
 	})

@@ -12,7 +12,7 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 )
 
 //go:embed sql/*.sql
@@ -132,15 +132,15 @@ func wrap(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if pgsql.Code(err) == pgsql.CodeInsufficientPrivilege {
-		err = pgsql.Explain(err)
+	if pgerr.Code(err) == pgerr.InsufficientPrivilege {
+		err = pgerr.Explain(err)
 	}
 	return fmt.Errorf("migrations: %s: %w", what, err)
 }
 
 // mayNot names the right that the role lacks, if that is why it failed. Tables are made by their owner to be, and not by a role of the service.
 func mayNot(what, right string, err error) error {
-	if pgsql.Code(err) == pgsql.CodeInsufficientPrivilege {
+	if pgerr.Code(err) == pgerr.InsufficientPrivilege {
 		err = fmt.Errorf("%w: call it with the role that is to own the tables; if this is the one, have its administrator run GRANT %s TO it", err, right)
 	}
 	return fmt.Errorf("migrations: %s: %w", what, err)

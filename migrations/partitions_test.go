@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
@@ -151,7 +151,7 @@ func TestInboxChildRefusesAMessageTwice(t *testing.T) {
 	require.True(t, p.make(t, db, "2026-11-21"))
 	exec(t, db, p.insert, "2026-11-21 09:00:00Z")
 	_, err := db.ExecContext(t.Context(), "INSERT INTO inbox SELECT * FROM inbox")
-	require.Equal(t, pgsql.CodeUniqueViolation, pgsql.Code(err))
+	require.Equal(t, pgerr.UniqueViolation, pgerr.Code(err))
 }
 
 // Rows that were faster than the function that makes their child.
@@ -245,7 +245,7 @@ func TestDropRefusesTheLastDay(t *testing.T) {
 		for _, before := range []string{"now()", "'infinity'", "now() + interval '10 years'"} {
 			for _, call := range p.drops(before) {
 				_, err := db.ExecContext(t.Context(), "SELECT "+call)
-				require.Equal(t, "22023", pgsql.Code(err), call)
+				require.Equal(t, "22023", pgerr.Code(err), call)
 				require.ErrorContains(t, err, "within the last 24 hours")
 			}
 		}
@@ -276,7 +276,7 @@ func TestDropOneDay(t *testing.T) {
 	far := pool(t, db, map[string]string{"TimeZone": "Pacific/Kiritimati"})
 	for _, day := range []string{"(now() AT TIME ZONE 'UTC')::date", "(now() AT TIME ZONE 'UTC')::date - 1", "'infinity'", "'-infinity'", "'2999-01-01'"} {
 		_, err := far.ExecContext(t.Context(), "SELECT outbox_drop_partition("+day+")")
-		require.Equal(t, "22023", pgsql.Code(err), day)
+		require.Equal(t, "22023", pgerr.Code(err), day)
 	}
 	exec(t, far, "SELECT outbox_drop_partition((now() AT TIME ZONE 'UTC')::date - 2)")
 
@@ -285,7 +285,7 @@ func TestDropOneDay(t *testing.T) {
 	defer reader.Rollback()
 	exec(t, reader, "SELECT count(*) FROM outbox_sent_20200103")
 	_, err = db.ExecContext(t.Context(), "SELECT outbox_drop_partition('2020-01-03')")
-	require.Equal(t, pgsql.CodeLockNotAvailable, pgsql.Code(err))
+	require.Equal(t, pgerr.LockNotAvailable, pgerr.Code(err))
 	require.NoError(t, reader.Rollback())
 
 	_, callers := role(t, db, "caller")
@@ -354,7 +354,7 @@ func TestLockTimeout(t *testing.T) {
 
 		for _, call := range append(p.drops("'2020-01-02 00:00Z'"), p.prefix()+"_make_partition('2020-01-02', '1 ms')") {
 			_, err := db.ExecContext(t.Context(), "SELECT "+call)
-			require.Equal(t, pgsql.CodeLockNotAvailable, pgsql.Code(err), call)
+			require.Equal(t, pgerr.LockNotAvailable, pgerr.Code(err), call)
 		}
 		require.False(t, p.make(t, db, "2020-01-01"), "what is there needs no lock")
 		require.NoError(t, reader.Rollback())

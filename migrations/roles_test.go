@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/migrations"
 )
@@ -39,7 +39,7 @@ func TestUpToDateNeedsNoRights(t *testing.T) {
 	exec(t, opened, "DROP TABLE idempotency_step, idempotency_keys")
 	exec(t, opened, "DROP FUNCTION idempotency_claim, idempotency_settle_step, idempotency_taken")
 	err := migrations.Up(t.Context(), db, &migrations.Config{Schema: opened.Schema})
-	require.Equal(t, insufficientPrivilege, pgsql.Code(err), "%v", err)
+	require.Equal(t, insufficientPrivilege, pgerr.Code(err), "%v", err)
 }
 
 // The role may make tables in the schema that somebody made for it, but no schemas.
@@ -54,7 +54,7 @@ func TestUpInASchemaThatIsThere(t *testing.T) {
 
 	cfg.Schema += "_other"
 	err := migrations.Up(t.Context(), db, cfg)
-	require.Equal(t, insufficientPrivilege, pgsql.Code(err))
+	require.Equal(t, insufficientPrivilege, pgerr.Code(err))
 	require.ErrorContains(t, err, "migrations: create schema")
 	require.ErrorContains(t, err, `GRANT CREATE ON DATABASE "..." TO it`)
 
@@ -62,7 +62,7 @@ func TestUpInASchemaThatIsThere(t *testing.T) {
 	name, db = role(t, empty, "guest")
 	exec(t, empty, "GRANT USAGE ON SCHEMA "+empty.Schema+" TO "+name)
 	err = migrations.Up(t.Context(), db, &migrations.Config{Schema: empty.Schema})
-	require.Equal(t, insufficientPrivilege, pgsql.Code(err))
+	require.Equal(t, insufficientPrivilege, pgerr.Code(err))
 	require.ErrorContains(t, err, `GRANT USAGE, CREATE ON SCHEMA "`+empty.Schema+`" TO it`)
 }
 
@@ -82,7 +82,7 @@ func TestFunctionsAreNotForEverybody(t *testing.T) {
 	exec(t, opened, "GRANT ALL ON ALL TABLES IN SCHEMA "+opened.Schema+" TO "+name)
 	for _, call := range partitionCalls {
 		_, err := db.ExecContext(t.Context(), call)
-		require.Equal(t, insufficientPrivilege, pgsql.Code(err), call)
+		require.Equal(t, insufficientPrivilege, pgerr.Code(err), call)
 		require.ErrorContains(t, err, "permission denied for function")
 	}
 	require.Empty(t, scanAll[string](t, opened, `
@@ -119,7 +119,7 @@ func TestGrants(t *testing.T) {
 		}
 		require.Empty(t, missing)
 		_, err = db.ExecContext(t.Context(), "SELECT FROM salaries")
-		require.Equal(t, insufficientPrivilege, pgsql.Code(err), "a table of the service's own")
+		require.Equal(t, insufficientPrivilege, pgerr.Code(err), "a table of the service's own")
 		return db
 	}
 	otherDB, appDB, relayDB, readerDB := granted(migrations.Caller), granted(migrations.Writer), granted(migrations.Service), granted(migrations.Reader)
@@ -135,14 +135,14 @@ func TestGrants(t *testing.T) {
 		ON CONFLICT (tenant_id, dedup_key) DO UPDATE SET repeats = outbox_dedup.repeats + 1`)
 	require.NoError(t, migrations.Up(t.Context(), appDB, nil))
 	_, err = appDB.ExecContext(t.Context(), "DELETE FROM outbox")
-	require.Equal(t, insufficientPrivilege, pgsql.Code(err), "a service that commits events cannot take them back")
+	require.Equal(t, insufficientPrivilege, pgerr.Code(err), "a service that commits events cannot take them back")
 
 	require.EqualValues(t, 2, scan[int64](t, relayDB, insert))
 
 	const add = "SELECT oncebox_add('order', '{}', 'e', source => 's')::text"
 	require.NotEmpty(t, scan[string](t, otherDB, add), "with no right to any table")
 	_, err = appDB.ExecContext(t.Context(), add)
-	require.Equal(t, insufficientPrivilege, pgsql.Code(err), "until it is granted")
+	require.Equal(t, insufficientPrivilege, pgerr.Code(err), "until it is granted")
 	for _, query := range append(partitionCalls,
 		"INSERT INTO outbox_sent SELECT *, now() FROM outbox", "DELETE FROM outbox", "SELECT last_value FROM outbox_seq",
 		"INSERT INTO inbox VALUES (gen_random_uuid(), 'c', 't', 's')", "DELETE FROM inbox_default",
@@ -156,7 +156,7 @@ func TestGrants(t *testing.T) {
 		AND tablename <> 'salaries' AND tablename !~ '_[0-9]{8}$'`, opened.Schema) {
 		exec(t, readerDB, "SELECT FROM "+table)
 		_, err = readerDB.ExecContext(t.Context(), "DELETE FROM "+table)
-		require.Equal(t, insufficientPrivilege, pgsql.Code(err), table)
+		require.Equal(t, insufficientPrivilege, pgerr.Code(err), table)
 	}
 	exec(t, readerDB, "SELECT FROM outbox_messages")
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/outboxdb"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/operator"
 )
 
@@ -207,7 +207,7 @@ func TestFunctionRefusesWhatAddRefuses(t *testing.T) {
 	} {
 		_, err := f.db.ExecContext(t.Context(), "SELECT oncebox_add("+call+")")
 		require.ErrorContains(t, err, "oncebox_add: "+want, call)
-		require.Equal(t, "22023", pgsql.Code(err), call)
+		require.Equal(t, "22023", pgerr.Code(err), call)
 	}
 	require.Zero(t, f.count("outbox"))
 	_, err := f.db.ExecContext(t.Context(), "SELECT oncebox_add('order', to_jsonb(repeat('x', 1048575)), 'e', source => 's', max_payload => -1)")

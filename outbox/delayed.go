@@ -11,6 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -99,7 +100,7 @@ func (s *Store) changeTimed(ctx context.Context, tx bun.Tx, what, statement, id 
 	for range 2 {
 		var changed int
 		if err := s.sql.QueryRow(ctx, tx, statement, args, &changed); err != nil {
-			return fmt.Errorf("outbox: %s %s: %w", what, id, pgsql.Explain(err))
+			return fmt.Errorf("outbox: %s %s: %w", what, id, pgerr.Explain(err))
 		}
 		if changed > 0 {
 			return nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/operator"
 )
@@ -84,7 +85,7 @@ func (s *Store) changePause(ctx context.Context, action operator.Action, stateme
 	}
 	var changed int
 	if err := s.sql.QueryRow(ctx, s.db, statement, []any{tenant, by.Actor, pgsql.CleanText(by.Reason), string(action)}, &changed); err != nil {
-		return fmt.Errorf("%s: %w", what, pgsql.Explain(err))
+		return fmt.Errorf("%s: %w", what, pgerr.Explain(err))
 	}
 	if changed == 0 {
 		return fmt.Errorf("%s: %w", what, unchanged)

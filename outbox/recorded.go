@@ -9,6 +9,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/otelx"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -128,7 +129,7 @@ func (r *recorded) settle(ctx context.Context, xids []string) {
 	fates, err := r.fates(ctx, xids)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil && (pgsql.Code(err) == codeFutureXID || len(r.open) >= manyOpen) {
+	if err != nil && (pgerr.Code(err) == codeFutureXID || len(r.open) >= manyOpen) {
 		clear(r.open)
 	}
 	for xid, fate := range fates {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/operator"
 )
@@ -78,12 +79,12 @@ func (s *Store) MoveTenant(ctx context.Context, tenant string, group int16, by o
 	err = s.db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
 		return s.moveTenant(ctx, tx, l, tenant, group, by)
 	})
-	switch pgsql.Code(err) {
+	switch pgerr.Code(err) {
 	case "55P03", "57014", "40P01": // lock_timeout, statement_timeout, deadlock_detected
 		err = fmt.Errorf("%w, or transactions are under way that do not end: %w", ErrTenantBusy, err)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", what, pgsql.Explain(err))
+		return fmt.Errorf("%s: %w", what, pgerr.Explain(err))
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/outboxdb"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
@@ -196,7 +196,7 @@ func TestTransactionOlderThanTheMove(t *testing.T) {
 				return err
 			})
 			if level != sql.LevelReadCommitted {
-				require.Equal(t, "40001", pgsql.Code(err), "%v", err)
+				require.Equal(t, "40001", pgerr.Code(err), "%v", err)
 				return
 			}
 			require.NoError(t, err)

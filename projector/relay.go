@@ -17,7 +17,7 @@ import (
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/leader"
 	"github.com/oncebox/oncebox/internal/outboxdb"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/outbox"
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
@@ -141,7 +141,7 @@ func (r *relay) ping(ctx context.Context) error {
 // database has answered does not go away by waiting.
 func away(err error) bool {
 	_, unconnected := errors.AsType[*pgconn.ConnectError](err)
-	return unconnected || pgsql.IsConnectionError(err) || errors.Is(err, context.DeadlineExceeded)
+	return unconnected || pgerr.IsConnectionError(err) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // ensurePartitions makes the partition of today before the first settle. Without it rows go to the DEFAULT partition,

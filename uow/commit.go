@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -183,7 +184,7 @@ func (r *root) commitWith(ctx context.Context, batch *pgx.Batch, p proofs) error
 	}
 	if open {
 		r.committing(false)
-		return fmt.Errorf("uow: flush: %w", pgsql.Explain(err))
+		return fmt.Errorf("uow: flush: %w", pgerr.Explain(err))
 	}
 	r.closed = true
 	_ = r.tx.Commit() // sends nothing, but database/sql has to learn that the transaction is over

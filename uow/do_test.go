@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
@@ -249,7 +249,7 @@ func TestEventsAreClearedOnlyAfterCommit(t *testing.T) {
 		})
 	}
 	err := change("other") // the same text twice: the constraint is checked at COMMIT
-	require.Equal(t, pgsql.CodeUniqueViolation, pgsql.Code(err))
+	require.Equal(t, pgerr.UniqueViolation, pgerr.Code(err))
 	require.ErrorContains(t, err, "uow: commit: ")
 	s.requireNothing(t)
 	require.Len(t, a.RecordedEvents(), 1)
@@ -383,7 +383,7 @@ func TestOptions(t *testing.T) {
 		return nil
 	}, uow.WithIsolation(4), uow.WithReadOnly()))
 	err := s.units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error { return note(ctx, u, "x") }, uow.WithReadOnly())
-	require.Equal(t, "25006", pgsql.Code(err))
+	require.Equal(t, "25006", pgerr.Code(err))
 	require.NoError(t, s.units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
 		require.Equal(t, []string{"read committed"}, lines(t, u.DB(), "SHOW transaction_isolation"), "the option was for one call")
 		return nil

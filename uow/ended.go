@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -46,7 +47,7 @@ func (r *root) probed(ctx context.Context) error {
 		return fmt.Errorf("uow: before COMMIT the transaction was found failed or busy: an error was not returned, or rows were not closed: %w", err)
 	}
 	if !r.exact && !ours {
-		return &pgsql.EndedError{How: endedUnseen}
+		return &pgerr.EndedError{How: endedUnseen}
 	}
 	r.xid = xid
 	return nil
@@ -55,7 +56,7 @@ func (r *root) probed(ctx context.Context) error {
 // ended returns [ErrTransactionEnded] if the connection knows that the transaction is not that of the unit any more.
 func (r *root) ended() error {
 	if how := r.endedHow(); how != "" {
-		return &pgsql.EndedError{How: how}
+		return &pgerr.EndedError{How: how}
 	}
 	return nil
 }
@@ -85,10 +86,10 @@ func (r *root) taken(ctx context.Context, err error) error {
 	if r.closed || how == "" && !done && !ended || how == pgsql.EndedByRollback && err != nil && !done && !ended {
 		return err
 	}
-	if before, ok := errors.AsType[*pgsql.EndedError](err); ok && how == "" {
+	if before, ok := errors.AsType[*pgerr.EndedError](err); ok && how == "" {
 		how = before.How
 	}
-	return &pgsql.EndedError{How: cmp.Or(how, "COMMIT or ROLLBACK"), XID: r.xid, Err: err}
+	return &pgerr.EndedError{How: cmp.Or(how, "COMMIT or ROLLBACK"), XID: r.xid, Err: err}
 }
 
 // unseen finds out, on a connection that does not report it, whether another transaction has taken the place of the unit's, after the unit failed
@@ -102,7 +103,7 @@ func (r *root) unseen(ctx context.Context, err error) (how string, _ error) {
 			how = endedUnseen
 		}
 	case r.xid != "" && !r.gone():
-		err = &pgsql.UncertainError{XID: r.xid, Err: err}
+		err = &pgerr.UncertainError{XID: r.xid, Err: err}
 	}
 	return how, err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/schema"
 
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -38,7 +39,7 @@ var (
 	// ErrTransactionEnded means that the transaction of a unit was ended by somebody else than the unit: its function has sent COMMIT, ROLLBACK or
 	// PREPARE TRANSACTION, or has called Commit or Rollback. The events of the unit are not stored, nor is an answer or an entry that it would have
 	// written. What the function has committed itself stays. It is a mistake of the function, which is not run again, whatever [RetryConfig].If says.
-	ErrTransactionEnded = pgsql.ErrEnded
+	ErrTransactionEnded = pgerr.ErrEnded
 
 	errEnded        = errors.New("the unit has ended")
 	errClosed       = errors.New("uow: the connection is closed: a statement was cancelled, or it broke")
@@ -82,7 +83,7 @@ func (e *CommitUnknownError) Is(target error) bool { return target == ErrCommitU
 type swallowedError struct{ err error }
 
 func (e *swallowedError) Error() string {
-	text := "an error was not returned: SQLSTATE " + pgsql.Code(e.err)
+	text := "an error was not returned: SQLSTATE " + pgerr.Code(e.err)
 	if pg, ok := errors.AsType[*pgconn.PgError](e.err); ok && pg.ConstraintName != "" {
 		text += ", constraint " + pg.ConstraintName
 	}

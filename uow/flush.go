@@ -9,6 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/unit"
 )
@@ -139,7 +140,7 @@ func (f *flush) send(ctx context.Context) error {
 		err = pgsql.Send(ctx, f.root.conn, f.root.tx, &f.queue.Batch)
 	}
 	if err != nil {
-		return fmt.Errorf("uow: flush: %w", pgsql.Explain(err))
+		return fmt.Errorf("uow: flush: %w", pgerr.Explain(err))
 	}
 	f.queue.Batch, f.alive = pgx.Batch{}, true
 	f.identify()

@@ -15,7 +15,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/await"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/unit"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -191,7 +191,7 @@ func TestOutcomeOfTheFuture(t *testing.T) {
 	require.ErrorAs(t, err, &unknown)
 	require.EqualValues(t, 1, f.questions.Load(), "at once, not after the timeout")
 	require.Equal(t, "9000000000000000000", unknown.XID)
-	require.Equal(t, "22023", pgsql.Code(err))
+	require.Equal(t, "22023", pgerr.Code(err))
 }
 
 // liar answers the probe with the id of a transaction that does not exist.
@@ -375,7 +375,7 @@ func TestOutcomeWithoutATimeline(t *testing.T) {
 	f := &faults{commit: executeThenFail}
 	pool := s.broken(t, f)
 	_, err = pool.Exec("SELECT pg_walfile_name('0/0')")
-	require.Equal(t, "42501", pgsql.Code(err))
+	require.Equal(t, "42501", pgerr.Code(err))
 	hooked, err := change(t.Context(), s.manager(nil, pool, s.sink), newAccount("a", "one"), "x")
 	require.NoError(t, err)
 	require.True(t, hooked)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/envelope"
 	"github.com/oncebox/oncebox/internal/otelx"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/telemetry"
 )
 
@@ -86,7 +86,7 @@ func (m *Manager) Do(ctx context.Context, fn func(ctx context.Context, u *Unit) 
 			// Without the reason for the second try this error would be a riddle.
 			return fmt.Errorf("%w (the try before ended with: %w)", err, before)
 		}
-		if outdated < maxOutdated && o.attempts > 1 && pgsql.IsOutdated(err) && m.again(err) {
+		if outdated < maxOutdated && o.attempts > 1 && pgerr.IsOutdated(err) && m.again(err) {
 			// Run it again on a connection that has forgotten the statement. There is no pause, because no other transaction is in the way, and it does not
 			// count as a try.
 			outdated, before = outdated+1, err
@@ -137,7 +137,7 @@ func (u *level) end(ctx context.Context, work func() error) error {
 		err = u.finish(ctx)
 	}
 	err = u.root.taken(ctx, u.root.lost(u.root.swallowed(err)))
-	if ended = outcome(err); pgsql.IsOutdated(err) {
+	if ended = outcome(err); pgerr.IsOutdated(err) {
 		u.root.manager.outdated.Add(1)
 	}
 	return err

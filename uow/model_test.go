@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/oncebox/oncebox/internal/nightly"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -263,7 +263,7 @@ func (p *program) compare(err error) {
 		p.happened["canceled"]++
 		require.ErrorIs(p, err, context.Canceled)
 	case p.broken:
-		require.Equal(p, "25P02", pgsql.Code(err))
+		require.Equal(p, "25P02", pgerr.Code(err))
 	default:
 		p.happened["committed"]++
 		require.NoError(p, err)

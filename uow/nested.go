@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 )
 
 // nested runs fn behind a savepoint.
@@ -140,8 +140,8 @@ func (r *root) exec(ctx context.Context, statement string) error {
 		return err
 	}
 	_, err := r.tx.Tx.ExecContext(ctx, statement)
-	if !r.exact && pgsql.Code(err) == pgsql.CodeNoSavepoint {
-		return &pgsql.EndedError{How: endedUnseen, Err: err}
+	if !r.exact && pgerr.Code(err) == pgerr.NoSavepoint {
+		return &pgerr.EndedError{How: endedUnseen, Err: err}
 	}
 	return err
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -205,7 +205,7 @@ func TestManyFailedUnitsLeaveNoSavepoints(t *testing.T) {
 			s.fail(ctx, func(ctx context.Context, u *uow.Unit) { require.NoError(t, note(ctx, u, fmt.Sprint(i))) })
 		}
 		_, err := u.DB().ExecContext(ctx, "RELEASE SAVEPOINT oncebox_1")
-		require.Equal(t, "3B001", pgsql.Code(err), "there is none left")
+		require.Equal(t, "3B001", pgerr.Code(err), "there is none left")
 		return errRefused
 	}), errRefused)
 }
@@ -223,7 +223,7 @@ func TestSavepointInAFailedTransaction(t *testing.T) {
 		u.Track(newAccount("a", "one"))
 		return nil
 	})
-	require.Equal(t, "25P02", pgsql.Code(err))
+	require.Equal(t, "25P02", pgerr.Code(err))
 	s.requireNothing(t)
 }
 
@@ -239,7 +239,7 @@ func TestSwallowedErrorWithinAnInnerUnit(t *testing.T) {
 			return nil
 		})
 		require.ErrorContains(t, err, "uow: release savepoint: ")
-		require.Equal(t, "25P02", pgsql.Code(err))
+		require.Equal(t, "25P02", pgerr.Code(err))
 		return note(ctx, u, "outer")
 	}))
 	require.Equal(t, []string{"outer"}, s.notes(t))

@@ -15,6 +15,7 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -117,9 +118,9 @@ func TestPgxInASavepoint(t *testing.T) {
 				_, err := u.Pgx().Exec(ctx, "INSERT INTO notes (text) VALUES ($1)", "undone")
 				require.NoError(t, err)
 				_, err = u.Pgx().Exec(ctx, "SELECT 1 / $1::int", 0)
-				require.Equal(t, "22012", pgsql.Code(err), "division_by_zero")
+				require.Equal(t, "22012", pgerr.Code(err), "division_by_zero")
 				_, err = u.Pgx().Exec(ctx, "SELECT $1::int", 1)
-				require.Equal(t, pgsql.CodeInFailedTransaction, pgsql.Code(err))
+				require.Equal(t, pgerr.InFailedTransaction, pgerr.Code(err))
 				return err
 			}))
 			_, err := inner.Pgx().Exec(ctx, "SELECT 1")

@@ -9,7 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/unit"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -29,7 +29,7 @@ func TestSwallowedErrorOfAStatement(t *testing.T) {
 				require.Error(t, err)
 				return nil
 			})
-			require.Equal(t, "25P02", pgsql.Code(err))
+			require.Equal(t, "25P02", pgerr.Code(err))
 			require.NotErrorIs(t, err, pgx.ErrTxCommitRollback, "found before COMMIT")
 			s.requireNothing(t)
 		})
@@ -53,7 +53,7 @@ func TestSwallowedErrorOfASink(t *testing.T) {
 				u.Track(newAccount("a", "one"))
 				return nil
 			})
-			require.Equal(t, "25P02", pgsql.Code(err))
+			require.Equal(t, "25P02", pgerr.Code(err))
 			s.requireNothing(t)
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/unit"
 	"github.com/oncebox/oncebox/retry"
@@ -99,7 +100,7 @@ func (r *root) inquire(ctx context.Context, p proofs) (fate, error) {
 	defer func() { _ = conn.Close() }()
 	recovering, mark, outcome, err := r.status(ctx, conn)
 	switch {
-	case err != nil && pgsql.Code(err) != codeFutureXID, recovering: // no answer, or that of a standby
+	case err != nil && pgerr.Code(err) != codeFutureXID, recovering: // no answer, or that of a standby
 		return isOpen, err
 	case outcome == "committed":
 		return confirmed(ctx, conn)
@@ -175,7 +176,7 @@ func (r *root) found(ctx context.Context, conn bun.Conn, p proofs) (found, later
 // starts, or broke off the statement in favour of another one (PostgreSQL, Appendix A). Other errors of the server, a missing table for example,
 // stay.
 func passes(err error) bool {
-	code := pgsql.Code(err)
+	code := pgerr.Code(err)
 	return code == "" || slices.ContainsFunc([]string{"08", "40", "53", "55", "57"}, func(class string) bool { return strings.HasPrefix(code, class) })
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -227,7 +227,7 @@ func TestSameInstanceAfterARefusedCommit(t *testing.T) {
 		return note(ctx, u, "refuse")
 	})
 	require.ErrorIs(t, err, uow.ErrStale)
-	require.Equal(t, pgsql.CodeSerialization, pgsql.Code(err))
+	require.Equal(t, pgerr.Serialization, pgerr.Code(err))
 	require.Equal(t, 2, tries)
 	s.requireNothing(t)
 

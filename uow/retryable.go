@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -21,7 +22,7 @@ func IsRetryable(err error) bool {
 	switch {
 	case errors.Is(err, ErrTransactionEnded):
 		return false
-	case pgsql.IsVictim(err), pgsql.IsOutdated(err), errors.Is(err, ErrConnectionLost):
+	case pgerr.IsVictim(err), pgerr.IsOutdated(err), errors.Is(err, ErrConnectionLost):
 		return true
 	}
 	conflict, ok := errors.AsType[*ConflictError](err)
@@ -128,7 +129,7 @@ func (r *root) failure() (err error) {
 
 // swallowed adds the earlier error that failed the transaction to the error of a statement that was refused for it.
 func (r *root) swallowed(err error) error {
-	if r.closed || pgsql.Code(err) != pgsql.CodeInFailedTransaction {
+	if r.closed || pgerr.Code(err) != pgerr.InFailedTransaction {
 		return err
 	}
 	if first := r.failure(); first != nil {
@@ -152,7 +153,7 @@ func (r *root) onPgx(fn func(*pgx.Conn, *pgsql.Trouble)) {
 // connection.
 func (r *root) lost(err error) error {
 	if err == nil || r.closed || errors.Is(err, ErrConnectionLost) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
-		!pgsql.IsConnectionError(err) || !r.gone() {
+		!pgerr.IsConnectionError(err) || !r.gone() {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrConnectionLost, err)

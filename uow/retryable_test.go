@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -80,19 +80,19 @@ func TestRetryable(t *testing.T) {
 		fn   func(ctx context.Context, s *service, u *uow.Unit)
 		code string // of what is there to be told
 	}{
-		"a statement": {func(ctx context.Context, _ *service, u *uow.Unit) { _ = victim(ctx, u) }, pgsql.CodeDeadlock},
+		"a statement": {func(ctx context.Context, _ *service, u *uow.Unit) { _ = victim(ctx, u) }, pgerr.Deadlock},
 		"a statement that failed of itself": {func(ctx context.Context, _ *service, u *uow.Unit) {
 			_, _ = u.DB().ExecContext(ctx, "SELECT 1/0")
 		}, ""},
 		"a savepoint of bun": {func(ctx context.Context, _ *service, u *uow.Unit) {
 			_ = u.DB().RunInTx(ctx, nil, func(ctx context.Context, _ bun.Tx) error { return victim(ctx, u) })
-		}, pgsql.CodeDeadlock},
+		}, pgerr.Deadlock},
 		"a unit that made another error of it": {func(ctx context.Context, s *service, _ *uow.Unit) {
 			_ = s.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
 				_ = victim(ctx, u)
 				return errRefused
 			})
-		}, pgsql.CodeDeadlock},
+		}, pgerr.Deadlock},
 		"a unit that made another error of it, and was tried again": {func(ctx context.Context, s *service, _ *uow.Unit) {
 			for tries := range 2 {
 				_ = s.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
@@ -117,7 +117,7 @@ func TestRetryable(t *testing.T) {
 		"a unit after another unit of it was tried again": {func(ctx context.Context, s *service, _ *uow.Unit) {
 			_ = s.units.Do(ctx, victim)
 			_ = s.units.Do(ctx, func(context.Context, *uow.Unit) error { return nil })
-		}, pgsql.CodeDeadlock},
+		}, pgerr.Deadlock},
 		"the latest of two was tried again": {func(ctx context.Context, s *service, _ *uow.Unit) {
 			_ = s.units.Do(ctx, victim)
 			for tries := range 2 {
@@ -128,7 +128,7 @@ func TestRetryable(t *testing.T) {
 					return nil
 				})
 			}
-		}, pgsql.CodeDeadlock},
+		}, pgerr.Deadlock},
 		"another one within it was tried again": {func(ctx context.Context, s *service, _ *uow.Unit) {
 			fail := true
 			fn := func(ctx context.Context, u *uow.Unit) error {
@@ -140,14 +140,14 @@ func TestRetryable(t *testing.T) {
 			}
 			_ = s.units.Do(ctx, fn)
 			_ = s.units.Do(ctx, func(ctx context.Context, _ *uow.Unit) error { return s.units.Do(ctx, fn) })
-		}, pgsql.CodeDeadlock},
+		}, pgerr.Deadlock},
 		"what is begun by hand is nobody's": {func(ctx context.Context, s *service, _ *uow.Unit) {
 			tx, _ := s.units.Begin(ctx)
 			_ = victim(tx.Context(), tx.Unit)
 			_ = tx.Commit()
 			tx, _ = s.units.Begin(ctx)
 			_ = tx.Commit()
-		}, pgsql.CodeDeadlock},
+		}, pgerr.Deadlock},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newService(t, nil)
@@ -156,7 +156,7 @@ func TestRetryable(t *testing.T) {
 				require.ErrorIs(t, s.units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
 					require.NoError(t, u.Retryable())
 					c.fn(ctx, s, u)
-					require.Equal(t, c.code, pgsql.Code(u.Retryable()))
+					require.Equal(t, c.code, pgerr.Code(u.Retryable()))
 					require.Equal(t, c.code != "", u.Retryable() != nil)
 					return errRefused
 				}), errRefused)

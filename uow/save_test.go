@@ -19,6 +19,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/nightly"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/unit"
 	"github.com/oncebox/oncebox/uow"
@@ -284,7 +285,7 @@ func TestSaveRefusedByCommit(t *testing.T) {
 			require.NoError(t, note(ctx, u, "x"))
 			return u.Save(ctx, a)
 		})
-		require.Equal(t, pgsql.CodeUniqueViolation, pgsql.Code(err))
+		require.Equal(t, pgerr.UniqueViolation, pgerr.Code(err))
 		require.NotErrorIs(t, err, uow.ErrCommitUnknown)
 		require.NotContains(t, s.logs.all(), "was lost")
 		require.Zero(t, a.Version)
@@ -308,7 +309,7 @@ func TestSaveThenSwallowedError(t *testing.T) {
 			require.ErrorContains(t, err, "an error was not returned: SQLSTATE 23514, constraint positive")
 			want = "23514"
 		}
-		require.Equal(t, want, pgsql.Code(err))
+		require.Equal(t, want, pgerr.Code(err))
 		s.requireNothing(t)
 	})
 }
@@ -316,7 +317,7 @@ func TestSaveThenSwallowedError(t *testing.T) {
 func TestSaveThenFlushThatFails(t *testing.T) {
 	s := newSaver(t, nil, func(s *service) *bun.DB { return pipelined(t, s.DSN) })
 	s.batch.queue = func(b *pgx.Batch) { b.Queue("SELECT 1/0") }
-	require.Equal(t, "22012", pgsql.Code(s.save(t.Context(), newAccount("a", "one"))))
+	require.Equal(t, "22012", pgerr.Code(s.save(t.Context(), newAccount("a", "one"))))
 	s.requireNothing(t)
 	require.Empty(t, s.accounts(t))
 	s.batch.queue = nil

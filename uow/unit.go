@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/unit"
 )
@@ -203,7 +204,7 @@ func (u *inside) Send(ctx context.Context, b *pgx.Batch) error {
 			return err
 		}
 	}
-	return pgsql.Explain(pgsql.Send(ctx, u.root.conn, u.root.tx, b))
+	return pgerr.Explain(pgsql.Send(ctx, u.root.conn, u.root.tx, b))
 }
 
 func (u *inside) SendLast(b *pgx.Batch) (ok bool) {

@@ -14,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/inbox/internal/store"
 	leases "github.com/oncebox/oncebox/internal/lease"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -136,7 +136,7 @@ func (m *Model) run(
 		return ErrRebuilding
 	}
 	if err != nil {
-		return pgsql.Explain(err)
+		return pgerr.Explain(err)
 	}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -208,7 +208,7 @@ func (r *rebuild) take(ctx context.Context, events []event.Envelope, checkpoint 
 		return ErrRebuilding
 	}
 	if err != nil {
-		return fmt.Errorf("save checkpoint %q: %w", checkpoint, pgsql.Explain(err))
+		return fmt.Errorf("save checkpoint %q: %w", checkpoint, pgerr.Explain(err))
 	}
 	r.handed += int64(len(events))
 	r.report(ctx, Progress{Events: total, Checkpoint: checkpoint, PerSecond: float64(r.handed) / time.Since(r.began).Seconds()})

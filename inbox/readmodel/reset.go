@@ -9,7 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/inbox/internal/store"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -128,7 +128,7 @@ func (r *rebuild) reset(ctx context.Context, empty func(context.Context, *uow.Un
 		if errors.Is(err, sql.ErrNoRows) {
 			return ErrRebuilding
 		}
-		return pgsql.Explain(err)
+		return pgerr.Explain(err)
 	}, uow.WithIsolation(sql.LevelReadCommitted))
 	return generation, err
 }
@@ -156,14 +156,14 @@ func (r *rebuild) finishPortion(ctx context.Context, tx bun.IDB) (left bool, err
 	}
 	mine, err := r.h.Patient.Exec(ctx, tx, stillMine, r.name, r.id, r.at.Number)
 	if err != nil || mine == 0 {
-		return false, errors.Join(ErrRebuilding, pgsql.Explain(err))
+		return false, errors.Join(ErrRebuilding, pgerr.Explain(err))
 	}
 	if err := r.exec(ctx, tx, lockWaiting, now+store.Aside, portion); err != nil {
 		return false, err
 	}
 	var taken int
 	if err := r.h.Patient.QueryRow(ctx, tx, drain, []any{now + store.Aside, portion, now}, &taken); err != nil {
-		return false, pgsql.Explain(err)
+		return false, pgerr.Explain(err)
 	}
 	if taken == portion {
 		return true, nil
@@ -177,5 +177,5 @@ func (r *rebuild) finishPortion(ctx context.Context, tx bun.IDB) (left bool, err
 
 func (r *rebuild) exec(ctx context.Context, tx bun.IDB, statement string, args ...any) error {
 	_, err := r.h.Patient.Exec(ctx, tx, statement, args...)
-	return pgsql.Explain(err)
+	return pgerr.Explain(err)
 }

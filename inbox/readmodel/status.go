@@ -8,6 +8,7 @@ import (
 
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/inbox/internal/store"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -55,7 +56,7 @@ func (m *Model) Status(ctx context.Context) (s Status, err error) {
 	h := m.box.Handle()
 	_, err = pgsql.One(h.SQL.Query(ctx, h.DB(ctx), readStatus, m.Name()), func(scan pgsql.Scan) error { return scanStatus(scan, &s) })
 	if err != nil {
-		return s, fmt.Errorf("readmodel: read the state of %s: %w", m.Name(), pgsql.Explain(err))
+		return s, fmt.Errorf("readmodel: read the state of %s: %w", m.Name(), pgerr.Explain(err))
 	}
 	return s, nil
 }
@@ -66,7 +67,7 @@ func List(ctx context.Context, box *inbox.Inbox) ([]Status, error) {
 	h := box.Handle()
 	list, err := pgsql.Collect(h.Patient.Query(ctx, h.DB(ctx), listStatus), scanStatus)
 	if err != nil {
-		return nil, fmt.Errorf("readmodel: list read models: %w", pgsql.Explain(err))
+		return nil, fmt.Errorf("readmodel: list read models: %w", pgerr.Explain(err))
 	}
 	return list, nil
 }

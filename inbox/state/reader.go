@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/oncebox/oncebox/inbox/internal/store"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 )
 
 // Reader reads the state of an inbox. It is safe for concurrent use.
@@ -30,7 +30,7 @@ func wrapErr(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("inbox: %s: %w", what, pgsql.Explain(err))
+	return fmt.Errorf("inbox: %s: %w", what, pgerr.Explain(err))
 }
 
 // seconds converts a number of seconds.

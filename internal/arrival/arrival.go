@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/internal/backoff"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/retry"
 )
@@ -44,7 +44,7 @@ func (w Wait) Until(ctx context.Context, fn func() error) error {
 		switch {
 		case ctx.Err() != nil && err != nil:
 			return ended(ctx, began, last, err)
-		case w.Limit == Off || !pgsql.IsAway(err) && !pgsql.TakesNoWrites(err):
+		case w.Limit == Off || !pgerr.IsAway(err) && !pgerr.TakesNoWrites(err):
 			if err == nil && attempt > 1 {
 				w.Log.InfoContext(quietlog.Away(ctx, quietlog.Database), "oncebox: the database has come", "waited", since(began))
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/operator"
 )
@@ -110,5 +111,5 @@ func (l *Log) wrap(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: %s: %w", l.Part, what, pgsql.Explain(err))
+	return fmt.Errorf("%s: %s: %w", l.Part, what, pgerr.Explain(err))
 }

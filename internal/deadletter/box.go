@@ -7,6 +7,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -99,5 +100,5 @@ func (b *Box[L]) wrap(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: %s: %w", b.Name, what, pgsql.Explain(err))
+	return fmt.Errorf("%s: %s: %w", b.Name, what, pgerr.Explain(err))
 }

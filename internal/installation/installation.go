@@ -11,6 +11,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -28,7 +29,7 @@ func ID(ctx context.Context, r *pgsql.Runner, db bun.IDB) (id string, err error)
 		return id, err
 	}
 	if _, err := r.Exec(ctx, db, create); err != nil {
-		return "", fmt.Errorf("installation: make an id for this database: %w", pgsql.Explain(err))
+		return "", fmt.Errorf("installation: make an id for this database: %w", pgerr.Explain(err))
 	}
 	return Known(ctx, r, db)
 }
@@ -40,7 +41,7 @@ func Known(ctx context.Context, r *pgsql.Runner, db bun.IDB) (id string, err err
 		return "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("installation: read the id of this database: %w", pgsql.Explain(err))
+		return "", fmt.Errorf("installation: read the id of this database: %w", pgerr.Explain(err))
 	}
 	return id, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -127,7 +128,7 @@ func (s Leases) Heartbeat(ctx context.Context, owner string, group int16, ttl ti
 	var free float64
 	args := []any{owner, group, ttl, s.box.Deployment}
 	if err := s.box.Run.QueryRow(ctx, s.box.DB, heartbeat, args, &a.Alive, &a.Lanes, &unserved, &free, &a.FarAhead); err != nil {
-		return a, fmt.Errorf("outbox: heartbeat: %w", pgsql.Explain(err))
+		return a, fmt.Errorf("outbox: heartbeat: %w", pgerr.Explain(err))
 	}
 	a.Unserved, a.NextFree = parseInts(unserved), time.Duration(free*float64(time.Second))
 	return a, nil
@@ -137,7 +138,7 @@ func (s Leases) Heartbeat(ctx context.Context, owner string, group int16, ttl ti
 // who ask why events do not leave.
 func (s Leases) NoteFailure(ctx context.Context, owner, reason string, ago time.Duration) error {
 	if _, err := s.box.Run.Exec(ctx, s.box.DB, noteFailure, owner, pgsql.CleanText(reason), ago); err != nil {
-		return fmt.Errorf("outbox: note a failure: %w", pgsql.Explain(err))
+		return fmt.Errorf("outbox: note a failure: %w", pgerr.Explain(err))
 	}
 	return nil
 }

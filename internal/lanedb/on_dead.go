@@ -12,6 +12,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -196,7 +197,7 @@ func (a *announcement) try(ctx context.Context, write writeDead) error {
 		return errOthersDied
 	}
 	err = tx.Commit()
-	a.unknown = a.unknown || err != nil && pgsql.Code(err) == ""
+	a.unknown = a.unknown || err != nil && pgerr.Code(err) == ""
 	return outboxdb.Wrap("give up rows: commit", err)
 }
 

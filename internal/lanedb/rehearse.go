@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/internal/outboxdb"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 )
 
 // Rehearse asks the server whether it would run all statements that serve lanes: they claim and keep lanes, read
@@ -55,7 +55,7 @@ func (e *misfit) Unwrap() error { return e.error }
 // Else the database is away, or in trouble that others share.
 func IsMisfit(err error) bool {
 	_, asked := errors.AsType[*misfit](err)
-	return asked || pgsql.IsMisfit(err)
+	return asked || pgerr.IsMisfit(err)
 }
 
 // Statements returns the statements of a relay that has lanes, by name. Statements that it does not need to go on are

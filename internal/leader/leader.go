@@ -14,6 +14,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -116,7 +117,7 @@ func (r *Reader[T]) round(ctx context.Context, owner string, every time.Duration
 	until := time.Now().Add(lease)
 	led, err := r.SQL.Exec(bounded, r.DB, lead, r.Name, owner, lease)
 	if err != nil {
-		return fmt.Errorf("leader: take the lease of %s: %w", r.Name, pgsql.Explain(err))
+		return fmt.Errorf("leader: take the lease of %s: %w", r.Name, pgerr.Explain(err))
 	}
 	if led == 0 {
 		r.mu.Lock()

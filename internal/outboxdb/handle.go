@@ -12,6 +12,7 @@ import (
 	"github.com/uptrace/bun"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -103,5 +104,5 @@ func Wrap(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("outbox: %s: %w", what, pgsql.Explain(err))
+	return fmt.Errorf("outbox: %s: %w", what, pgerr.Explain(err))
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/envelope"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 )
 
 // hashVersion names the function LaneHash. Rows of one key must meet in one lane for as long as the table exists, so
@@ -43,7 +43,7 @@ func (h *Handle) Layout(ctx context.Context, conn Conn) (*Layout, error) {
 	var version int
 	var seesMoves bool
 	if err := conn.QueryRow(ctx, selectLayout, nil, &l.Lanes, &version, &l.LockSpace, &seesMoves); err != nil {
-		return nil, fmt.Errorf("outbox: read outbox_settings: %w", pgsql.Explain(err))
+		return nil, fmt.Errorf("outbox: read outbox_settings: %w", pgerr.Explain(err))
 	}
 	if !seesMoves {
 		return nil, errors.New("outbox: the role of this connection may not see which tenants have moved: GRANT USAGE ON SEQUENCE outbox_moves to it")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -75,7 +76,7 @@ func (h *Handle) listener(ctx context.Context) (*pgx.Conn, error) {
 	defer cancel()
 	var channel string
 	if err := h.Run.QueryRow(ctx, h.DB, selectChannel, nil, &channel); err != nil {
-		return nil, fmt.Errorf("outbox: listen: %w", pgsql.Explain(err))
+		return nil, fmt.Errorf("outbox: listen: %w", pgerr.Explain(err))
 	}
 	var cfg *pgx.ConnConfig
 	ok, err := pgsql.Native(ctx, h.DB, func(c *pgx.Conn) error {

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 )
 
 const (
@@ -93,7 +93,7 @@ const LanesFreed = "lanes"
 // Notify sends a payload to the stores of other processes.
 func (h *Handle) Notify(ctx context.Context, payload string) error {
 	if _, err := h.Run.Exec(ctx, h.DB, notify, payload); err != nil {
-		return fmt.Errorf("outbox: notify: %w", pgsql.Explain(err))
+		return fmt.Errorf("outbox: notify: %w", pgerr.Explain(err))
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/retry"
 )
 
@@ -32,8 +32,8 @@ func Patiently(ctx context.Context, fn func() error) error {
 
 // InUse reports whether a statement did not get a lock that others have.
 func InUse(err error) bool {
-	code := pgsql.Code(err)
-	return code == pgsql.CodeLockNotAvailable || code == pgsql.CodeDeadlock
+	code := pgerr.Code(err)
+	return code == pgerr.LockNotAvailable || code == pgerr.Deadlock
 }
 
 // each calls fn for each number from first to last, whatever becomes of the others, and joins the errors. It is patient only with the first one

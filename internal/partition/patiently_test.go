@@ -9,10 +9,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 )
 
-var errInUse = &pgconn.PgError{Code: pgsql.CodeLockNotAvailable}
+var errInUse = &pgconn.PgError{Code: pgerr.LockNotAvailable}
 
 func TestEveryDayIsTried(t *testing.T) {
 	broken := errors.New("broken")

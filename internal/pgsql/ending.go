@@ -2,60 +2,9 @@ package pgsql
 
 import (
 	"bytes"
-	"errors"
+
+	"github.com/oncebox/oncebox/internal/pgerr"
 )
-
-// ErrEnded means that a transaction was ended by a statement that was sent in it, or behind the back of its owner in another way.
-var ErrEnded = errors.New("uow: the function has ended the transaction itself, and what it wrote before may be committed without its events: " +
-	"leave COMMIT and ROLLBACK to the unit. To undo a part of it use a Do within the unit, and for what has to stay a unit of its own, with the " +
-	"context of uow.Outside(ctx)")
-
-// EndedError matches [ErrEnded], and identifies the transaction.
-type EndedError struct {
-	// How says how the transaction ended, as [EndedTx] returns it.
-	How string
-	// XID is its id, "" if that is not known.
-	XID string
-	// Err is the error with which its owner would have failed otherwise. nil: it would have succeeded.
-	Err error
-}
-
-func (e *EndedError) Error() string {
-	text := ErrEnded.Error() + " (it was ended by " + e.How + ")"
-	if e.Err != nil {
-		text += ": " + e.Err.Error()
-	}
-	return text
-}
-
-// Is makes errors.Is(err, [ErrEnded]) true.
-func (e *EndedError) Is(target error) bool { return target == ErrEnded }
-
-// Unwrap returns Err.
-func (e *EndedError) Unwrap() error { return e.Err }
-
-// UncertainError is the error of a failed transaction on a connection that does not show whether it is still the transaction that its owner began.
-type UncertainError struct {
-	XID string // of the transaction that its owner began
-	Err error
-}
-
-func (e *UncertainError) Error() string { return e.Err.Error() }
-
-// Unwrap returns Err.
-func (e *UncertainError) Unwrap() error { return e.Err }
-
-// MayHaveCommitted returns the id of a transaction that failed with err, and of which somebody other than its owner may have committed a part. "":
-// that has not happened, or the id is not known.
-func MayHaveCommitted(err error) string {
-	if ended, ok := errors.AsType[*EndedError](err); ok {
-		return ended.XID
-	}
-	if uncertain, ok := errors.AsType[*UncertainError](err); ok {
-		return uncertain.XID
-	}
-	return ""
-}
 
 // How a transaction ended that was ended by the methods of database/sql.
 const (
@@ -97,7 +46,7 @@ func (e *ending) refusal(ours bool) error {
 	if e == nil || !e.follows || e.how == "" || !e.unit && !ours {
 		return nil
 	}
-	return &EndedError{How: e.how}
+	return &pgerr.EndedError{How: e.how}
 }
 
 // asked takes a message of this side. The name in the answer shows which command has ended a transaction, except for ROLLBACK: that is also the

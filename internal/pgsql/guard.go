@@ -25,7 +25,7 @@ var (
 type Unit interface {
 	// OpenIn reports whether a transaction of the pool is open, of this unit or of one around it.
 	OpenIn(pool *sql.DB) bool
-	// Ended returns [ErrEnded] if tx is the transaction of this unit, or of one around it, and is known to have ended. On connections of a
+	// Ended returns [pgerr.ErrEnded] if tx is the transaction of this unit, or of one around it, and is known to have ended. On connections of a
 	// [Connector] it returns nil: they refuse by themselves.
 	Ended(tx *sql.Tx) error
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/pgerr"
 )
 
 // Native calls fn with pgx's own connection beneath a pool or a connection of bun: to read large results without the cost of [database/sql]'s
@@ -48,7 +50,7 @@ func NativeConn(conn bun.Conn, fn func(*pgx.Conn) error) (ok bool, err error) {
 }
 
 // WithinTx is [NativeConn] for statements of callers in the transaction of database/sql that is open on c: a BEGIN that was put off is sent first.
-// The error is [ErrEnded] if no transaction is open, or another one. Pass mode as the first arguments of such a statement: pgx must know the types
+// The error is [pgerr.ErrEnded] if no transaction is open, or another one. Pass mode as the first arguments of such a statement: pgx must know the types
 // of its parameters, or it sends []byte as bytea. bun's own statements have no parameters, so the mode of the connection does not ask for types.
 func WithinTx(ctx context.Context, c bun.Conn, fn func(c *pgx.Conn, mode []any) error) (ok bool, err error) {
 	rawErr := c.Raw(func(driver any) error {
@@ -70,7 +72,7 @@ func WithinTx(ctx context.Context, c bun.Conn, fn func(c *pgx.Conn, mode []any) 
 		}
 		ok = true
 		if how, _ := EndedTx(driver); how != "" {
-			err = &EndedError{How: how}
+			err = &pgerr.EndedError{How: how}
 		} else {
 			err = fn(beneath, slices.Clip(mode))
 		}

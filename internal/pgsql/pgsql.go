@@ -1,25 +1,17 @@
-// Package pgsql runs SQL constants: it inserts the schema into them, prepares hot statements once per connection, and classifies PostgreSQL's error
-// codes.
+// Package pgsql runs SQL constants: it inserts the schema into them, and prepares hot statements once per connection. Package pgerr classifies the
+// errors.
 //
-// bun writes arguments into the text of a statement, so that the server parses and plans each call anew; that costs a
-// third of the rate of a small transaction. The statements here go to the database/sql handles beneath bun instead,
-// with $n arguments.
+// bun writes arguments into the text of a statement, so that the server parses and plans each call anew, which costs a third of the rate of a small
+// transaction. The statements here go to the database/sql handles beneath bun instead, with $n arguments.
 package pgsql
 
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
-	"errors"
 	"fmt"
-	"io"
-	"net"
-	"regexp"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/uptrace/bun"
 )
 
@@ -142,109 +134,4 @@ func (r *Runner) run(ctx context.Context, db bun.IDB, constant string, fn func(c
 // withMode adds the argument by which pgx chooses how to send this one statement, whatever the default of the connection is.
 func (r *Runner) withMode(args []any) []any {
 	return append([]any{r.mode}, args...)
-}
-
-// SQLSTATE codes on which decisions depend. PostgreSQL, appendix A.
-const (
-	CodeUniqueViolation      = "23505"
-	CodeSerialization        = "40001"
-	CodeDeadlock             = "40P01"
-	CodeLockNotAvailable     = "55P03"
-	CodeUndefinedTable       = "42P01"
-	codeUndefinedFunction    = "42883"
-	CodeInvalidStatementName = "26000"
-	CodeProtocolViolation    = "08P01"
-	CodeUndefinedObject      = "42704"
-	CodeInvalidCatalogName   = "3D000"
-	// CodeInsufficientPrivilege is insufficient_privilege.
-	CodeInsufficientPrivilege = "42501"
-	codeDuplicateStatement    = "42P05"
-	CodeInFailedTransaction   = "25P02"
-	CodeNoSavepoint           = "3B001"
-	codeReadOnly              = "25006"
-	codeIdleInTransaction     = "25P03"
-)
-
-// Code returns the SQLSTATE of a server error, "" for any other error.
-func Code(err error) string {
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return pg.Code
-	}
-	return ""
-}
-
-// IsVictim reports whether PostgreSQL chose the transaction as the victim of a deadlock or of a serialization failure.
-func IsVictim(err error) bool {
-	code := Code(err)
-	return code == CodeSerialization || code == CodeDeadlock
-}
-
-// IsMisfit reports whether err says that a statement does not fit the tables or the role: a name that is not there, or a right that is missing
-// (classes 42 and 3F). A repetition fails in the same way until somebody mends it.
-func IsMisfit(err error) bool {
-	code := Code(err)
-	return strings.HasPrefix(code, "42") || strings.HasPrefix(code, "3F")
-}
-
-// IsConnectionError reports whether err is about the connection and not about the statement: it broke, or the server ended the session (classes 08
-// and 57P of PostgreSQL's error codes, Appendix A, and 25P03, idle in its transaction for too long).
-func IsConnectionError(err error) bool {
-	if code := Code(err); code != "" {
-		return endsSessions(code) || code == codeIdleInTransaction
-	}
-	var network net.Error
-	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, io.EOF) ||
-		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.As(err, &network) || pgconn.SafeToRetry(err)
-}
-
-// explainedError is an error whose text says what to do.
-type explainedError struct{ error }
-
-func (e *explainedError) Unwrap() error { return e.error }
-
-// Explain adds advice to an error, if there is any and the text does not contain it yet.
-func Explain(err error) error {
-	if _, said := errors.AsType[*explainedError](err); said {
-		return err
-	}
-	if explained := explain(err); explained != err { //nolint:errorlint // whether something was added
-		return &explainedError{explained}
-	}
-	return err
-}
-
-func explain(err error) error {
-	switch Code(err) {
-	case CodeUndefinedTable, codeUndefinedFunction:
-		return fmt.Errorf("%w: oncebox's tables are missing: call migrations.Up (App.Migrate) first, or set the schema they are in", err)
-	case codeReadOnly:
-		return fmt.Errorf("%w: it needs a server that takes writes, and this is a standby or was set to read-only: "+
-			"correct the host of the database's URL, or add target_session_attrs=read-write", err)
-	case CodeInvalidStatementName, codeDuplicateStatement:
-		return fmt.Errorf("%w: %w", err, ErrPooler)
-	case CodeInsufficientPrivilege:
-		return fmt.Errorf("%w: have the owner of the tables run %s, with the role of the database's URL; "+
-			"the command oncebox grants prints all that a role needs", err, grant(err))
-	default:
-		return err
-	}
-}
-
-// denied matches the object in PostgreSQL's English error about a missing right.
-var denied = regexp.MustCompile(`permission denied for (\w+) (\S+)`)
-
-// grant returns the statement that gives a role its missing right, as far as the error shows which right that is.
-func grant(err error) string {
-	rights := map[string]string{
-		"table": "SELECT, INSERT, UPDATE, DELETE ON", "view": "SELECT ON", "sequence": "USAGE, SELECT ON SEQUENCE", "function": "EXECUTE ON FUNCTION",
-		"schema": "USAGE ON SCHEMA",
-	}
-	var what []string
-	if answer, ok := errors.AsType[*pgconn.PgError](err); ok {
-		what = denied.FindStringSubmatch(answer.Message)
-	}
-	if what == nil || rights[what[1]] == "" {
-		return "GRANT"
-	}
-	return "GRANT " + rights[what[1]] + " " + what[2] + " TO ..."
 }

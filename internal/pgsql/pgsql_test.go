@@ -2,8 +2,6 @@ package pgsql_test
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"testing"
 
@@ -121,28 +119,4 @@ func TestTransactionIsUsed(t *testing.T) {
 	var n int
 	require.NoError(t, run.QueryRow(t.Context(), db, `SELECT count(*) FROM {schema}.t`, nil, &n))
 	require.Zero(t, n)
-}
-
-func TestCodes(t *testing.T) {
-	db, run := pgtest.Open(t).DB, pgsql.New("", false)
-	_, err := run.Exec(t.Context(), db, `SELECT $1::int / 0`, 1)
-	require.Equal(t, "22012", pgsql.Code(fmt.Errorf("wrapped: %w", err)))
-	require.Equal(t, err, pgsql.Explain(err), "nothing to add")
-
-	err = run.QueryRow(t.Context(), db, `SELECT 1 FROM no_such_table`, nil, new(int))
-	require.Equal(t, pgsql.CodeUndefinedTable, pgsql.Code(err))
-	require.ErrorContains(t, pgsql.Explain(err), "migrations.Up (App.Migrate)")
-	require.ErrorIs(t, pgsql.Explain(err), err)
-
-	_, err = db.ExecContext(t.Context(), "EXECUTE no_such_statement")
-	require.Equal(t, pgsql.CodeInvalidStatementName, pgsql.Code(err))
-	require.ErrorIs(t, pgsql.Explain(err), pgsql.ErrPooler)
-	require.ErrorIs(t, pgsql.Explain(err), err)
-	twice := pgsql.Explain(fmt.Errorf("wrapped: %w", pgsql.Explain(err)))
-	require.EqualError(t, twice, "wrapped: "+pgsql.Explain(err).Error(), "it is said once")
-
-	require.Empty(t, pgsql.Code(nil))
-	require.Empty(t, pgsql.Code(sql.ErrNoRows))
-	require.Empty(t, pgsql.Code(errors.New("23505")))
-	require.NoError(t, pgsql.Explain(nil))
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/pgerr"
 )
 
 // Send sends the statements of b in the transaction tx, which is open on c: in one round trip, and BEGIN with them if it has been put
@@ -74,7 +76,7 @@ const (
 func (c *conn) send(ctx context.Context, b *pgx.Batch, commit bool) (open bool, err error) {
 	t := c.tx
 	if t == nil || t.ended {
-		return false, ErrEnded
+		return false, pgerr.ErrEnded
 	}
 	if err := c.ending.refusal(true); err != nil {
 		return true, err
@@ -148,7 +150,7 @@ func (c *conn) prepare(ctx context.Context, b *pgx.Batch) error {
 
 // forget drops the prepared statements whose tables may have changed since, so that they are prepared anew.
 func (c *conn) forget(ctx context.Context, b *pgx.Batch, err error) {
-	code := Code(err)
+	code := pgerr.Code(err)
 	if len(code) != 5 || code[:2] != "0A" && code[:2] != "22" && code[:2] != "26" && code[:2] != "42" {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
@@ -77,7 +78,7 @@ func TestSendCommit(t *testing.T) {
 			}
 			open, err := send(t, conn, true, c.last...)
 			require.Equal(t, c.open, open, "%v", err)
-			require.Equal(t, c.code, pgsql.Code(err))
+			require.Equal(t, c.code, pgerr.Code(err))
 			if c.code == "" {
 				require.ErrorIs(t, err, c.err)
 			}
@@ -153,7 +154,7 @@ func TestStatementsAreForgotten(t *testing.T) {
 		tx, err := conn.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
 		_, err = send(t, conn, false, "SELECT * FROM t")
-		require.Equal(t, code, pgsql.Code(err))
+		require.Equal(t, code, pgerr.Code(err))
 		require.Equal(t, code == "", err == nil)
 		require.NoError(t, tx.Rollback())
 	}
@@ -163,7 +164,7 @@ func TestSendWithoutATransaction(t *testing.T) {
 	_, conn, tx := pipelined(t)
 	require.NoError(t, tx.Commit(), "nothing was sent")
 	_, err := send(t, conn, false, "SELECT 1")
-	require.ErrorIs(t, err, pgsql.ErrEnded)
+	require.ErrorIs(t, err, pgerr.ErrEnded)
 }
 
 // written counts what a connection writes, packet by packet: a round trip is one.

@@ -2,16 +2,13 @@ package pgsql
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
-)
 
-// ErrPooler means that a statement that one transaction has prepared is unknown to the next one.
-var ErrPooler = errors.New("a transaction-mode pooler stands before the database, which loses prepared statements: " +
-	"set ONCEBOX_POOLER=true (Config.Pooler)")
+	"github.com/oncebox/oncebox/internal/pgerr"
+)
 
 const (
 	askSession = `SELECT pg_backend_pid()`
@@ -21,7 +18,7 @@ const (
 	probeRounds = 4
 )
 
-// CheckSession returns [ErrPooler] if a pooler runs the transactions of one connection in several sessions of the server, and does not
+// CheckSession returns [pgerr.ErrPooler] if a pooler runs the transactions of one connection in several sessions of the server, and does not
 // carry prepared statements from one session to the next. Without a pooler it costs a round trip. With a driver other than pgx it
 // returns nil.
 func CheckSession(ctx context.Context, db bun.IDB) error {
@@ -35,13 +32,13 @@ func CheckSession(ctx context.Context, db bun.IDB) error {
 		}
 		return checkPooler(ctx, conn)
 	})
-	if code := Code(err); code == CodeInvalidStatementName || code == codeDuplicateStatement {
-		return fmt.Errorf("%w: %w", ErrPooler, err)
+	if code := pgerr.Code(err); code == pgerr.InvalidStatementName || code == pgerr.DuplicateStatement {
+		return fmt.Errorf("%w: %w", pgerr.ErrPooler, err)
 	}
 	return err
 }
 
-// checkPooler returns [ErrPooler] for a pooler of transactions, and nil for a pooler of sessions or a pooler that carries prepared statements
+// checkPooler returns [pgerr.ErrPooler] for a pooler of transactions, and nil for a pooler of sessions or a pooler that carries prepared statements
 // along.
 //
 // It prepares a statement on one connection, and then looks for it from a second one. A pooler gives a transaction the session that
@@ -67,7 +64,7 @@ func checkPooler(ctx context.Context, conn *pgx.Conn) error {
 			return err
 		}
 		if lost {
-			return ErrPooler
+			return pgerr.ErrPooler
 		}
 	}
 	return nil

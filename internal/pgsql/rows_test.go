@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
@@ -74,11 +75,11 @@ func TestRowsHaveTheErrorOfTheirStatement(t *testing.T) {
 		"SELECT 1 / (2 - n) FROM generate_series(1, 3) n": "22012", // after the first row
 	} {
 		err := pgsql.Each(run.Query(t.Context(), db, query), func(scan pgsql.Scan) error { return scan(new(int)) })
-		require.Equal(t, code, pgsql.Code(err))
+		require.Equal(t, code, pgerr.Code(err))
 		_, err = pgsql.Collect(run.Query(t.Context(), db, query), func(scan pgsql.Scan, n *int) error { return scan(n) })
-		require.Equal(t, code, pgsql.Code(err))
+		require.Equal(t, code, pgerr.Code(err))
 		_, err = pgsql.One(run.Query(t.Context(), db, query), func(scan pgsql.Scan) error { return scan(new(int)) })
-		require.Equal(t, code, pgsql.Code(err))
+		require.Equal(t, code, pgerr.Code(err))
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

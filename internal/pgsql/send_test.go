@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
@@ -82,7 +83,7 @@ func TestSend(t *testing.T) {
 				return rows.Err()
 			})
 			failing.Queue("SELECT 1").QueryRow(func(pgx.Row) error { called = true; return nil })
-			require.Equal(t, "22012", pgsql.Code(pgsql.Send(t.Context(), c, tx, failing)))
+			require.Equal(t, "22012", pgerr.Code(pgsql.Send(t.Context(), c, tx, failing)))
 			require.False(t, called, "the first error ends it")
 			require.NoError(t, tx.Rollback())
 			require.Zero(t, count(t, db))

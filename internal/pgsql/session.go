@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/oncebox/oncebox/internal/pgerr"
 )
 
 // Session identifies a session, and the history of its server.
@@ -65,7 +67,7 @@ func SessionOf(ctx context.Context, conn *pgx.Conn) Session {
 	var err error
 	for _, question := range []string{selectSession, selectSessionAlone} {
 		err = conn.QueryRow(ctx, question, pgx.QueryExecModeExec).Scan(&s.PID, &s.Start, &s.Timeline, &s.Mark, &standby)
-		if Code(err) == "" {
+		if pgerr.Code(err) == "" {
 			break
 		}
 	}
@@ -75,7 +77,7 @@ func SessionOf(ctx context.Context, conn *pgx.Conn) Session {
 	if pooled := uint32(s.PID) != conn.PgConn().PID(); pooled || standby { //nolint:gosec // a process id
 		s.asked = time.Now()
 	}
-	if Code(err) != "" || err == nil {
+	if pgerr.Code(err) != "" || err == nil {
 		data[sessionKey] = s // kept, even if the server does not report it
 	}
 	return s

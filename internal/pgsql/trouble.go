@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+
+	"github.com/oncebox/oncebox/internal/pgerr"
 )
 
 // Trouble records the errors on a connection. The caller of a statement may ignore its error; a unit of work finds it here. Like the connection, it
@@ -82,7 +84,7 @@ func (t *Trouble) note(status byte, err *pgconn.PgError) {
 	if status != 'E' {
 		t.failure = err
 	}
-	if IsVictim(err) || IsOutdated(err) {
+	if pgerr.IsVictim(err) || pgerr.IsOutdated(err) {
 		t.victim = err
 	}
 }

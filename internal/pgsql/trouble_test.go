@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
@@ -21,7 +22,7 @@ const victim = `DO $$ BEGIN RAISE deadlock_detected; END $$`
 func trouble(t *testing.T, conn *sql.Conn) (failure, victim string, lost bool) {
 	t.Helper()
 	onTrouble(t, conn, func(c *pgx.Conn, known *pgsql.Trouble) {
-		failure, victim, lost = pgsql.Code(known.Failure(c)), pgsql.Code(known.Victim()), known.Lost(c)
+		failure, victim, lost = pgerr.Code(known.Failure(c)), pgerr.Code(known.Victim()), known.Lost(c)
 	})
 	return failure, victim, lost
 }
@@ -50,10 +51,10 @@ func TestTrouble(t *testing.T) {
 	step("SELECT 1/0", "22012", "")
 	step("SELECT 1", "22012", "")
 	step("ROLLBACK TO s", "", "")
-	step(victim, pgsql.CodeDeadlock, pgsql.CodeDeadlock)
-	step("SELECT no syntax at all", pgsql.CodeDeadlock, pgsql.CodeDeadlock)
-	step("ROLLBACK TO s", "", pgsql.CodeDeadlock)
-	step("SELECT 1/0", "22012", pgsql.CodeDeadlock)
+	step(victim, pgerr.Deadlock, pgerr.Deadlock)
+	step("SELECT no syntax at all", pgerr.Deadlock, pgerr.Deadlock)
+	step("ROLLBACK TO s", "", pgerr.Deadlock)
+	step("SELECT 1/0", "22012", pgerr.Deadlock)
 	require.NoError(t, tx.Rollback())
 	failure, _, _ := trouble(t, conn)
 	require.Empty(t, failure, "there is no transaction")
@@ -128,6 +129,6 @@ func TestTroubleIsNotedBesideOtherHandlers(t *testing.T) {
 	defer conn.Close(t.Context())
 	_, err = conn.Exec(t.Context(), victim)
 	require.Error(t, err)
-	require.Equal(t, []string{pgsql.CodeDeadlock}, seen)
+	require.Equal(t, []string{pgerr.Deadlock}, seen)
 	require.True(t, conn.IsClosed())
 }

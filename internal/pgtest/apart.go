@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 )
 
 // Apart is a [DB] in a database of its own.
@@ -84,7 +84,7 @@ func onServer(t testing.TB, statement string) {
 	for end := time.Now().Add(time.Minute); ; {
 		_, err = server.ExecContext(context.Background(), statement)
 		// The server waits for five seconds until the sessions of a database have ended.
-		if pgsql.Code(err) != objectInUse || time.Now().After(end) {
+		if pgerr.Code(err) != objectInUse || time.Now().After(end) {
 			break
 		}
 	}

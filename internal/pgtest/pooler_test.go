@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/internal/await"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
@@ -69,7 +69,7 @@ func TestPoolerLosesTheSession(t *testing.T) {
 	_, err := conn.Prepare(t.Context(), "one", "SELECT 1")
 	require.NoError(t, err)
 	_, err = conn.Exec(t.Context(), "one", pgx.QueryExecModeCacheStatement)
-	require.Equal(t, pgsql.CodeInvalidStatementName, pgsql.Code(err))
+	require.Equal(t, pgerr.InvalidStatementName, pgerr.Code(err))
 
 	const lock = "SELECT pg_try_advisory_lock(hashtextextended($1, 0))" // nobody else's, they are those of the database
 	require.True(t, ask[bool](t, conn, lock, db.Schema))
@@ -106,7 +106,7 @@ func TestPoolerCancels(t *testing.T) {
 	const asleep = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query LIKE ?"
 	await.True(t, func() bool { return count(t, db, asleep, "%-- "+db.Schema) > 0 }, "the statement runs")
 	require.NoError(t, conn.PgConn().CancelRequest(context.Background()))
-	require.Equal(t, "57014", pgsql.Code(<-ended))
+	require.Equal(t, "57014", pgerr.Code(<-ended))
 	require.Equal(t, 1, ask[int](t, conn, "SELECT 1"), "the connection is there still")
 }
 
@@ -121,6 +121,6 @@ func TestPoolerRefuses(t *testing.T) {
 		delete(cfg.RuntimeParams, "default_query_exec_mode")
 		change(cfg)
 		_, err = pgconn.ConnectConfig(t.Context(), cfg)
-		require.Equal(t, code, pgsql.Code(err))
+		require.Equal(t, code, pgerr.Code(err))
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"net/url"
 
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 )
 
 // Services of which a process has only one, and whose outage makes all of its parts fail alike.
@@ -41,7 +41,7 @@ func awayBy(err error) string {
 	}](err); ok {
 		return says.Away()
 	}
-	if pgsql.IsOutage(err) {
+	if pgerr.IsOutage(err) {
 		return Database
 	}
 	return ""

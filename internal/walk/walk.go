@@ -27,7 +27,7 @@ func (w Way) All() []Stop { return slices.Concat(w.Write, w.Relay, w.Receive) }
 
 // machinery are the packages below all others: a reader who follows the way of an event can rely on their documentation.
 var machinery = []string{ //nolint:gochecknoglobals // a constant
-	"internal/backoff", "internal/otelx", "internal/pgsql", "internal/quietlog",
+	"internal/backoff", "internal/otelx", "internal/pgerr", "internal/pgsql", "internal/quietlog",
 }
 
 // shortest is the length in lines from which on a function is read at its own place. The name of a shorter one says it all.

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
 
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/unit"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -75,12 +75,12 @@ var ErrLocked = errors.New("a message of its key is being handled elsewhere, whi
 // Explain adds to the error of a statement what it means for the message: ErrLocked, or that the message cannot be stored.
 func Explain(err error) error {
 	switch {
-	case pgsql.Code(err) == pgsql.CodeLockNotAvailable:
+	case pgerr.Code(err) == pgerr.LockNotAvailable:
 		return fmt.Errorf("%w: %w", ErrLocked, err)
 	case refusesContent(err):
 		return &unstorableError{err}
 	default:
-		return pgsql.Explain(err)
+		return pgerr.Explain(err)
 	}
 }
 

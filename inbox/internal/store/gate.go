@@ -6,7 +6,7 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -57,7 +57,7 @@ func (t gateTable) Enter(ctx context.Context, u *uow.Unit, id Identity, of *Memb
 func (t gateTable) Pass(ctx context.Context, tx bun.IDB, of *Membership) (rebuilding bool, err error) {
 	n, err := t.SQL.Exec(ctx, tx, enterGate, of.Model, of.Generation)
 	if err != nil {
-		return false, fmt.Errorf("inbox: pass the gate of read model %s: %w", of.Model, pgsql.Explain(err))
+		return false, fmt.Errorf("inbox: pass the gate of read model %s: %w", of.Model, pgerr.Explain(err))
 	}
 	if n == 0 || of.Replayed && n == 1 {
 		return false, ErrGeneration

@@ -7,6 +7,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -99,7 +100,7 @@ func (t keyTable) Claim(ctx context.Context, consumer string, n int, topics []st
 		return scan(&k.Lock, &k.Doubtful)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("inbox: take keys of consumer %s: %w", consumer, pgsql.Explain(err))
+		return nil, fmt.Errorf("inbox: take keys of consumer %s: %w", consumer, pgerr.Explain(err))
 	}
 	return keys, nil
 }
@@ -108,7 +109,7 @@ func (t keyTable) Claim(ctx context.Context, consumer string, n int, topics []st
 func (t keyTable) NextDue(ctx context.Context, consumers []string, limit time.Duration) (time.Duration, error) {
 	var wait *int64
 	if err := t.SQL.QueryRow(ctx, t.DB(ctx), NextDue, []any{consumers}, &wait); err != nil {
-		return limit, fmt.Errorf("inbox: look for the next key: %w", pgsql.Explain(err))
+		return limit, fmt.Errorf("inbox: look for the next key: %w", pgerr.Explain(err))
 	}
 	if wait == nil {
 		return limit, nil
@@ -137,7 +138,7 @@ func (t keyTable) Free(ctx context.Context, tx bun.IDB, consumer string, lock in
 		args      []any
 	}{{LockKey, []any{lock}}, {freeKey, []any{consumer, lock}}} {
 		if _, err := t.SQL.Exec(ctx, tx, s.statement, s.args...); err != nil {
-			return fmt.Errorf("inbox: free a key of consumer %s: %w", consumer, pgsql.Explain(err))
+			return fmt.Errorf("inbox: free a key of consumer %s: %w", consumer, pgerr.Explain(err))
 		}
 	}
 	return nil

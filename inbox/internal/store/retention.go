@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/internal/partition"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 )
 
 const (
@@ -77,7 +77,7 @@ func (t cleaner) Clean(ctx context.Context, retention time.Duration) error {
 func (t cleaner) dropExpired(ctx context.Context, retention time.Duration) error {
 	days, err := partition.Expired(ctx, t.Patient, t.DB(ctx), "inbox", retention)
 	if err != nil {
-		return fmt.Errorf("inbox: look for expired partitions: %w", pgsql.Explain(err))
+		return fmt.Errorf("inbox: look for expired partitions: %w", pgerr.Explain(err))
 	}
 	var empty []partition.Day
 	var errs []error
@@ -88,7 +88,7 @@ func (t cleaner) dropExpired(ctx context.Context, retention time.Duration) error
 		})
 		switch {
 		case err != nil:
-			errs = append(errs, fmt.Errorf("inbox: empty the partition of %s: %w", day, pgsql.Explain(err)))
+			errs = append(errs, fmt.Errorf("inbox: empty the partition of %s: %w", day, pgerr.Explain(err)))
 		case emptied:
 			empty = append(empty, day)
 		}
@@ -102,7 +102,7 @@ func (t cleaner) dropExpired(ctx context.Context, retention time.Duration) error
 			break // the other partitions are in use too, and handlers queue behind a process that waits for the lock
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("inbox: drop the partition of %s: %w", day, pgsql.Explain(err)))
+			errs = append(errs, fmt.Errorf("inbox: drop the partition of %s: %w", day, pgerr.Explain(err)))
 		}
 	}
 	return errors.Join(errs...)
@@ -114,7 +114,7 @@ func (t cleaner) deleteExpired(ctx context.Context, retention time.Duration) err
 		for n := int64(chunk); n == chunk; {
 			var err error
 			if n, err = t.Patient.Exec(ctx, t.DB(ctx), statement, retention, chunk); err != nil {
-				return fmt.Errorf("inbox: delete expired entries: %w", pgsql.Explain(err))
+				return fmt.Errorf("inbox: delete expired entries: %w", pgerr.Explain(err))
 			}
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 )
 
 // revokeEntries removes entries that one transaction has made.
@@ -15,7 +15,7 @@ DELETE FROM {schema}.inbox WHERE message_key = ANY($1::uuid[]) AND consumer = $2
 // the handler had ended, in a batch also the entries of later messages, and all of these would count as handled. Other changes that it has
 // committed stay, and are made again by the next try.
 func (t entryTable) Revoke(ctx context.Context, consumer string, cause error, ids ...Identity) error {
-	xid := pgsql.MayHaveCommitted(cause)
+	xid := pgerr.MayHaveCommitted(cause)
 	if xid == "" {
 		return nil
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 )
 
 // unstorableError means that PostgreSQL refuses the content of a message, and would refuse it every time.
@@ -26,7 +26,7 @@ func refusesContent(err error) bool {
 	if err == nil {
 		return false
 	}
-	switch code := pgsql.Code(err); {
+	switch code := pgerr.Code(err); {
 	case code == "":
 		return strings.Contains(err.Error(), "failed to encode args")
 	case len(code) < 2:

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -175,8 +176,8 @@ func (e *examination) snapshots(ctx context.Context) ([]Finding, error) {
 
 func (e *examination) pooler(ctx context.Context) ([]Finding, error) {
 	err := pgsql.CheckSession(ctx, e.DB)
-	if !errors.Is(err, pgsql.ErrPooler) || e.Config.Pooler {
-		return nil, ignore(err, pgsql.ErrPooler)
+	if !errors.Is(err, pgerr.ErrPooler) || e.Config.Pooler {
+		return nil, ignore(err, pgerr.ErrPooler)
 	}
 	return []Finding{finding("pooler", Problem, "set ONCEBOX_POOLER=true", "%v", err)}, nil
 }

@@ -1,24 +1,14 @@
-package pgsql
+package pgerr
 
 import (
-	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"io"
 	"io/fs"
 	"net"
-	"net/url"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
-)
-
-const (
-	codeTooManyConnections = "53300"
-	codeNotInState         = "55000"
-	codeAdminShutdown      = "57P01"
-	codeCrashShutdown      = "57P02"
-	codeCannotConnectNow   = "57P03"
 )
 
 // IsAway reports whether err says that the database is away, which passes by itself: nobody answers, the connection breaks, the server starts,
@@ -41,46 +31,17 @@ func IsAway(err error) bool {
 	return away && !other
 }
 
-// TakesNoWrites reports whether err says that the server, or the session, is read-only: a standby, a server that recovers and may be read meanwhile
-// (hot_standby, PostgreSQL 26.4), or a server that operators have set to read-only.
-func TakesNoWrites(err error) bool { return Code(err) == codeReadOnly }
-
-// endsSessions reports whether the code of an error is about the connection, or the server ends the session: classes 08 and 57P of PostgreSQL's
-// error codes, Appendix A.
-func endsSessions(code string) bool {
-	return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P")
-}
-
-// IsOutage reports whether err is about the state of the server, so that all users of the server fail alike: it is away, does not answer, ends its
-// sessions, takes no writes, or has no room left (classes 08, 53 and 57P of PostgreSQL's error codes, and 25006). It is for the log. A network
-// error of a read or a write may come from another connection than the database's, and an error with a URL certainly does.
-func IsOutage(err error) bool {
-	if code := Code(err); code != "" {
-		return endsSessions(code) || strings.HasPrefix(code, "53") || code == codeReadOnly
-	}
-	if _, foreign := errors.AsType[*url.Error](err); foreign {
-		return false
-	}
-	if _, unconnected := errors.AsType[*pgconn.ConnectError](err); unconnected || pgconn.Timeout(err) {
-		return true
-	}
-	if broken, ok := errors.AsType[*net.OpError](err); ok {
-		return broken.Op == "read" || broken.Op == "write"
-	}
-	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
-}
-
 // noTLS is the error of pgx for a server that does not use TLS, or that is still starting.
 const noTLS = "server refused TLS connection"
 
 // isAwayAnswer classifies the answer of a server, or of a pooler before it (PostgreSQL, Appendix A).
 func isAwayAnswer(answer *pgconn.PgError, connecting bool) bool {
 	switch code := answer.Code; code {
-	case codeTooManyConnections, codeAdminShutdown, codeCrashShutdown, codeCannotConnectNow:
+	case tooManyConnections, adminShutdown, crashShutdown, cannotConnectNow:
 		return true
-	case codeNotInState: // ALTER DATABASE ... ALLOW_CONNECTIONS false
+	case notInState: // ALTER DATABASE ... ALLOW_CONNECTIONS false
 		return connecting
-	case CodeProtocolViolation:
+	case ProtocolViolation:
 		return isAwayBehindPooler(answer.Message)
 	default:
 		return strings.HasPrefix(code, "08")

@@ -1,4 +1,4 @@
-package pgsql_test
+package pgerr_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgerr"
 )
 
 func TestIsAway(t *testing.T) {
@@ -41,7 +41,7 @@ func TestIsAway(t *testing.T) {
 			"the database system is starting up (server_login_retry)"),
 		"PgBouncer is full": answer("08P01", "no more connections allowed (max_client_conn)"),
 	} {
-		require.True(t, pgsql.IsAway(err), name)
+		require.True(t, pgerr.IsAway(err), name)
 	}
 	for name, err := range map[string]error{
 		"nothing":                        nil,
@@ -61,6 +61,6 @@ func TestIsAway(t *testing.T) {
 		"told to stop":     context.Canceled,
 		"the disk is full": answer("53100", ""),
 	} {
-		require.False(t, pgsql.IsAway(err), name)
+		require.False(t, pgerr.IsAway(err), name)
 	}
 }
