@@ -152,35 +152,26 @@ func (r *Registry) add(e *entry) {
 	}
 }
 
-// Encoded is an event as bytes.
-type Encoded struct {
-	// Type, SchemaVersion, ContentType and Payload are for the fields of the same names of [Envelope].
-	Type          string
-	SchemaVersion int
-	ContentType   string
-	Payload       []byte
-}
-
-// Encode encodes ev with the codec of its type. The error wraps [ErrUnknownType] if the type was not registered, or
-// was registered for another Go type, and [ErrInvalid] if ev is nil.
-func (r *Registry) Encode(ev Event) (Encoded, error) {
+// Encode encodes ev with the codec of its type. The envelope has Type, SchemaVersion, ContentType and Payload, and nothing else. The error
+// wraps [ErrUnknownType] if the type was not registered, or was registered for another Go type, and [ErrInvalid] if ev is nil.
+func (r *Registry) Encode(ev Event) (Envelope, error) {
 	if v := reflect.ValueOf(ev); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return Encoded{}, &InvalidError{"Event", fmt.Sprintf("is nil (%T)", ev)}
+		return Envelope{}, &InvalidError{"Event", fmt.Sprintf("is nil (%T)", ev)}
 	}
 	name := ev.EventType()
 	e, ok := r.lookup(name)
 	if !ok {
-		return Encoded{}, fmt.Errorf("%w: %q (%T): call event.Register[%T] at start", ErrUnknownType, name, ev, ev)
+		return Envelope{}, fmt.Errorf("%w: %q (%T): call event.Register[%T] at start", ErrUnknownType, name, ev, ev)
 	}
 	if got := reflect.TypeOf(ev); got != e.goType && (got.Kind() != reflect.Pointer || got.Elem() != e.goType) {
-		return Encoded{}, fmt.Errorf("%w: %q is registered for %s, not for %s: give one of the two another EventType, or register the one that is emitted",
+		return Envelope{}, fmt.Errorf("%w: %q is registered for %s, not for %s: give one of the two another EventType, or register the one that is emitted",
 			ErrUnknownType, name, e.goType, got)
 	}
 	payload, err := e.codec.Marshal(ev)
 	if err != nil {
-		return Encoded{}, fmt.Errorf("event: encode %s: %w", name, err)
+		return Envelope{}, fmt.Errorf("event: encode %s: %w", name, err)
 	}
-	return Encoded{Type: e.name, SchemaVersion: e.version, ContentType: e.codec.ContentType(), Payload: payload}, nil
+	return Envelope{Type: e.name, SchemaVersion: e.version, ContentType: e.codec.ContentType(), Payload: payload}, nil
 }
 
 // Decode returns the event in env as the Go type that was registered for its type or alias. A sealed event has to be

@@ -34,7 +34,7 @@ func TestValueAndPointerTypes(t *testing.T) {
 
 	enc, err := r.Encode(placed{"1", 2})
 	require.NoError(t, err)
-	require.Equal(t, event.Encoded{
+	require.Equal(t, event.Envelope{
 		Type: "order.placed", SchemaVersion: 1, ContentType: "application/json", Payload: []byte(`{"order_id":"1","total":2}`),
 	}, enc)
 }
@@ -272,7 +272,7 @@ func TestCodecOfAType(t *testing.T) {
 	event.Register[*cancelled](r, event.WithCodec(upper{}))
 	enc, err := r.Encode(&cancelled{"late"})
 	require.NoError(t, err)
-	require.Equal(t, event.Encoded{Type: "order.cancelled", SchemaVersion: 1, ContentType: "text/upper", Payload: []byte("LATE")}, enc)
+	require.Equal(t, event.Envelope{Type: "order.cancelled", SchemaVersion: 1, ContentType: "text/upper", Payload: []byte("LATE")}, enc)
 	require.Equal(t, &cancelled{"late"}, encodeDecode(t, r, &cancelled{"late"}), "a pointer type is decoded into as it is")
 }
 

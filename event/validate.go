@@ -95,55 +95,39 @@ func (e *Envelope) Validate() error {
 	} {
 		if f.required && f.value == "" {
 			errs = append(errs, &InvalidError{f.name, "is empty"})
-			continue
-		}
-		if err := ValidateIdentifier(f.name, f.value); err != nil {
+		} else if err := ValidateIdentifier(f.name, f.value); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	if err := ValidateTopic(e.Topic); err != nil {
-		errs = append(errs, err)
-	}
-	return errors.Join(append(errs, e.validateTimes(), e.validateNumbers(), e.Metadata.validate())...)
+	return errors.Join(append(errs,
+		ValidateTopic(e.Topic),
+		validateTime("OccurredAt", e.OccurredAt, true),
+		validateTime("Delivery.NotBefore", e.Delivery.NotBefore, false),
+		validateTime("Delivery.ExpiresAt", e.Delivery.ExpiresAt, false),
+		validateNumber("AggregateVersion", e.AggregateVersion, math.MaxInt64),
+		validateNumber("SchemaVersion", int64(e.SchemaVersion), math.MaxInt32),
+		validateNumber("Delivery.MaxAttempts", int64(e.Delivery.MaxAttempts), math.MaxInt16),
+		e.Metadata.validate(),
+	)...)
 }
 
-func (e *Envelope) validateTimes() error {
-	var errs []error
-	for _, f := range []struct {
-		name     string
-		value    time.Time
-		required bool
-	}{
-		{"OccurredAt", e.OccurredAt, true},
-		{"Delivery.NotBefore", e.Delivery.NotBefore, false},
-		{"Delivery.ExpiresAt", e.Delivery.ExpiresAt, false},
-	} {
-		switch year := f.value.UTC().Year(); {
-		case f.value.IsZero() && f.required:
-			errs = append(errs, &InvalidError{f.name, "is zero"})
-		case year < 1 || year > 9999:
-			// RFC 3339, the format on the wire, has four digits for it.
-			errs = append(errs, &InvalidError{f.name, fmt.Sprintf("is in the year %d", year)})
-		}
+// validateTime checks that RFC 3339, the format on the wire, can express t: it has four digits for the year.
+func validateTime(field string, t time.Time, required bool) error {
+	switch year := t.UTC().Year(); {
+	case required && t.IsZero():
+		return &InvalidError{field, "is zero"}
+	case year < 1 || year > 9999:
+		return &InvalidError{field, fmt.Sprintf("is in the year %d", year)}
+	default:
+		return nil
 	}
-	return errors.Join(errs...)
 }
 
-func (e *Envelope) validateNumbers() error {
-	var errs []error
-	for _, f := range []struct {
-		name         string
-		value, limit int64
-	}{
-		{"AggregateVersion", e.AggregateVersion, math.MaxInt64},
-		{"SchemaVersion", int64(e.SchemaVersion), math.MaxInt32},
-		{"Delivery.MaxAttempts", int64(e.Delivery.MaxAttempts), math.MaxInt16},
-	} {
-		if f.value < 0 || f.value > f.limit {
-			errs = append(errs, &InvalidError{f.name, fmt.Sprintf("is %d, from 0 to %d are allowed", f.value, f.limit)})
-		}
+func validateNumber(field string, n, most int64) error {
+	if n < 0 || n > most {
+		return &InvalidError{field, fmt.Sprintf("is %d, from 0 to %d are allowed", n, most)}
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 func (m Metadata) validate() error {

@@ -102,7 +102,7 @@ func (g *gate) check(typ event.Type) {
 func (g *gate) current(typ event.Type, f file) {
 	g.Helper()
 	ev, err := g.registry.Decode(f.envelope())
-	var now event.Encoded
+	var now event.Envelope
 	if err == nil {
 		now, err = g.registry.Encode(ev)
 	}
@@ -153,7 +153,7 @@ func (g *gate) old(typ event.Type, f file) {
 		return
 	}
 	payload, err := g.registry.Upcast(f.envelope())
-	var now event.Encoded
+	var now event.Envelope
 	if err == nil {
 		var ev event.Event
 		if ev, err = g.registry.Decode(f.envelope()); err == nil {
@@ -188,7 +188,7 @@ func (g *gate) sample(typ event.Type) (payload []byte, ok bool) {
 	if ev == nil {
 		ev, err = generate(typ.Go)
 	}
-	var first, second event.Encoded
+	var first, second event.Envelope
 	if err == nil {
 		first, err = g.registry.Encode(ev)
 	}

@@ -4,6 +4,7 @@ package envelope
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,11 +38,9 @@ type Maker struct {
 
 // Recorded makes the envelope of an event that an aggregate recorded.
 func (m *Maker) Recorded(ctx context.Context, agg event.Aggregate, version int64, r event.Recorded) (event.Envelope, error) {
-	env := event.Envelope{
-		AggregateType: agg.AggregateType(), AggregateID: agg.AggregateID(), AggregateVersion: version,
-		OccurredAt: r.At,
-	}
-	if err := m.encode(&env, r.Event); err != nil {
+	env, err := m.encode(r.Event)
+	env.AggregateType, env.AggregateID, env.AggregateVersion, env.OccurredAt = agg.AggregateType(), agg.AggregateID(), version, r.At
+	if err != nil {
 		return env, fmt.Errorf("%s %s: %w", env.AggregateType, env.AggregateID, err)
 	}
 	return m.complete(ctx, env)
@@ -50,11 +49,11 @@ func (m *Maker) Recorded(ctx context.Context, agg event.Aggregate, version int64
 // Payload makes the envelope of an event that is added by hand. payload may be an [event.Event], json.RawMessage, []byte, or anything that can be
 // encoded as JSON. Bytes are copied: the caller may use its buffer again before the flush.
 func (m *Maker) Payload(ctx context.Context, topic string, payload any, opts []event.AddOption) (event.Envelope, error) {
-	env := event.Envelope{Topic: topic, OccurredAt: time.Now()}
+	var env event.Envelope
 	var err error
 	switch p := payload.(type) {
 	case event.Event:
-		err = m.encode(&env, p)
+		env, err = m.encode(p)
 	case json.RawMessage:
 		env.Payload, env.ContentType = bytes.Clone(p), event.ContentTypeJSON
 		if !json.Valid(p) {
@@ -69,27 +68,27 @@ func (m *Maker) Payload(ctx context.Context, topic string, payload any, opts []e
 	if err != nil {
 		return env, fmt.Errorf("topic %s: %w", topic, err)
 	}
+	env.Topic, env.OccurredAt = topic, time.Now()
 	for _, opt := range opts {
 		opt(&env)
 	}
 	return m.complete(ctx, env)
 }
 
-func (m *Maker) encode(env *event.Envelope, e event.Event) error {
+func (m *Maker) encode(e event.Event) (event.Envelope, error) {
 	if m.Registry == nil {
-		return &outgoingError{fmt.Errorf("%w: %q: no registry is configured: set uow.Config.Registry to an event.NewRegistry() "+
+		return event.Envelope{}, &outgoingError{fmt.Errorf("%w: %q: no registry is configured: set uow.Config.Registry to an event.NewRegistry() "+
 			"(outbox.Config.Registry for Store.Add), and call event.Register[%s] at start",
 			event.ErrUnknownType, e.EventType(), strings.TrimLeft(fmt.Sprintf("%T", e), "*"))}
 	}
-	enc, err := m.Registry.Encode(e)
+	env, err := m.Registry.Encode(e)
 	if err != nil {
-		return &outgoingError{err}
+		return env, &outgoingError{err}
 	}
-	env.Type, env.SchemaVersion, env.ContentType, env.Payload = enc.Type, enc.SchemaVersion, enc.ContentType, enc.Payload
 	if d, ok := e.(event.Described); ok {
 		env.Metadata = d.Metadata()
 	}
-	return nil
+	return env, nil
 }
 
 // errNoSource is returned because readers distinguish services by their Source.
@@ -100,13 +99,13 @@ func (m *Maker) complete(ctx context.Context, env event.Envelope) (event.Envelop
 	if err := identify(&env); err != nil {
 		return env, err
 	}
-	if env.Source = first(env.Source, m.Source); env.Source == "" {
+	if env.Source = cmp.Or(env.Source, m.Source); env.Source == "" {
 		return env, errNoSource
 	}
 	if ambiguous(ctx, &env) {
-		return env, fmt.Errorf("%s: %w", first(env.Type, env.Topic), errSeveral)
+		return env, fmt.Errorf("%s: %w", cmp.Or(env.Type, env.Topic), errSeveral)
 	}
-	env.TenantID = first(env.TenantID, event.TenantFrom(ctx), m.DefaultTenant)
+	env.TenantID = cmp.Or(env.TenantID, event.TenantFrom(ctx), m.DefaultTenant)
 	if env.SchemaVersion == 0 {
 		env.SchemaVersion = 1
 	}
@@ -124,7 +123,7 @@ func (m *Maker) complete(ctx context.Context, env event.Envelope) (event.Envelop
 	case env.AggregateType != "":
 		env.Topic = m.TopicPrefix + env.AggregateType
 	}
-	env.Type = first(env.Type, env.Topic)
+	env.Type = cmp.Or(env.Type, env.Topic)
 	if err := route(&env); err != nil {
 		return env, fmt.Errorf("%s: %w", env.Type, err)
 	}
@@ -183,21 +182,12 @@ func identify(env *event.Envelope) error {
 func route(env *event.Envelope) error {
 	key := env.Delivery.OrderingKey
 	if key == "" && env.AggregateID != "" && !env.Delivery.NotBefore.IsZero() {
-		env.Delivery.OrderingKey, env.RoutingKey = env.ID, first(env.RoutingKey, env.ID)
+		env.Delivery.OrderingKey, env.RoutingKey = env.ID, cmp.Or(env.RoutingKey, env.ID)
 		return nil
 	}
-	if env.RoutingKey = first(env.RoutingKey, key, env.AggregateID); key == "" || env.RoutingKey == key {
+	if env.RoutingKey = cmp.Or(env.RoutingKey, key, env.AggregateID); key == "" || env.RoutingKey == key {
 		return nil
 	}
 	return &event.InvalidError{Field: "RoutingKey", Reason: fmt.Sprintf("is %q beside the ordering key %q: "+
 		"the broker keeps the order of its message key, so leave one of them out", env.RoutingKey, key)}
-}
-
-func first(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
 }
