@@ -77,7 +77,7 @@ func (r *replicas) everyTable() {
 		"outbox_dedup VALUES ('t', 'k', gen_random_uuid())",
 		"outbox_projector VALUES ('me', 0, '', now())",
 		"outbox_block VALUES (0, 'k', 1, 'dead')",
-		"inbox_subscription VALUES ('order', 'c', false)",
+		"inbox_topic VALUES ('order', 'c', true)",
 		"inbox_process (consumer, topic, process, name, state, since, unsettled, seen_until) " +
 			"VALUES ('c', 'order', gen_random_uuid(), 'n', 'AWAY', now(), 0, now())",
 		"inbox_lease VALUES ('c', 1, gen_random_uuid(), 't', 's', gen_random_uuid(), now())",

@@ -12,14 +12,14 @@ INSERT INTO inbox_consumer (consumer, beat_at, stopped_at) VALUES
 	('mailer', now(), NULL), ('mute', now(), NULL), ('resting', now(), NULL), ('partly', now(), NULL), ('printer', now(), NULL),
 	('paused', now(), NULL), ('slow', now(), NULL), ('unknown', now(), NULL),
 	('stored', now(), NULL), ('ended', now() - interval '1 day', now() - interval '1 day'), ('killed', now() - interval '1 day', NULL);
-INSERT INTO inbox_subscription (topic, consumer, read_model, backlog, settled, connections, unattended, asked_at, stands_since) VALUES
-	('order', 'mailer', false, 7, 0, 1, 0, now(), NULL), ('parcel', 'mailer', false, 30, 0, 1, 0, now(), NULL),
-	('order', 'partly', false, 0, 0, 1, 0, now(), NULL),
-	('order', 'printer', false, 8, 0, 0, 0, now(), now() - interval '1 hour'), ('order', 'paused', false, 2, 0, 1, 0, now(), NULL),
-	('order', 'mute', false, 0, 0, 0, 0, now(), NULL), ('order', 'resting', false, 2, 0, 1, 0, now(), NULL),
-	('order', 'slow', false, 5, 0, 1, 0, now(), now() - interval '1 hour'), ('order', 'unknown', false, NULL, NULL, NULL, NULL, NULL, NULL),
-	('order', 'stored', false, NULL, NULL, NULL, NULL, NULL, NULL), ('order', 'ended', false, 9, 0, 0, 0, now(), now() - interval '1 day'),
-	('order', 'killed', false, 10, 0, 0, 0, now(), now() - interval '1 day');
+INSERT INTO inbox_topic (topic, consumer, subscribed, backlog, settled, connections, unattended, asked_at, stands_since) VALUES
+	('order', 'mailer', true, 7, 0, 1, 0, now(), NULL), ('parcel', 'mailer', true, 30, 0, 1, 0, now(), NULL),
+	('order', 'partly', true, 0, 0, 1, 0, now(), NULL),
+	('order', 'printer', true, 8, 0, 0, 0, now(), now() - interval '1 hour'), ('order', 'paused', true, 2, 0, 1, 0, now(), NULL),
+	('order', 'mute', true, 0, 0, 0, 0, now(), NULL), ('order', 'resting', true, 2, 0, 1, 0, now(), NULL),
+	('order', 'slow', true, 5, 0, 1, 0, now(), now() - interval '1 hour'), ('order', 'unknown', true, NULL, NULL, NULL, NULL, NULL, NULL),
+	('order', 'stored', true, NULL, NULL, NULL, NULL, NULL, NULL), ('order', 'ended', true, 9, 0, 0, 0, now(), now() - interval '1 day'),
+	('order', 'killed', true, 10, 0, 0, 0, now(), now() - interval '1 day');
 INSERT INTO inbox_process (consumer, topic, process, name, state, since, unsettled, progress_at, error, failed_at, seen_until)
 SELECT consumer, topic, gen_random_uuid(), 'host:1', state, now() - age, unsettled, now() - age, error, now(), now() + interval '1 hour' FROM (VALUES
 	('mailer', 'order', 'CONNECTED', interval '0', 2, ''), ('mailer', 'parcel', 'CONNECTED', '0', 3, ''), ('partly', 'order', 'PARTLY', '1 second', 0, ''),
@@ -30,7 +30,7 @@ SELECT consumer, topic, gen_random_uuid(), 'host:1', state, now() - age, unsettl
 // The overview says of each consumer in a word how it is, and what waits for it at the broker; what is wrong with it stands above.
 func TestConsumersOfEachStateAreShown(t *testing.T) {
 	s := newShop(t)
-	for _, table := range []string{"inbox_process", "inbox_subscription", "inbox_consumer"} {
+	for _, table := range []string{"inbox_process", "inbox_topic", "inbox_consumer"} {
 		_, err := s.DB.ExecContext(t.Context(), "DELETE FROM "+table)
 		require.NoError(t, err)
 	}

@@ -95,7 +95,7 @@ func TestALongPauseIsStuck(t *testing.T) {
 	b := s.serve(s.config())
 	require.NoError(t, s.App.Outbox.PauseTenant(t.Context(), "acme", operator.By{Actor: "ann", Reason: "night"}))
 	require.Contains(t, b.page("stuck").text(), "Nothing is stuck.")
-	_, err := s.DB.Exec("UPDATE outbox_pause SET since = now() - interval '25 hours'")
+	_, err := s.DB.Exec("UPDATE outbox_tenant SET paused_at = now() - interval '25 hours' WHERE paused_at IS NOT NULL")
 	require.NoError(t, err)
 	a := b.page("stuck")
 	require.Contains(t, a.text(), "paused by ann: night")

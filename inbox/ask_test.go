@@ -24,7 +24,7 @@ func TestErrorOfABrokerIsOfWhatItWasAsked(t *testing.T) {
 	for _, name := range []string{"billing", "mailer"} {
 		_, err := w.db.ExecContext(t.Context(), "INSERT INTO inbox_consumer (consumer) VALUES (?)", name)
 		require.NoError(t, err)
-		_, err = w.db.ExecContext(t.Context(), "INSERT INTO inbox_subscription (topic, consumer, read_model) VALUES ('order', ?, false)", name)
+		_, err = w.db.ExecContext(t.Context(), "INSERT INTO inbox_topic (topic, consumer, subscribed) VALUES ('order', ?, true)", name)
 		require.NoError(t, err)
 	}
 	broker := &away{}

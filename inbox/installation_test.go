@@ -30,7 +30,9 @@ func TestServiceWithTheWrongDatabase(t *testing.T) {
 	broker := memory.New(nil)
 	t.Cleanup(func() { require.NoError(t, broker.Close()) })
 	stop := start(t, right.shopOf("shop"), broker)
-	owners := func(w *world) int { return len(column[string](w.t, w.db.DB, "SELECT source FROM inbox_owner")) }
+	owners := func(w *world) int {
+		return len(column[string](w.t, w.db.DB, "SELECT source FROM inbox_consumer WHERE source IS NOT NULL"))
+	}
 	await.True(t, func() bool { return owners(right) == 3 }, "the consumers are the service's")
 
 	var refused *messaging.InstallationError
@@ -64,14 +66,16 @@ func TestRefusedStartLeavesNothingBehind(t *testing.T) {
 		require.True(t, s.Missing, topic)
 	}
 	stop := start(t, w.shopOf("shop"), broker)
-	await.True(t, func() bool { return len(column[string](t, w.db.DB, "SELECT topic FROM inbox_subscription")) == 3 }, "the right service runs")
+	await.True(t, func() bool {
+		return len(column[string](t, w.db.DB, "SELECT topic FROM inbox_topic WHERE subscribed")) == 3
+	}, "the right service runs")
 	stop()
 
 	// In the database alone: the third of three belongs to another service.
-	w.exec("DELETE FROM inbox_owner")
-	w.exec("DELETE FROM inbox_subscription")
+	w.exec("DELETE FROM inbox_topic")
 	w.exec("DELETE FROM inbox_consumer")
-	w.exec("INSERT INTO inbox_owner VALUES ('billing-ticket', 'shop')")
+	const owned = "INSERT INTO inbox_consumer (consumer, source, beat_at, active_at) VALUES ('billing-ticket', 'shop', NULL, NULL)"
+	w.exec(owned)
 	for _, run := range []func() error{
 		func() error { return w.shopOf("other").SubscribeAll(t.Context()) },
 		func() error { return w.shopOf("other").Run(t.Context(), nil) },
@@ -79,17 +83,17 @@ func TestRefusedStartLeavesNothingBehind(t *testing.T) {
 		func() error { return w.shopOf("other").RunParked(t.Context()) },
 	} {
 		require.ErrorAs(t, run(), &refused)
-		require.Equal(t, []string{"shop"}, column[string](t, w.db.DB, "SELECT source FROM inbox_owner"))
-		w.exec("DELETE FROM inbox_owner")
+		require.Equal(t, []string{"shop"}, column[string](t, w.db.DB, "SELECT source FROM inbox_consumer"))
+		w.exec("DELETE FROM inbox_consumer")
 		w.requireNothing()
-		w.exec("INSERT INTO inbox_owner VALUES ('billing-ticket', 'shop')")
+		w.exec(owned)
 	}
 }
 
 // requireNothing finds none of the rows that a start makes.
 func (w *world) requireNothing() {
 	w.t.Helper()
-	for _, table := range []string{"inbox_owner", "inbox_consumer", "inbox_process", "inbox_subscription"} {
+	for _, table := range []string{"inbox_consumer", "inbox_process", "inbox_topic"} {
 		require.Empty(w.t, column[string](w.t, w.db.DB, "SELECT consumer FROM "+table), table)
 	}
 }

@@ -44,5 +44,5 @@ func TestConsumersStartBeforeTheirDatabase(t *testing.T) {
 
 func subscribed(t *testing.T, db *pgtest.DB) []string {
 	t.Helper()
-	return column[string](t, db.DB, "SELECT consumer FROM inbox_subscription")
+	return column[string](t, db.DB, "SELECT consumer FROM inbox_topic WHERE subscribed")
 }

@@ -14,19 +14,19 @@ import (
 
 const (
 	// own records the first service that runs each consumer. If one of the consumers belongs to another service, it records none of them.
-	// DO UPDATE changes nothing: it locks a row that is there already.
+	// A new row has no times, because the consumer has not run yet.
 	own = `
 WITH mine AS MATERIALIZED (SELECT DISTINCT c, s FROM unnest($1::text[], $2::text[]) u(c, s))
-INSERT INTO {schema}.inbox_owner AS o (consumer, source)
-SELECT c, s FROM mine
-WHERE NOT EXISTS (SELECT FROM {schema}.inbox_owner x JOIN mine m ON m.c = x.consumer AND m.s <> x.source)
+INSERT INTO {schema}.inbox_consumer AS o (consumer, source, beat_at, active_at)
+SELECT c, s, NULL, NULL FROM mine
+WHERE NOT EXISTS (SELECT FROM {schema}.inbox_consumer x JOIN mine m ON m.c = x.consumer AND m.s <> x.source)
 ORDER BY c
-ON CONFLICT (consumer) DO UPDATE SET source = o.source`
+ON CONFLICT (consumer) DO UPDATE SET source = coalesce(o.source, excluded.source)`
 
-	owners = `SELECT consumer, source FROM {schema}.inbox_owner`
+	owners = `SELECT consumer, source FROM {schema}.inbox_consumer WHERE source IS NOT NULL`
 
 	// reassign is the statement that an error suggests to operators, for a service that was renamed.
-	reassign = `UPDATE {schema}.inbox_owner SET source = `
+	reassign = `UPDATE {schema}.inbox_consumer SET source = `
 )
 
 // Owners returns the services that the consumers of this database belong to, by the names of the consumers, see [OwnedBy].

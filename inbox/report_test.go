@@ -163,7 +163,7 @@ func TestConnectionOfAConsumerIsWrittenDown(t *testing.T) {
 	require.WithinDuration(t, time.Now(), c.SeenAt, time.Minute)
 	require.Empty(t, w.states())
 	require.Empty(t, w.trouble(), "nothing waits, as the broker has said a moment ago")
-	w.exec("UPDATE inbox_subscription SET asked_at = asked_at - interval '2 minutes'")
+	w.exec("UPDATE inbox_topic SET asked_at = asked_at - interval '2 minutes'")
 	require.Equal(t, state.TroubleMissing, w.trouble().Kind, "nobody knows what waits by now")
 }
 
@@ -176,7 +176,7 @@ func TestBacklogOfAConsumerThatNobodyRuns(t *testing.T) {
 	require.NoError(t, box.Consume("order", "billing", messaging.HandlerFunc(w.effect)))
 	stop := start(t, box, broker)
 	w.awaitStates("connected")
-	await.True(t, func() bool { return len(column[string](t, w.db.DB, "SELECT topic FROM inbox_subscription")) == 1 }, "the topic is known")
+	await.True(t, func() bool { return len(column[string](t, w.db.DB, "SELECT topic FROM inbox_topic")) == 1 }, "the topic is known")
 	stop()
 	require.NoError(t, broker.Publish(t.Context(), []event.Envelope{ordered("1", "o1").Envelope, ordered("2", "o1").Envelope}))
 
@@ -214,7 +214,7 @@ func TestTroublesOfAConsumer(t *testing.T) {
 			"', now() - interval '" + since + "', " + rest + ", now(), now() + interval '1 minute')"
 	}
 	fresh := func(backlog, stands string) string {
-		return "INSERT INTO inbox_subscription VALUES ('order', 'billing', false, " + backlog + ", 1, 1, 0, false, now(), " + stands + ")"
+		return "INSERT INTO inbox_topic VALUES ('order', 'billing', true, false, NULL, " + backlog + ", 1, 1, 0, false, now(), " + stands + ")"
 	}
 	const idle = "0, NULL, '', NULL"
 	for name, test := range map[string]struct {
@@ -236,7 +236,7 @@ func TestTroublesOfAConsumer(t *testing.T) {
 		"paused":    {[]string{process(1, "PAUSED", "1 hour", idle), fresh("7", "now() - interval '5 minutes'")}, ""},
 		"forgotten": {[]string{process(1, "PAUSED", "25 hours", idle), fresh("7", "now() - interval '5 minutes'")}, state.TroublePaused},
 		"the topic is gone": {[]string{
-			process(1, "CONNECTED", "1 hour", idle), fresh("0", "NULL"), "UPDATE inbox_subscription SET missing = true",
+			process(1, "CONNECTED", "1 hour", idle), fresh("0", "NULL"), "UPDATE inbox_topic SET missing = true",
 		}, state.TroubleAway},
 		"killed": {[]string{
 			process(1, "CONNECTED", "1 hour", idle), fresh("7", "NULL"), "UPDATE inbox_process SET seen_until = now() - interval '1 second'",
@@ -244,7 +244,7 @@ func TestTroublesOfAConsumer(t *testing.T) {
 		"without a broker": {[]string{process(1, "STORED", "1 hour", idle)}, ""},
 	} {
 		w.exec("DELETE FROM inbox_process")
-		w.exec("DELETE FROM inbox_subscription")
+		w.exec("DELETE FROM inbox_topic")
 		for _, row := range test.rows {
 			w.exec(row)
 		}

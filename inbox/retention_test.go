@@ -188,7 +188,7 @@ func TestCleanWaitsForAConsumerThatIsAway(t *testing.T) {
 		require.NoError(t, other.Handle(t.Context(), ordered(idAt(t, d), "o3")))
 	}
 	w.exec("UPDATE inbox SET processed_at = now() - interval '41 days'")
-	w.exec("INSERT INTO inbox_consumer VALUES ('away', now() - interval '40 days'), ('other', now())")
+	w.exec("INSERT INTO inbox_consumer (consumer, active_at) VALUES ('away', now() - interval '40 days'), ('other', now())")
 	require.NoError(t, w.box.Clean(t.Context()))
 	require.Equal(t, 4, w.entries(), "what is in the same child stays as well")
 	require.NotContains(t, w.children(), child(days[0]))
@@ -227,7 +227,7 @@ func TestEntriesOfAConsumerThatIsBackAreKeptForADay(t *testing.T) {
 		require.NoError(t, h.Handle(t.Context(), m))
 	}
 	w.exec("UPDATE inbox SET processed_at = now() - interval '12 days'")
-	w.exec("INSERT INTO inbox_consumer VALUES ('billing', now() - interval '12 days', now() - interval '12 days')")
+	w.exec("INSERT INTO inbox_consumer (consumer, active_at, beat_at) VALUES ('billing', now() - interval '12 days', now() - interval '12 days')")
 	beat := func() {
 		t.Helper()
 		w.exec("UPDATE inbox_consumer SET beat_at = beat_at - interval '2 minutes'")

@@ -18,12 +18,14 @@ type Subscription struct {
 
 const (
 	subscribe = `
-INSERT INTO {schema}.inbox_subscription (topic, consumer, read_model) VALUES ($1::text, $2::text, $3::boolean)
-ON CONFLICT (topic, consumer) DO UPDATE SET read_model = excluded.read_model`
+INSERT INTO {schema}.inbox_topic (topic, consumer, subscribed, read_model) VALUES ($1::text, $2::text, true, $3::boolean)
+ON CONFLICT (topic, consumer) DO UPDATE SET subscribed = true, read_model = excluded.read_model`
 
-	unsubscribe = `DELETE FROM {schema}.inbox_subscription WHERE topic = $1::text AND consumer = $2::text`
+	// unsubscribe also deletes the note that a process handles what is parked of the topic. Such a process makes the note again within a
+	// minute.
+	unsubscribe = `DELETE FROM {schema}.inbox_topic WHERE topic = $1::text AND consumer = $2::text`
 
-	subscribers = `SELECT consumer, read_model FROM {schema}.inbox_subscription WHERE topic = $1::text ORDER BY consumer`
+	subscribers = `SELECT consumer, read_model FROM {schema}.inbox_topic WHERE topic = $1::text AND subscribed ORDER BY consumer`
 )
 
 // Subscribe stores subscriptions; [Inbox.Forget] removes all subscriptions of a consumer. After [Config.PollInterval] every process that

@@ -8,7 +8,7 @@ import (
 )
 
 // lastBeat returns how many seconds ago a process last ran RunParked for a consumer; no row: never.
-const lastBeat = `SELECT extract(epoch FROM clock_timestamp() - beat_at)::float8 FROM {schema}.inbox_consumer WHERE consumer = $1::text`
+const lastBeat = `SELECT extract(epoch FROM clock_timestamp() - beat_at)::float8 FROM {schema}.inbox_consumer WHERE consumer = $1::text AND beat_at IS NOT NULL`
 
 const (
 	// unattendedAfter is how long ago that may be. Processes that run RunParked note it every minute.

@@ -14,7 +14,8 @@ func TestLifeOfWhatWasRecordedElsewhere(t *testing.T) {
 	s := newService(t)
 	s.place("own")
 	s.Drain() // so that the consumers have their owner
-	_, err := s.DB.ExecContext(t.Context(), "INSERT INTO inbox_owner (consumer, source) SELECT 'billing', source FROM outbox LIMIT 1 ON CONFLICT DO NOTHING")
+	_, err := s.DB.ExecContext(t.Context(), "INSERT INTO inbox_consumer (consumer, source) SELECT 'billing', source FROM outbox LIMIT 1 "+
+		"ON CONFLICT (consumer) DO UPDATE SET source = excluded.source")
 	require.NoError(t, err)
 	foreign, own := uuid.Must(uuid.NewV7()).String(), uuid.Must(uuid.NewV7()).String()
 	for id, source := range map[string]string{foreign: "'tickets'", own: "(SELECT source FROM outbox LIMIT 1)"} {

@@ -23,14 +23,15 @@ var (
 const (
 	pauseTenant = `
 WITH changed AS (
-	INSERT INTO {schema}.outbox_pause AS p (tenant_id, actor, reason) VALUES ($1, $2, $3)
+	INSERT INTO {schema}.outbox_tenant AS t (tenant_id, paused_at, paused_by, pause_reason) VALUES ($1, clock_timestamp(), $2, $3)
 	ON CONFLICT (tenant_id) DO UPDATE
-	SET actor = excluded.actor, reason = excluded.reason, since = clock_timestamp(), resumed_at = NULL
-	WHERE p.resumed_at IS NOT NULL RETURNING tenant_id),` + notePause
+	SET paused_at = excluded.paused_at, paused_by = excluded.paused_by, pause_reason = excluded.pause_reason, resumed_at = NULL
+	WHERE t.paused_at IS NULL OR t.resumed_at IS NOT NULL RETURNING tenant_id),` + notePause
 
 	resumeTenant = `
 WITH changed AS (
-	UPDATE {schema}.outbox_pause SET resumed_at = clock_timestamp() WHERE tenant_id = $1 AND resumed_at IS NULL RETURNING tenant_id),` + notePause
+	UPDATE {schema}.outbox_tenant SET resumed_at = clock_timestamp()
+	WHERE tenant_id = $1 AND paused_at IS NOT NULL AND resumed_at IS NULL RETURNING tenant_id),` + notePause
 
 	// notePause enters what was changed. Arguments: tenant, actor, reason, action.
 	notePause = `
@@ -40,8 +41,8 @@ noted AS (
 SELECT count(*) FROM changed`
 
 	listPauses = `
-SELECT tenant_id, actor, reason, since, extract(epoch FROM clock_timestamp() - since)::float8
-FROM {schema}.outbox_pause WHERE resumed_at IS NULL ORDER BY tenant_id`
+SELECT tenant_id, paused_by, pause_reason, paused_at, extract(epoch FROM clock_timestamp() - paused_at)::float8
+FROM {schema}.outbox_tenant WHERE paused_at IS NOT NULL AND resumed_at IS NULL ORDER BY tenant_id`
 )
 
 // Pause is a tenant whose events are not published, because an operator decided so.

@@ -1,12 +1,14 @@
 package outbox_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -58,6 +60,21 @@ func TestPausesAreRefused(t *testing.T) {
 	}
 	require.ErrorContains(t, f.PauseTenant(t.Context(), "a\nb", ann), "control character")
 	require.ErrorContains(t, f.ResumeTenant(t.Context(), "acme", operator.By{}), "By.Actor is empty")
-	require.Zero(t, f.count("outbox_pause"))
+	require.Zero(t, f.count("outbox_tenant"))
 	require.Zero(t, f.count("oncebox_audit"))
+}
+
+// Relays read the pauses with each renewal: of any number of tenants they read only those that were paused.
+func TestPausesAreReadByTheirIndex(t *testing.T) {
+	f := newFixture(t, nil)
+	f.exec("INSERT INTO outbox_tenant (tenant_id) SELECT 't' || n FROM generate_series(1, 5000) n")
+	require.NoError(t, f.PauseTenant(t.Context(), "t7", operator.By{Actor: "ann", Reason: "night"}))
+	f.exec("ANALYZE outbox_tenant")
+	for name, text := range map[string]string{
+		"renewal": statement("pauses"), "statistics": fmt.Sprintf(outboxdb.Statistics, outboxdb.FrontOfLane),
+	} {
+		plan := f.explain(text)
+		require.Contains(t, plan, "outbox_tenant_paused on outbox_tenant", name)
+		require.NotContains(t, plan, "Seq Scan on outbox_tenant", name)
+	}
 }

@@ -149,7 +149,7 @@ func TestOldestAge(t *testing.T) {
 			f.aged(9*time.Hour, "a", "new", event.WithTenantID("acme"))
 			require.NoError(f.t, f.PauseTenant(f.t.Context(), "acme", ann))
 			require.NoError(f.t, f.ResumeTenant(f.t.Context(), "acme", ann))
-			f.exec("UPDATE outbox_pause SET resumed_at = clock_timestamp() - interval '1 hour'")
+			f.exec("UPDATE outbox_tenant SET resumed_at = clock_timestamp() - interval '1 hour' WHERE paused_at IS NOT NULL")
 		}, time.Hour},
 		"behind many of a paused tenant":                    {func(f *fixture) { f.manyPaused(499) }, time.Hour},
 		"behind more of a paused tenant than are looked at": {func(f *fixture) { f.manyPaused(501) }, 9 * time.Hour},

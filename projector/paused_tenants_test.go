@@ -196,7 +196,7 @@ func TestExpiredDuringThePause(t *testing.T) {
 func TestNothingIsPublishedUnasked(t *testing.T) {
 	f := newFixture(t)
 	f.add("k", "first")
-	_, err := f.db.Exec("ALTER TABLE outbox_pause RENAME TO elsewhere")
+	_, err := f.db.Exec("ALTER TABLE outbox_tenant RENAME TO elsewhere")
 	require.NoError(t, err)
 	require.Error(t, f.projector(quick()).RunOnce(t.Context()))
 	require.Zero(t, f.pub.total())

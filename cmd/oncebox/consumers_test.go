@@ -15,12 +15,12 @@ const consumersOfEachState = `
 INSERT INTO inbox_consumer (consumer, beat_at, stopped_at) VALUES
 	('mailer', now(), NULL), ('printer', now(), NULL), ('paused', now(), NULL), ('unknown', now(), NULL), ('stored', now(), NULL),
 	('ended', now() - interval '1 day', now() - interval '1 day'), ('killed', now() - interval '1 day', NULL);
-INSERT INTO inbox_subscription (topic, consumer, read_model, backlog, settled, connections, unattended, asked_at, error, failed_at) VALUES
-	('order', 'mailer', false, 7, 0, 1, 0, now(), '', NULL), ('parcel', 'mailer', false, 1000, 0, 1, 0, now(), '', NULL),
-	('order', 'printer', false, 8, 0, 0, 0, now(), '', NULL), ('order', 'paused', false, 0, 0, 1, 0, now(), '', NULL),
-	('order', 'unknown', false, NULL, NULL, NULL, NULL, NULL, 'admin: no route to host', now()),
-	('order', 'stored', false, NULL, NULL, NULL, NULL, NULL, '', NULL),
-	('order', 'ended', false, 9, 0, 0, 0, now(), '', NULL), ('order', 'killed', false, 10, 0, 0, 0, now(), '', NULL);
+INSERT INTO inbox_topic (topic, consumer, subscribed, backlog, settled, connections, unattended, asked_at, error, failed_at) VALUES
+	('order', 'mailer', true, 7, 0, 1, 0, now(), '', NULL), ('parcel', 'mailer', true, 1000, 0, 1, 0, now(), '', NULL),
+	('order', 'printer', true, 8, 0, 0, 0, now(), '', NULL), ('order', 'paused', true, 0, 0, 1, 0, now(), '', NULL),
+	('order', 'unknown', true, NULL, NULL, NULL, NULL, NULL, 'admin: no route to host', now()),
+	('order', 'stored', true, NULL, NULL, NULL, NULL, NULL, '', NULL),
+	('order', 'ended', true, 9, 0, 0, 0, now(), '', NULL), ('order', 'killed', true, 10, 0, 0, 0, now(), '', NULL);
 INSERT INTO inbox_process (consumer, topic, process, name, state, since, unsettled, error, failed_at, seen_until) VALUES
 	('mailer', 'order', gen_random_uuid(), 'host:1', 'CONNECTED', now(), 2, '', NULL, now() + interval '1 hour'),
 	('mailer', 'parcel', gen_random_uuid(), 'host:1', 'CONNECTED', now(), 3, '', NULL, now() + interval '1 hour'),
@@ -44,7 +44,7 @@ func TestConsumersAreListed(t *testing.T) {
 	t.Setenv("PULSAR_URL", "")
 	s := newShop(t)
 	s.exec("DELETE FROM inbox_process")
-	s.exec("DELETE FROM inbox_subscription")
+	s.exec("DELETE FROM inbox_topic")
 	s.exec("DELETE FROM inbox_consumer")
 	require.Equal(t, "No consumer has run on this database.\n", s.oncebox("consumers", "list").out)
 	s.exec(consumersOfEachState)
@@ -88,7 +88,7 @@ func TestConsumerIsForgotten(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.exec(consumersOfEachState)
-	s.exec("INSERT INTO inbox_owner (consumer, source) VALUES ('ended', 'another')")
+	s.exec("UPDATE inbox_consumer SET source = 'another' WHERE consumer = 'ended'")
 	for want, args := range map[string][]string{
 		"give the name of one consumer":                       {},
 		"no consumer nobody has run on this database":         {"nobody", "--yes"},
@@ -109,6 +109,6 @@ func TestConsumerIsForgotten(t *testing.T) {
 	require.Contains(t, left, "mailer")
 	require.Contains(t, s.oncebox("consumers", "forget", "ended", "--yes").errs, "no consumer ended has run")
 	var owners int
-	require.NoError(t, s.DB.NewRaw("SELECT count(*) FROM inbox_owner WHERE consumer = 'ended'").Scan(t.Context(), &owners))
+	require.NoError(t, s.DB.NewRaw("SELECT count(*) FROM inbox_consumer WHERE consumer = 'ended'").Scan(t.Context(), &owners))
 	require.Zero(t, owners, "another service may use the name")
 }

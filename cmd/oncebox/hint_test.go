@@ -48,7 +48,7 @@ func TestHintsRunAsTheyArePrinted(t *testing.T) {
 	for _, tenant := range []string{"a tenant's", "-t1"} {
 		require.NoError(t, s.App.Outbox.PauseTenant(t.Context(), tenant, operator.By{Actor: "ann", Reason: "they are away"}))
 	}
-	s.exec("UPDATE outbox_pause SET since = since - interval '2 days'")
+	s.exec("UPDATE outbox_tenant SET paused_at = paused_at - interval '2 days'")
 
 	seen := map[string]answer{}
 	var follow func(text string)

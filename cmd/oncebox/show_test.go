@@ -76,7 +76,7 @@ func TestShowSaysWhatWasRecordedElsewhere(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	const id = "01a217bb-14b2-7c25-a634-cd7951718e92"
-	s.exec("INSERT INTO inbox_owner (consumer, source) VALUES ('billing', 'shop') ON CONFLICT DO NOTHING")
+	s.exec("INSERT INTO inbox_consumer (consumer, source) VALUES ('billing', 'shop') ON CONFLICT (consumer) DO UPDATE SET source = 'shop'")
 	s.exec("INSERT INTO inbox (message_key, consumer, tenant_id, source) VALUES (?, 'billing', 'default', 'tickets')", id)
 	a := s.oncebox("show", id)
 	require.Zero(t, a.code, a.errs)

@@ -46,7 +46,7 @@ func TestTenantsArePausedAndResumed(t *testing.T) {
 	var waiting string
 	require.NoError(t, s.DB.QueryRowContext(t.Context(), "SELECT id FROM outbox_unsent").Scan(&waiting))
 	require.Regexp(t, `now +outbox +tenant paused +by ann because their system is down`, s.oncebox("show", waiting).out)
-	s.exec("UPDATE outbox_pause SET since = clock_timestamp() - interval '25 hours'")
+	s.exec("UPDATE outbox_tenant SET paused_at = clock_timestamp() - interval '25 hours' WHERE paused_at IS NOT NULL")
 	stuck := list[stuck.Item](t, s.oncebox("stuck", "--json"))
 	require.Len(t, stuck, 1)
 	require.Equal(t, `when its events may leave: oncebox tenants resume acme --by "$USER"`, stuck[0].Do)

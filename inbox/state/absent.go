@@ -12,7 +12,7 @@ import (
 // process that notes once a minute that it runs the consumer has stopped to do so.
 const absentConsumers = `
 SELECT c.consumer, greatest(c.beat_at, c.stopped_at) FROM {schema}.inbox_consumer c
-WHERE EXISTS (SELECT FROM {schema}.inbox_key k WHERE k.consumer = c.consumer) AND (c.beat_at < clock_timestamp() - interval '3 minutes'
+WHERE c.beat_at IS NOT NULL AND EXISTS (SELECT FROM {schema}.inbox_key k WHERE k.consumer = c.consumer) AND (c.beat_at < clock_timestamp() - interval '3 minutes'
 	OR (c.stopped_at >= c.beat_at
 			OR EXISTS (SELECT FROM {schema}.inbox_process p WHERE p.consumer = split_part(c.consumer, '@', 1) AND p.seen_until < clock_timestamp()))
 		AND NOT EXISTS (SELECT FROM {schema}.inbox_process p WHERE p.consumer = split_part(c.consumer, '@', 1) AND p.seen_until >= clock_timestamp()))
@@ -46,19 +46,21 @@ const (
 	// beActive notes that consumers run, once a minute. For a consumer that was away for more than an hour, active_at stays unchanged until
 	// it has been back for a day: copies of the messages that it handled last may come only now, so their entries are kept longer.
 	beActive = `
-INSERT INTO {schema}.inbox_consumer AS c (consumer) SELECT unnest($1::text[])
+INSERT INTO {schema}.inbox_consumer AS c (consumer) SELECT u FROM unnest($1::text[]) u ORDER BY u
 ON CONFLICT (consumer) DO UPDATE SET
 	active_at = CASE WHEN excluded.beat_at - c.beat_at > '1 hour' OR c.back_at > excluded.beat_at - interval '1 day' THEN c.active_at
 		ELSE excluded.beat_at END,
 	back_at = CASE WHEN excluded.beat_at - c.beat_at > '1 hour' THEN excluded.beat_at
 		WHEN c.back_at > excluded.beat_at - interval '1 day' THEN c.back_at END,
 	beat_at = excluded.beat_at
-WHERE c.beat_at < excluded.beat_at - interval '1 minute'`
+WHERE c.beat_at IS NULL OR c.beat_at < excluded.beat_at - interval '1 minute'`
 
 	// beTopics notes which topics of its consumers a process handles, once a minute.
 	beTopics = `
-INSERT INTO {schema}.inbox_topic AS t (consumer, topic) SELECT * FROM unnest($1::text[], $2::text[])
-ON CONFLICT (consumer, topic) DO UPDATE SET beat_at = excluded.beat_at WHERE t.beat_at < excluded.beat_at - interval '1 minute'`
+INSERT INTO {schema}.inbox_topic AS t (topic, consumer, subscribed, handled_at)
+SELECT u.topic, u.consumer, false, clock_timestamp() FROM unnest($1::text[], $2::text[]) u(consumer, topic) ORDER BY u.topic, u.consumer
+ON CONFLICT (topic, consumer) DO UPDATE SET handled_at = excluded.handled_at
+WHERE t.handled_at IS NULL OR t.handled_at < excluded.handled_at - interval '1 minute'`
 
 	// absentTopics reads, by the index, the key of each topic that has been due for longest. A topic that is handled has no key that is
 	// late.
@@ -68,7 +70,7 @@ SELECT s.consumer, s.topic, first.due_at FROM seen s CROSS JOIN LATERAL (
 	ORDER BY k.due_at LIMIT 1) first
 WHERE first.due_at < clock_timestamp() - interval '3 minutes' AND NOT EXISTS (
 	SELECT FROM {schema}.inbox_topic t
-	WHERE t.consumer = s.consumer AND t.topic IN (s.topic, '') AND t.beat_at >= clock_timestamp() - interval '3 minutes')
+	WHERE t.consumer = s.consumer AND t.topic IN (s.topic, '') AND t.handled_at >= clock_timestamp() - interval '3 minutes')
 ORDER BY s.consumer, s.topic`
 )
 

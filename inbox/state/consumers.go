@@ -11,7 +11,7 @@ import (
 
 const (
 	// listConsumers lists the consumers that have run, except for forgotten ones.
-	listConsumers = `SELECT consumer, beat_at, stopped_at, clock_timestamp() FROM {schema}.inbox_consumer ORDER BY consumer`
+	listConsumers = `SELECT consumer, beat_at, stopped_at, clock_timestamp() FROM {schema}.inbox_consumer WHERE beat_at IS NOT NULL ORDER BY consumer`
 
 	listProcesses = `
 SELECT consumer, topic, name, state, since, unsettled, progress_at, error, failed_at, seen_at, seen_until >= clock_timestamp(), clock_timestamp()
@@ -20,7 +20,7 @@ FROM {schema}.inbox_process ORDER BY consumer, topic, name, process`
 	listSubscriptions = `
 SELECT consumer, topic, coalesce(backlog, 0), coalesce(connections, 0), coalesce(unattended, 0), missing, asked_at, stands_since, error, failed_at,
 	clock_timestamp()
-FROM {schema}.inbox_subscription ORDER BY consumer, topic`
+FROM {schema}.inbox_topic WHERE subscribed ORDER BY consumer, topic`
 )
 
 // unseenAfter is the age of its heartbeat from which a consumer without other reports counts as gone.

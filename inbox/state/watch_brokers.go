@@ -14,12 +14,12 @@ import (
 const (
 	// noteWaiting stores the answer of the broker about a subscription.
 	noteWaiting = `
-UPDATE {schema}.inbox_subscription s SET asked_at = clock_timestamp(), backlog = $3::bigint, connections = $5::integer, unattended = $6::integer,
+UPDATE {schema}.inbox_topic s SET asked_at = clock_timestamp(), backlog = $3::bigint, connections = $5::integer, unattended = $6::integer,
 	missing = $7::boolean, settled = $4::bigint, error = '',
 	stands_since = CASE WHEN $3::bigint > 0 THEN CASE WHEN s.backlog > 0 AND s.settled = $4::bigint THEN s.stands_since ELSE clock_timestamp() END END
-WHERE consumer = $1::text AND topic = $2::text`
+WHERE consumer = $1::text AND topic = $2::text AND subscribed`
 
-	noteSilence = `UPDATE {schema}.inbox_subscription SET error = $3::text, failed_at = clock_timestamp() WHERE consumer = $1::text AND topic = $2::text`
+	noteSilence = `UPDATE {schema}.inbox_topic SET error = $3::text, failed_at = clock_timestamp() WHERE consumer = $1::text AND topic = $2::text AND subscribed`
 )
 
 // askWithin bounds a request to the broker.

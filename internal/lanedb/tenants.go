@@ -11,7 +11,8 @@ import (
 
 const (
 	pauses = `
-SELECT tenant_id, resumed_at FROM {schema}.outbox_pause WHERE resumed_at IS NULL OR resumed_at > clock_timestamp() - $1::interval ORDER BY tenant_id`
+SELECT tenant_id, resumed_at FROM {schema}.outbox_tenant
+WHERE paused_at IS NOT NULL AND (resumed_at IS NULL OR resumed_at > clock_timestamp() - $1::interval) ORDER BY tenant_id`
 
 	// resumedWithin is the time after the end of a pause for which the tenant's events count as waiting since that
 	// end, and not since they were recorded.

@@ -8,7 +8,7 @@ const lanesOfStats = `
 lanes AS MATERIALIZED (
 	SELECT l.lane, l.owner, l.owner IS NULL OR l.lease_until < clock_timestamp() AS free, 
 		greatest(c.sent, CASE WHEN l.lease_until >= clock_timestamp() THEN l.open_to END) AS sent, c.ahead,
-		CASE WHEN EXISTS (SELECT FROM {schema}.outbox_pause WHERE resumed_at IS NULL) THEN l.passed_to ELSE 0 END AS passed_to
+		CASE WHEN EXISTS (SELECT FROM {schema}.outbox_tenant WHERE paused_at IS NOT NULL AND resumed_at IS NULL) THEN l.passed_to ELSE 0 END AS passed_to
 	FROM {schema}.outbox_lane l JOIN {schema}.outbox_cursor c ON c.lane = l.lane)`
 
 // unsentOf is the condition that a row o of outbox is in the lane and unsent.
@@ -18,8 +18,8 @@ const unsentOf = `o.lane = l.lane AND o.seq > l.sent AND NOT o.seq <@ l.ahead`
 // as waiting since then.
 const pausesOfStats = `
 pauses AS MATERIALIZED (
-	SELECT tenant_id, resumed_at, resumed_at IS NULL AS paused FROM {schema}.outbox_pause
-	WHERE resumed_at IS NULL OR resumed_at > clock_timestamp() - interval '1 day')`
+	SELECT tenant_id, resumed_at, resumed_at IS NULL AS paused FROM {schema}.outbox_tenant
+	WHERE paused_at IS NOT NULL AND (resumed_at IS NULL OR resumed_at > clock_timestamp() - interval '1 day'))`
 
 // The number of rows at the front of a lane that are looked at for the age. It is larger while a tenant is paused,
 // because rows of that tenant may stand in front of all others. Rows that the relay has passed are not looked at.

@@ -212,22 +212,21 @@ ALTER TABLE outbox_sent_default REPLICA IDENTITY FULL;
 
 -- The tenants that have committed an event, entered in the same transaction, until there are 1000: a reader sees the tenants of all
 -- rows that it could have seen before, or that there are many. Of two transactions that want to enter one, the second does not wait for the first: if that is
--- rolled back, the tenant is entered within a minute of its next events. And which group of lanes, and so of projectors, serves a tenant.
+-- rolled back, the tenant is entered within a minute of its next events. And which group of lanes, and so of projectors, serves a tenant, and
+-- whether an operator has paused it: its events wait then. What is known of its last pause stays after it was resumed, because its events
+-- count as waiting from then on.
 CREATE TABLE outbox_tenant (
-    tenant_id text        PRIMARY KEY,
-    grp       smallint    NOT NULL DEFAULT 0 CHECK (grp >= 0),
-    since     timestamptz NOT NULL DEFAULT clock_timestamp() -- in this group
+    tenant_id    text        PRIMARY KEY,
+    grp          smallint    NOT NULL DEFAULT 0 CHECK (grp >= 0),
+    since        timestamptz NOT NULL DEFAULT clock_timestamp(), -- in this group
+    paused_at    timestamptz,                                    -- NULL: it was never paused
+    paused_by    text        CHECK (paused_by <> ''),
+    pause_reason text,
+    resumed_at   timestamptz,                                    -- NULL: it is paused, if it ever was
+    CHECK (CASE WHEN paused_at IS NULL THEN num_nonnulls(paused_by, pause_reason, resumed_at) = 0 ELSE num_nonnulls(paused_by, pause_reason) = 2 END)
 );
-
--- The tenants that an operator has paused: their events wait. A row stays after the tenant was resumed, because its events count as
--- waiting from then on.
-CREATE TABLE outbox_pause (
-    tenant_id  text        PRIMARY KEY,
-    actor      text        NOT NULL CHECK (actor <> ''),
-    reason     text        NOT NULL,
-    since      timestamptz NOT NULL DEFAULT clock_timestamp(),
-    resumed_at timestamptz                                     -- NULL: it is paused
-);
+-- Relays read the pauses with each renewal, and there may be many tenants.
+CREATE INDEX outbox_tenant_paused ON outbox_tenant (tenant_id) WHERE paused_at IS NOT NULL;
 
 -- Counts moves of tenants. A sequence answers as of now and not as of the reader's snapshot: a flush that sees no number here knows
 -- that no tenant ever moved, and does not call outbox_first_lane.
@@ -292,7 +291,7 @@ SELECT o.id, o.tenant_id, o.aggregate_id, o.aggregate_type, o.aggregate_version,
        CASE WHEN t.upto IS NOT NULL THEN 'PUBLISHING' ELSE 'NEW' END AS status,
        o.retry_count::integer AS retry_count, NULL::timestamptz AS retry_after, NULL::text AS error_message, o.created_at,
        NULL::timestamptz AS sent_at, o.seq AS sequence, o.source,
-       EXISTS (SELECT FROM outbox_pause p WHERE p.tenant_id = o.tenant_id AND p.resumed_at IS NULL) AS paused,
+       EXISTS (SELECT FROM outbox_tenant p WHERE p.tenant_id = o.tenant_id AND p.paused_at IS NOT NULL AND p.resumed_at IS NULL) AS paused,
        NULL::timestamptz AS died_at, o.max_attempts::integer AS max_attempts
 FROM outbox_unsent o LEFT JOIN outbox_taken t ON t.lane = o.lane AND (o.seq <= t.upto OR o.seq = ANY (t.picked))
 UNION ALL
@@ -305,7 +304,7 @@ SELECT h.id, h.tenant_id, h.aggregate_id, h.aggregate_type, h.aggregate_version,
        h.payload, h.event_metadata::json, h.routing_key, h.schema_id, h.schema_version,
        CASE WHEN h.retry_count > 0 THEN 'FAILED' ELSE 'NEW' END,
        h.retry_count, NULLIF(h.retry_after, 'infinity'), h.error_message, h.created_at, NULL, h.seq, h.source,
-       EXISTS (SELECT FROM outbox_pause p WHERE p.tenant_id = h.tenant_id AND p.resumed_at IS NULL), NULL, h.max_attempts
+       EXISTS (SELECT FROM outbox_tenant p WHERE p.tenant_id = h.tenant_id AND p.paused_at IS NOT NULL AND p.resumed_at IS NULL), NULL, h.max_attempts
 FROM outbox_held h
 UNION ALL
 SELECT d.id, d.tenant_id, d.aggregate_id, d.aggregate_type, d.aggregate_version, d.event_type, d.topic, d.occurred_at,
@@ -624,8 +623,7 @@ COMMENT ON TABLE outbox_dead IS 'Events that were given up: the dead letters of 
 COMMENT ON TABLE outbox_sent IS 'Events that were published out of their turn, in daily partitions.';
 COMMENT ON TABLE outbox_sent_default IS 'Events of outbox_sent of days without a partition.';
 COMMENT ON TABLE outbox_settings IS 'What all processes must agree on: lanes and hash, whose database it is, and how long published events are kept.';
-COMMENT ON TABLE outbox_tenant IS 'The first 1000 tenants that have stored an event, and which group of lanes publishes the events of each.';
-COMMENT ON TABLE outbox_pause IS 'The tenants whose publishing an operator has paused: who, when and why.';
+COMMENT ON TABLE outbox_tenant IS 'The first 1000 tenants that have stored an event, and all that were moved to a group of lanes or paused.';
 COMMENT ON TABLE outbox_dedup IS 'The keys by which producers keep an event from being stored twice, each with its first event.';
 COMMENT ON VIEW outbox_cursor IS 'The latest entry of outbox_progress of each lane.';
 COMMENT ON VIEW outbox_taken IS 'The latest entry of outbox_claim of each lane that a relay has.';

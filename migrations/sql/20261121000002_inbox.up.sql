@@ -21,23 +21,17 @@ CREATE INDEX inbox_default_age ON inbox_default (processed_at);
 CREATE TABLE inbox_foreign PARTITION OF inbox FOR VALUES FROM ('ff000000-0000-0000-0000-000000000000') TO (MAXVALUE);
 CREATE INDEX inbox_foreign_age ON inbox_foreign (processed_at);
 
--- When each consumer was running. What a broker brings again reaches back from that moment, not from now: the entries of a consumer
--- that was away are kept for as much longer, until it has been back for a day, in which the broker brings again what it did not
--- know to be acknowledged.
+-- Which service each consumer belongs to, and when it was running. What a broker brings again reaches back from that moment, not from
+-- now: the entries of a consumer that was away are kept for as much longer, until it has been back for a day, in which the broker
+-- brings again what it did not know to be acknowledged.
 CREATE TABLE inbox_consumer (
-    consumer  text        PRIMARY KEY,
-    active_at timestamptz NOT NULL DEFAULT clock_timestamp(), -- the retention of its entries counts from then on
-    beat_at   timestamptz NOT NULL DEFAULT clock_timestamp(), -- when it was last seen running
-    back_at   timestamptz,                                    -- since when it is back; NULL: it was not away
-    stopped_at timestamptz                                    -- when its last process ended in order; NULL: none has
-);
-
--- Which topics of a consumer processes handle of what is parked. '': all of them.
-CREATE TABLE inbox_topic (
-    consumer text        NOT NULL,
-    topic    text        NOT NULL,
-    beat_at  timestamptz NOT NULL DEFAULT clock_timestamp(), -- when a process that does so was last seen
-    PRIMARY KEY (consumer, topic)
+    consumer   text        PRIMARY KEY,
+    source     text        CHECK (source <> ''),                -- another service that uses the name by mistake is refused; NULL: any may
+    beat_at    timestamptz DEFAULT clock_timestamp(),           -- when it was last seen running; NULL: it has never run
+    active_at  timestamptz DEFAULT clock_timestamp(),           -- the retention of its entries counts from then on
+    back_at    timestamptz,                                     -- since when it is back; NULL: it was not away
+    stopped_at timestamptz,                                     -- when its last process ended in order; NULL: none has
+    CHECK (CASE WHEN beat_at IS NULL THEN source IS NOT NULL AND num_nonnulls(active_at, back_at, stopped_at) = 0 ELSE active_at IS NOT NULL END)
 );
 
 -- What each process says of a consumer that it runs, and of its connection to the broker. Which consumer runs is known by the minute
@@ -58,18 +52,15 @@ CREATE TABLE inbox_process (
     PRIMARY KEY (consumer, topic, process)
 ) WITH (fillfactor = 50);
 
--- Which service a consumer belongs to, by its source: another service in this database that uses the name by mistake is refused.
-CREATE TABLE inbox_owner (
-    consumer text PRIMARY KEY,
-    source   text NOT NULL
-);
-
--- Which consumers handle a topic. Without a broker a process that delivers an event stores it for each of them, whichever process runs
--- it. With one, it is also what the broker last said of the subscription, so that it is known after the last process has gone.
-CREATE TABLE inbox_subscription (
-    topic        text    NOT NULL,
-    consumer     text    NOT NULL,
-    read_model   boolean NOT NULL, -- its name is that of a read model
+-- The topics of each consumer. Without a broker a process that delivers an event stores it for each consumer that is subscribed to its
+-- topic, whichever process runs it. With one, the row is also what the broker last said of the subscription, so that it is known after
+-- the last process has gone. And it says whether a process handles what is parked of the topic.
+CREATE TABLE inbox_topic (
+    topic        text    NOT NULL, -- '': all topics, of what is parked
+    consumer     text    NOT NULL, -- of a subscription: without the generation of a read model
+    subscribed   boolean NOT NULL, -- the messages of the topic are for the consumer
+    read_model   boolean NOT NULL DEFAULT false, -- the name of the consumer is that of a read model
+    handled_at   timestamptz,      -- when a process that handles what is parked was last seen; NULL: none was
     backlog      bigint,           -- how many messages wait at the broker; NULL: it has never said so
     settled      bigint,           -- changes with each message that is settled there
     connections  integer,          -- how many consumers the broker has for it
@@ -513,11 +504,9 @@ REVOKE ALL ON FUNCTION inbox_make_partition(date, interval), inbox_empty_partiti
 COMMENT ON TABLE inbox IS 'Which consumer has entered which message, in partitions by the day of the message.';
 COMMENT ON TABLE inbox_default IS 'Entries of inbox of days without a partition.';
 COMMENT ON TABLE inbox_foreign IS 'Entries of inbox whose message has an id without a day, as other systems give.';
-COMMENT ON TABLE inbox_consumer IS 'When each consumer ran last.';
-COMMENT ON TABLE inbox_topic IS 'Which topics of a consumer running processes handle.';
+COMMENT ON TABLE inbox_consumer IS 'Which service each consumer belongs to, and when it ran last.';
+COMMENT ON TABLE inbox_topic IS 'The topics of each consumer: whether it is subscribed, what waits at the broker, and when a process last handled what is parked.';
 COMMENT ON TABLE inbox_process IS 'Which process runs a consumer, and how it is connected to the broker.';
-COMMENT ON TABLE inbox_owner IS 'Which service a consumer belongs to.';
-COMMENT ON TABLE inbox_subscription IS 'Which consumers handle a topic, and what the broker last said of their subscriptions.';
 COMMENT ON TABLE inbox_parked IS 'Messages that wait in the database: a message that failed, and the messages behind it.';
 COMMENT ON TABLE inbox_key IS 'The ordering keys whose messages wait, when each may run, and which process runs it.';
 COMMENT ON TABLE inbox_dead IS 'Messages that consumers gave up: the dead letters of the inbox.';

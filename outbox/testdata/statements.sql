@@ -110,7 +110,7 @@ WITH s AS MATERIALIZED (SELECT coalesce(pg_sequence_last_value('"s".outbox_seq')
 SELECT (SELECT count(*) >= 1000 FROM (SELECT FROM "s".outbox_tenant LIMIT 1000) entered) OR EXISTS (SELECT FROM "s".outbox_tenant WHERE tenant_id <> ALL ($1::text[]))
 
 -- relay: pauses
-SELECT tenant_id, resumed_at FROM "s".outbox_pause WHERE resumed_at IS NULL OR resumed_at > clock_timestamp() - $1::interval ORDER BY tenant_id
+SELECT tenant_id, resumed_at FROM "s".outbox_tenant WHERE paused_at IS NOT NULL AND (resumed_at IS NULL OR resumed_at > clock_timestamp() - $1::interval) ORDER BY tenant_id
 
 -- relay: pickDue
 SELECT seq, id, occurred_at, created_at, not_before, expires_at, aggregate_version, schema_version, lane, max_attempts, retry_count, crashes, tenant_id, topic, ordering_key, aggregate_type, aggregate_id, event_type, source, routing_key, schema_id, content_type, dedup_key, event_metadata, payload, coalesce(not_before > clock_timestamp(), false), coalesce(expires_at <= clock_timestamp(), false), retry_after, found FROM ( SELECT x.*, count(*) OVER () AS found, row_number() OVER w AS n, sum(octet_length(payload)) OVER w AS bytes FROM ( SELECT h.* FROM unnest($2::smallint[], $3::bigint[]) a(held_lane, held_seq) JOIN "s".outbox_held h ON h.lane = a.held_lane AND h.seq = a.held_seq WHERE retry_after <= (SELECT clock_timestamp())) x WINDOW w AS (ORDER BY retry_after, lane, seq ROWS UNBOUNDED PRECEDING)) x WHERE n = 1 OR bytes <= $1::bigint ORDER BY n

@@ -35,7 +35,11 @@ func Family(consumer string) string {
 	return consumer[:end]
 }
 
-// ForgetConsumer removes the record that a generation, which has ended, was run.
+// ForgetConsumer removes the record that a generation, which has ended, was run. The first generation has the name of its read model,
+// which still belongs to its service and is still subscribed.
 const ForgetConsumer = `
-WITH unhandled AS (DELETE FROM {schema}.inbox_topic WHERE consumer = $1::text)
-DELETE FROM {schema}.inbox_consumer WHERE consumer = $1::text`
+WITH unhandled AS (DELETE FROM {schema}.inbox_topic WHERE consumer = $1::text AND NOT subscribed),
+	owned AS (
+	UPDATE {schema}.inbox_consumer SET beat_at = NULL, active_at = NULL, back_at = NULL, stopped_at = NULL
+	WHERE consumer = $1::text AND source IS NOT NULL)
+DELETE FROM {schema}.inbox_consumer WHERE consumer = $1::text AND source IS NULL`

@@ -23,10 +23,8 @@ const (
 	dropPartition  = `SELECT FROM {schema}.inbox_drop_partition($1::date)`
 
 	forgetRun = `
-WITH unsubscribed AS (DELETE FROM {schema}.inbox_subscription WHERE consumer = $1::text),
-	disowned AS (DELETE FROM {schema}.inbox_owner WHERE consumer = $1::text),
-	unseen AS (DELETE FROM {schema}.inbox_process WHERE consumer = $1::text),
-	unhandled AS (DELETE FROM {schema}.inbox_topic WHERE consumer = $1::text)
+WITH unseen AS (DELETE FROM {schema}.inbox_process WHERE consumer = $1::text),
+	unsubscribed AS (DELETE FROM {schema}.inbox_topic WHERE consumer = $1::text)
 DELETE FROM {schema}.inbox_consumer WHERE consumer = $1::text`
 
 	// deleteForeign and deleteDefault empty the partitions that are never dropped. The time is read once, in a subquery: PostgreSQL cannot

@@ -245,10 +245,10 @@ var plants = map[string]plant{
 	},
 	"a tenant that somebody has forgotten": {
 		fault: func(s *setUp) {
-			s.exec("INSERT INTO outbox_pause (tenant_id, actor, reason, since) VALUES ('acme', 'ann', 'night', now() - interval '25 hours'), " +
+			s.exec("INSERT INTO outbox_tenant (tenant_id, paused_by, pause_reason, paused_at) VALUES ('acme', 'ann', 'night', now() - interval '25 hours'), " +
 				"('new', 'ann', 'night', now() - interval '23 hours')")
 		},
-		mend:  func(s *setUp) { s.exec("UPDATE outbox_pause SET resumed_at = now()") },
+		mend:  func(s *setUp) { s.exec("UPDATE outbox_tenant SET resumed_at = now() WHERE paused_at IS NOT NULL") },
 		check: "pauses", says: "ann did so: night: if that was forgotten: oncebox tenants resume acme",
 	},
 	"a dead letter that somebody has deleted": {
@@ -289,8 +289,10 @@ var plants = map[string]plant{
 		check: "broker", says: "topic order: it keeps messages for 720h0m0s",
 	},
 	"two services under one consumer name": {
-		fault: func(s *setUp) { s.exec("INSERT INTO inbox_owner VALUES ('billing', 'bank')") },
-		mend:  func(s *setUp) { s.exec("DELETE FROM inbox_owner") },
+		fault: func(s *setUp) {
+			s.exec("INSERT INTO inbox_consumer (consumer, source) VALUES ('billing', 'bank') ON CONFLICT (consumer) DO UPDATE SET source = 'bank'")
+		},
+		mend:  func(s *setUp) { s.exec("UPDATE inbox_consumer SET source = NULL") },
 		check: "broker", says: "the subscription billing belongs to the service shop, and in this database the consumer of that name belongs to bank",
 	},
 	"an address that is not the broker's": {
