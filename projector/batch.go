@@ -1,9 +1,6 @@
 package projector
 
 import (
-	"context"
-	"maps"
-	"slices"
 	"strconv"
 
 	"github.com/oncebox/oncebox/internal/lanedb"
@@ -17,85 +14,10 @@ const (
 	stateDead     = "dead"
 )
 
-// fresh fetches, publishes and settles one batch from the heads of the lanes.
-//
-// It reads the mark and the shortcut before the fetch begins. Only then all rows below the mark are visible to the
-// fetch, so a lane whose rows have all left is done up to the mark. A mark that is read afterwards could be beyond a
-// row that the fetch did not see yet, and that row would never be published.
-//
-// A lane is in question (more) from the start, and only a batch that ends well takes that back.
-func (w *worker) fresh(ctx context.Context, group []*lane) (moved int, err error) {
-	// A batch that has begun is finished: rows that the broker has are settled even if the program is stopped
-	// meanwhile.
-	ctx, cancel := w.r.begun(ctx)
-	defer cancel()
-
-	if len(group) == 0 {
-		return 0, nil
-	}
-	byLane := map[int16]*lane{}
-	for _, l := range group {
-		byLane[l.lease.Lane], l.more = l, true // until the batch has ended
-	}
-	low, short := w.r.mark.current(), w.r.mark.shortcut() // before the fetch begins, see watermark
-	rows, sure, err := w.fetchHeads(ctx, byLane, group, short)
-	if err != nil {
-		return 0, err
-	}
-	if !sure {
-		note(group, newBatch(byLane))
-		w.more, err = w.r.mark.lookAgain(ctx, w.r.lanes.Log, short)
-		if w.more {
-			moved = 1 // the shortcut has ended: no pause
-		}
-		for _, l := range group {
-			l.more = w.more || err != nil
-		}
-		return moved, err
-	}
-	w.backlogged.leads(rows, w.r.p.cfg.BatchSize)
-	b := newBatch(byLane)
-	b.low, b.short = low, short
-	for n := range byLane {
-		b.inTurn[n] = true
-	}
-	_, err = w.deliver(ctx, b, rows)
-	note(group, b)
-	w.more = len(b.left) > 0 || slices.ContainsFunc(group, func(l *lane) bool { return l.full })
-	if err != nil {
-		return b.moved, err
-	}
-	for _, l := range group {
-		l.more = l.full || b.left[l.lease.Lane]
-	}
-	b.advance(group)
-	return b.moved, nil
-}
-
-// deliver publishes rows and writes down what became of them. The error is that of the database or of the broker. The
-// batch is never nil.
-//
-// Rows that were in flight when a former owner died come last, when all others are settled: if one of them kills this
-// process, nothing that was published has to be published again.
-func (w *worker) deliver(ctx context.Context, b *batch, rows []outboxdb.Row) (*batch, error) {
-	b.sort(w, rows)
-	if len(b.send) > 0 {
-		b.errs = w.publish(ctx, b.lanes, b.send)
-	}
-	b.judge(w)
-	if err := w.settle(ctx, b); err != nil {
-		return b, err
-	}
-	if b.trouble != nil {
-		return b, b.trouble
-	}
-	n, err := w.isolate(ctx, b.lanes, b.apart)
-	b.moved += n
-	return b, err
-}
-
 // batch is the rows of one fetch on their way through sort, publish, judge and settle.
 type batch struct {
+	rules *rules
+
 	// What the fetch brought, by lane.
 	lanes   map[int16]*lane
 	inTurn  map[int16]bool  // the rows are the heads of these lanes: no unsent row lies before them
@@ -121,12 +43,13 @@ type batch struct {
 	left      map[int16]bool                   // lanes in which rows stay for another try
 	stays     map[string]bool                  // keys of rows that were sent and stay
 	moved     int
-	trouble   error // why rows stay, if the broker is the reason
+	refused   []*outboxdb.Row // rows that the broker refused, whether they wait or are dead
+	trouble   error           // why rows stay, if the broker is the reason
 }
 
-func newBatch(lanes map[int16]*lane) *batch {
+func newBatch(lanes map[int16]*lane, by *rules) *batch {
 	return &batch{
-		lanes: lanes, inTurn: map[int16]bool{}, fetched: map[int16]int{}, cut: map[int16]bool{}, first: map[int16]int64{}, last: map[int16]int64{},
+		lanes: lanes, rules: by, inTurn: map[int16]bool{}, fetched: map[int16]int{}, cut: map[int16]bool{}, first: map[int16]int64{}, last: map[int16]int64{},
 		outcomes: map[int16][]lanedb.Outcome{}, rows: map[outboxdb.RowID]*outboxdb.Row{},
 		blocked: map[int16]map[string]string{}, left: map[int16]bool{}, stays: map[string]bool{},
 	}
@@ -139,7 +62,7 @@ func newBatch(lanes map[int16]*lane) *batch {
 // predecessor, and all later rows of the key, stay for the next fetch. That includes a row that has expired or must
 // wait. It is not known yet whether the row in front of it will leave, and a block made now would hold that row
 // behind its own successor.
-func (b *batch) sort(w *worker, rows []outboxdb.Row) {
+func (b *batch) sort(rows []outboxdb.Row) {
 	ways := map[string]string{}
 	stays := map[string]bool{}
 	for i := range rows {
@@ -163,7 +86,7 @@ func (b *batch) sort(w *worker, rows []outboxdb.Row) {
 		case r.IsTimed(): // also when its time has come: a transaction may be about to cancel it, see lanedb.Moves.Delay
 			b.timed = append(b.timed, outboxdb.RowID{Lane: r.Lane, Seq: r.Sequence})
 		case r.Expired:
-			b.die(r, errExpired.Error(), w.r.p.cfg.blocksExpired)
+			b.die(r, errExpired.Error(), b.rules.blocksExpired)
 		case r.Waits:
 			b.add(r, lanedb.Outcome{Seq: r.Sequence, Verdict: lanedb.Delayed}, stateFailed)
 		default:
@@ -252,7 +175,7 @@ func (b *batch) add(r *outboxdb.Row, o lanedb.Outcome, blocks string) {
 // or dead, they follow it. A publisher reports such rows as failed itself. If it reports a later row as confirmed,
 // the order is broken already and cannot be mended. The row is settled all the same, because sending it again would
 // only add a duplicate.
-func (b *batch) judge(w *worker) {
+func (b *batch) judge() {
 	for i, r := range b.send {
 		err := b.errs[i]
 		switch class := classify(err); {
@@ -263,9 +186,10 @@ func (b *batch) judge(w *worker) {
 		case b.isBlocked(r):
 			b.follow(r)
 		case class == classMessage:
-			if wait, dead := w.refused(r, err); dead {
-				b.die(r, err.Error(), w.r.p.cfg.blocksDead)
-				b.stays[r.Key] = w.r.p.cfg.goesOn(r.Topic) // the publisher held back the rows behind it, they are sent again
+			b.refused = append(b.refused, r)
+			if wait, dead := b.rules.refusal(r, err); dead {
+				b.die(r, err.Error(), b.rules.blocksDead)
+				b.stays[r.Key] = b.rules.goesOn(r.Topic) // the publisher held back the rows behind it, they are sent again
 			} else {
 				b.add(r, lanedb.Outcome{Seq: r.Sequence, Verdict: lanedb.Refused, Wait: wait, Error: err.Error()}, stateFailed)
 			}
@@ -277,79 +201,6 @@ func (b *batch) judge(w *worker) {
 			}
 		}
 	}
-}
-
-// settle writes down what became of the rows, in three steps: published rows, then delayed rows without a key, then
-// all other rows that leave the lane. Published rows come first, because they are the only ones that would be sent
-// twice if a later step fails. If the first step fails, it is tried again before the next fetch, see unsettled. After
-// a failure of the others, the next fetch finds the rows that are still in their lanes.
-func (w *worker) settle(ctx context.Context, b *batch) error {
-	p := w.r.p
-	if n := len(b.send) - len(b.published); n > 0 {
-		p.telemetry.unconfirmed.Add(ctx, int64(n))
-	}
-	if len(b.published) > 0 {
-		lost, err := w.settleFresh(ctx, b.lanes, b.out(w.r.store.Handle().Keeps()))
-		if err != nil {
-			return err
-		}
-		for _, n := range lost {
-			b.left[n] = true
-		}
-		b.moved += len(b.published)
-	}
-	if err := w.delay(ctx, b); err != nil {
-		return err
-	}
-	for n, outcomes := range b.outcomes {
-		w.due = dueTime{} // these rows will be due, perhaps earlier than all others
-		l := b.lanes[n]
-		if err := w.r.lanes.Moves.Hold(ctx, l.lease, outcomes); err != nil {
-			b.left[n] = true
-			if err := w.forget(ctx, l, err); err != nil {
-				return err
-			}
-			continue
-		}
-		// The blocks are added only after they are written. A block in memory alone would hold rows, and nothing
-		// would ever release them.
-		maps.Copy(l.blocks, b.blocked[n])
-		b.moved += len(outcomes)
-		for _, o := range outcomes {
-			w.report(ctx, b.rows[outboxdb.RowID{Lane: n, Seq: o.Seq}], o)
-		}
-	}
-	return nil
-}
-
-// delay takes delayed rows without an ordering key out of their lanes. A row that a transaction is about to cancel or
-// move is locked and stays; the next fetch looks at it again.
-func (w *worker) delay(ctx context.Context, b *batch) error {
-	if len(b.timed) == 0 {
-		return nil
-	}
-	w.due = dueTime{}
-	leases := leasesOf(b.lanes, b.timed)
-	delayed, held, err := w.r.lanes.Moves.Delay(ctx, leases, b.timed)
-	if err != nil {
-		return err
-	}
-	for _, l := range leases {
-		if !held[l.Lane] {
-			_ = w.forget(ctx, b.lanes[l.Lane], lanedb.ErrFenced)
-		}
-	}
-	gone := map[outboxdb.RowID]bool{}
-	for _, id := range delayed {
-		gone[id] = true
-	}
-	for _, id := range b.timed {
-		if !gone[id] {
-			b.left[id.Lane] = true
-		}
-	}
-	b.moved += len(delayed)
-	return nil
 }
 
 // advance moves the positions of lanes in which no row was left behind. A lane that gave no row is empty up to the

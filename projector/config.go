@@ -3,7 +3,6 @@ package projector
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/oncebox/oncebox/event"
@@ -155,13 +154,10 @@ func (c *Config) WithDefaults() Config {
 // batchBytes returns BatchBytes in the form of the store, where 0 means no bound.
 func (c *Config) batchBytes() int64 { return max(c.BatchBytes, 0) }
 
-// blocksExpired reports whether an expired row of a topic blocks its key.
-func (c *Config) blocksExpired(topic string) bool { return c.BlockExpired && c.blocksDead(topic) }
-
-// blocksDead reports whether a dead row of a topic blocks its key.
-func (c *Config) blocksDead(topic string) bool { return !c.goesOn(topic) }
-
-// goesOn reports whether the keys of a topic go on after a dead row.
-func (c *Config) goesOn(topic string) bool {
-	return slices.Contains(c.ContinueAfterDead, topic) || slices.Contains(c.ContinueAfterDead, "*")
+// rules returns the settings that decide about rows that cannot be published.
+func (c *Config) rules() *rules {
+	return &rules{
+		MaxRetryAttempts: c.MaxRetryAttempts, MaxCrashes: c.MaxCrashes, Retry: c.Retry,
+		ContinueAfterDead: c.ContinueAfterDead, BlockExpired: c.BlockExpired,
+	}
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/oncebox/oncebox/internal/lanedb"
 )
 
 // A batch has to be settled before its lease ends, or two projectors publish its rows.
@@ -16,11 +15,4 @@ func TestBatchesFitIntoTheLease(t *testing.T) {
 	require.ErrorContains(t, cfg.Validate(), "Config.PublishTimeout (6s) + 1s must be less than Config.Lease - Config.Renew (7s)")
 	cfg.PublishTimeout -= time.Millisecond
 	require.NoError(t, cfg.Validate())
-
-	now := time.Now()
-	l := &lane{lease: lanedb.Lease{Lane: 1}, validUntil: now.Add(7 * time.Second)}
-	require.False(t, l.usable(now, 6*time.Second), "no batch begins that could outlast the lease")
-	require.True(t, l.usable(now, 6*time.Second-time.Millisecond))
-	l.lost = true
-	require.False(t, l.usable(now, time.Second))
 }

@@ -1,8 +1,6 @@
 package projector
 
 import (
-	"context"
-	"math"
 	"time"
 )
 
@@ -28,26 +26,3 @@ func (d *dueTime) hasCome() bool { return d.known && !d.next.IsZero() && time.Un
 // checked records a look that found no row to send: none was due, or the due rows stay. Rows that stay are looked at
 // again after a pause, not at once, so a next that has come does not count any more.
 func (d *dueTime) checked(began time.Time) { d.last, d.known = began, d.known && !d.hasCome() }
-
-// untilDue returns the time for which the worker need not look for held rows. It asks the database only if the answer
-// is not known.
-func (w *worker) untilDue(ctx context.Context) (time.Duration, error) {
-	const never = time.Duration(math.MaxInt64)
-	if !w.due.known && !w.due.last.IsZero() { // else the lanes were not ready for a look
-		ctx, cancel := w.r.bounded(ctx)
-		defer cancel()
-		// The last look came after the question before. What is due since that question and was left alone costs one look more.
-		next, err := w.r.lanes.Held.NextDue(ctx, w.numbers(), w.due.asked)
-		if err != nil {
-			return 0, err
-		}
-		w.due.known, w.due.next, w.due.asked = true, time.Time{}, next.Asked
-		if next.Some {
-			w.due.next = time.Now().Add(max(next.In, 0) + time.Millisecond)
-		}
-	}
-	if w.due.next.IsZero() {
-		return never, nil
-	}
-	return max(time.Until(w.due.next), 0), nil
-}

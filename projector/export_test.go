@@ -22,7 +22,8 @@ func Mark(p *Projector) int64 {
 	if len(p.relays) == 0 {
 		return 0
 	}
-	return p.relays[0].mark.current()
+	low, _ := p.relays[0].mark.now()
+	return low
 }
 
 // PausedTenants are those that a running projector knows to be paused.
@@ -32,5 +33,5 @@ func PausedTenants(p *Projector) []string {
 	if len(p.relays) == 0 {
 		return nil
 	}
-	return p.relays[0].tenants.list()
+	return p.relays[0].leases.tenants.list()
 }

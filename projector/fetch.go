@@ -8,21 +8,38 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
+// fetcher reads rows for one worker, and notes in the database that they are taken.
+type fetcher struct {
+	db      lanedb.Lanes
+	mark    *mark
+	settle  *settler
+	silence *silence
+	size    int   // Config.BatchSize
+	bytes   int64 // Config.BatchBytes; 0: no bound
+	few     bool  // the last fetch of heads brought few rows
+}
+
+// batch returns the number of rows to send at once from a number of lanes.
+func (f *fetcher) batch(lanes int) int { return f.silence.batch(f.size, lanes) }
+
 // fetchHeads reads the first unsent rows of the lanes, and notes in the database that they are taken. sure is false
 // if the fetch used a shortcut and found nothing: the shortcut may have ended, so rows may exist.
 //
 // There are two ways. If few rows are expected, one statement reads and takes them. Otherwise the rows are read
 // first, cut to Config.BatchBytes, and only the rows that are left are taken by a second statement. A row that is
 // taken in vain would be sent apart by the next owner if this one dies.
-func (w *worker) fetchHeads(ctx context.Context, lanes map[int16]*lane, group []*lane, short shortcut) (rows []outboxdb.Row, sure bool, err error) {
-	cursors := w.cursors(group, short)
-	few := w.few
+func (f *fetcher) fetchHeads(ctx context.Context, lanes map[int16]*lane, group []*lane, short shortcut) (rows []outboxdb.Row, sure bool, err error) {
+	few, most := f.few, lanedb.MaxFetch
 	if few {
-		rows, err = w.fetchFew(ctx, lanes, cursors)
-	} else {
-		rows, err = w.r.lanes.Log.Fetch(ctx, cursors, w.r.p.cfg.batchBytes())
+		most = lanedb.FewRows
 	}
-	w.few = bringsFew(cursors, rows)
+	cursors := cursors(group, short, f.batch(len(group)), most)
+	if few {
+		rows, err = f.fetchFew(ctx, lanes, cursors)
+	} else {
+		rows, err = f.db.Log.Fetch(ctx, cursors, f.bytes)
+	}
+	f.few = bringsFew(cursors, rows)
 	switch {
 	case err != nil:
 		return nil, false, err
@@ -43,7 +60,7 @@ func (w *worker) fetchHeads(ctx context.Context, lanes map[int16]*lane, group []
 		l.taken = max(l.taken, seq)
 		taken = append(taken, lanedb.Taken{Lease: l.lease, Upto: l.taken})
 	}
-	rows, err = w.takeRows(ctx, lanes, taken, rows)
+	rows, err = f.takeRows(ctx, lanes, taken, rows)
 	return rows, true, err
 }
 
@@ -65,34 +82,27 @@ func bringsFew(cursors []lanedb.Cursor, rows []outboxdb.Row) bool {
 
 // fetchFew reads the heads of the lanes and notes that they are taken, with one statement. Rows of a lane that was
 // lost meanwhile are left out.
-func (w *worker) fetchFew(ctx context.Context, lanes map[int16]*lane, cursors []lanedb.Cursor) ([]outboxdb.Row, error) {
-	look := w.r.mark.begin()
-	rows, held, mark, err := w.r.lanes.Log.FetchFew(ctx, cursors, w.r.p.cfg.batchBytes())
+func (f *fetcher) fetchFew(ctx context.Context, lanes map[int16]*lane, cursors []lanedb.Cursor) ([]outboxdb.Row, error) {
+	look := f.mark.begin()
+	rows, held, mark, err := f.db.Log.FetchFew(ctx, cursors, f.bytes)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
-	w.r.mark.took(look, mark)
+	f.mark.took(look, mark)
 	for i := range rows {
 		l := lanes[rows[i].Lane]
 		l.taken = max(l.taken, rows[i].Sequence)
 		if !held[rows[i].Lane] && l.located {
-			w.lost(ctx, l)
+			f.settle.lost(ctx, l)
 		}
 	}
 	return slices.DeleteFunc(rows, func(r outboxdb.Row) bool { return !held[r.Lane] }), nil
 }
 
-// lost records that a lane belongs to another projector. This worker does not know the lane's position and blocks any
-// more.
-func (w *worker) lost(ctx context.Context, l *lane) {
-	l.located = false
-	_ = w.forget(ctx, l, lanedb.ErrFenced)
-}
-
 // fetchPicked reads rows that a scan has found, and notes that they are taken. They are noted one by one (Picked): unsent rows lie between them,
 // and these are not on their way.
-func (w *worker) fetchPicked(ctx context.Context, lanes map[int16]*lane, ids []outboxdb.RowID) ([]outboxdb.Row, error) {
-	rows, err := w.r.lanes.Log.FetchRows(ctx, leasesOf(lanes, ids), ids, w.r.p.cfg.batchBytes())
+func (f *fetcher) fetchPicked(ctx context.Context, lanes map[int16]*lane, ids []outboxdb.RowID) ([]outboxdb.Row, error) {
+	rows, err := f.db.Log.FetchRows(ctx, leasesOf(lanes, ids), ids, f.bytes)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
@@ -106,7 +116,7 @@ func (w *worker) fetchPicked(ctx context.Context, lanes map[int16]*lane, ids []o
 	for n, seqs := range picked {
 		taken = append(taken, lanedb.Taken{Lease: lanes[n].lease, Upto: lanes[n].taken, Picked: seqs})
 	}
-	return w.takeRows(ctx, lanes, taken, rows)
+	return f.takeRows(ctx, lanes, taken, rows)
 }
 
 // takeRows notes the rows that are about to be published, and returns the rows of lanes that are still held. A lane
@@ -115,17 +125,17 @@ func (w *worker) fetchPicked(ctx context.Context, lanes map[int16]*lane, ids []o
 //
 // The statement is also a look at the sequence, so a busy relay moves its mark without extra statements, see
 // watermark.took.
-func (w *worker) takeRows(ctx context.Context, lanes map[int16]*lane, taken []lanedb.Taken, rows []outboxdb.Row) ([]outboxdb.Row, error) {
+func (f *fetcher) takeRows(ctx context.Context, lanes map[int16]*lane, taken []lanedb.Taken, rows []outboxdb.Row) ([]outboxdb.Row, error) {
 	slices.SortFunc(taken, func(a, b lanedb.Taken) int { return int(a.Lease.Lane) - int(b.Lease.Lane) })
-	look := w.r.mark.begin()
-	held, mark, err := w.r.lanes.Log.Take(ctx, taken)
+	look := f.mark.begin()
+	held, mark, err := f.db.Log.Take(ctx, taken)
 	if err != nil {
 		return nil, err
 	}
-	w.r.mark.took(look, mark)
+	f.mark.took(look, mark)
 	for _, t := range taken {
 		if l := lanes[t.Lease.Lane]; !held[t.Lease.Lane] {
-			w.lost(ctx, l)
+			f.settle.lost(ctx, l)
 		}
 	}
 	return slices.DeleteFunc(rows, func(r outboxdb.Row) bool { return !r.Cut && !held[r.Lane] }), nil

@@ -2,7 +2,6 @@ package projector
 
 import (
 	"errors"
-	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,9 +14,8 @@ import (
 func TestLostAnswerPutsTheBlocksInDoubt(t *testing.T) {
 	lost := errors.New("connection reset")
 	for _, err := range []error{lanedb.ErrFenced, lost} {
-		p := &Projector{log: slog.Default(), telemetry: newInstruments(noop.NewMeterProvider())}
 		l := &lane{loaded: 7}
-		got := (&worker{r: &relay{p: p}}).forget(t.Context(), l, err)
+		got := (&settler{telemetry: newInstruments(noop.NewMeterProvider())}).forget(t.Context(), l, err)
 		require.EqualValues(t, -1, l.loaded)
 		require.Equal(t, errors.Is(err, lost), got != nil)
 	}

@@ -11,13 +11,14 @@ import (
 
 func TestOnlyLanesInQuestionAreFetched(t *testing.T) {
 	t.Parallel()
-	r := &relay{p: &Projector{cfg: Config{SleepBusy: time.Hour}}}
-	w := &worker{r: r, wake: make(chan struct{}, 1), lanes: map[int16]*lane{}}
+	r := &relay{}
+	w := &worker{cfg: &Config{SleepBusy: time.Hour}, hears: &r.hears, owned: newOwned(time.Second)}
 	r.workers = []*worker{w}
 	var group []*lane
 	for _, n := range []int16{3, 7, 64 + 9} {
-		l := &lane{lease: lanedb.Lease{Lane: n}}
-		w.lanes[n], group = l, append(group, l)
+		w.owned.add(lanedb.Lease{Lane: n}, time.Time{})
+		l := w.owned.lanes[n].lane
+		l.more, group = false, append(group, l)
 	}
 	asked := func() (numbers []int16) {
 		for _, l := range w.inQuestion(group) {
@@ -26,8 +27,8 @@ func TestOnlyLanesInQuestionAreFetched(t *testing.T) {
 		return numbers
 	}
 	woken := func() bool {
-		defer func() { w.wake = make(chan struct{}, 1) }()
-		return len(w.wake) == 1
+		defer func() { w.owned.wake = make(chan struct{}, 1) }()
+		return len(w.owned.wake) == 1
 	}
 	all := []int16{3, 7, 73}
 

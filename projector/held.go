@@ -2,47 +2,50 @@ package projector
 
 import (
 	"context"
+	"math"
+	"time"
 
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
-// queue holds the rows of one key that are sent together, or one row without a key. The rows are held ones, except in
-// a probe.
-type queue struct {
-	lane *lane
-	key  string
-	rows []*outboxdb.Row
-	from int // the index of its first row among all rows of the publication
+// heldRows sends rows that were refused before, and rows that wait behind them.
+type heldRows struct {
+	db      lanedb.Lanes
+	owned   *owned
+	stay    *searcher
+	publish *publisher
+	settle  *settler
+	queues  *queues
+	isolate *isolator
+	limit   limit
+	bytes   int64 // Config.BatchBytes
+	due     *dueTime
 }
-
-// headOnly is the bound in bytes for a queue of which only the head is wanted. The head comes whatever its size, and
-// no other row fits.
-const headOnly = 1
 
 // held sends held rows whose time has come, and the rows that wait behind them.
 //
 // Only the head of a key has a time; the rows behind it wait at infinity. A head that is due is sent together with as
 // many followers as fit, so a long queue does not need a look for each row. Rows that were in flight when a former
 // owner died are sent apart, after all others.
-func (w *worker) held(ctx context.Context, lanes []*lane) (moved int, err error) {
-	ctx, cancel := w.r.begun(ctx)
+func (h *heldRows) held(ctx context.Context, lanes []*lane) (moved int, err error) {
+	ctx, cancel := h.limit.begun(ctx)
 	defer cancel()
 	byLane := map[int16]*lane{}
 	for _, l := range lanes {
 		byLane[l.lease.Lane] = l
 	}
-	due, seen, err := w.lookDue(ctx, lanes)
+	due, seen, err := h.lookDue(ctx, lanes)
 	if err != nil {
 		return 0, err
 	}
-	if due, moved, err = w.expire(ctx, byLane, due); err != nil {
+	if due, moved, err = h.queues.expire(ctx, byLane, due); err != nil {
 		return moved, err
 	}
 	var queues []*queue
 	var send []*outboxdb.Row
 	var alone []*outboxdb.Row
-	most, bytes := w.r.p.cfg.batchBytes(), int64(0)
+	most, bytes := h.bytes, int64(0)
 	for i := range due {
 		l := byLane[due[i].Lane]
 		if l.inFlight.hasHeld(&due[i]) {
@@ -57,7 +60,7 @@ func (w *worker) held(ctx context.Context, lanes []*lane) (moved int, err error)
 			seen = max(seen, seenMost)
 			break // the bytes are used up; the other rows stay due, and the next look finds them
 		}
-		q, err := w.queueOf(ctx, l, &due[i].Row, left)
+		q, err := h.queues.queueOf(ctx, l, &due[i].Row, left)
 		if err != nil {
 			return moved, err
 		}
@@ -77,124 +80,121 @@ func (w *worker) held(ctx context.Context, lanes []*lane) (moved int, err error)
 		}
 	}
 	if len(send) > 0 {
-		n, err := w.settleQueues(ctx, queues, w.publish(ctx, byLane, send))
+		n, err := h.queues.settleQueues(ctx, queues, h.publish.publish(ctx, byLane, send))
 		if moved += n; err != nil {
 			return moved, err
 		}
 	}
-	n, err := w.isolateHeld(ctx, byLane, alone)
+	n, err := h.isolate.isolateHeld(ctx, byLane, alone)
 	if moved += n; seen == seenPart {
 		moved = max(moved, 1) // rows that may be sent can be behind those that stay: no pause
 	}
 	return moved, err
 }
 
-// settleQueues writes down what became of the queues. The error is that of the database or of the broker. After an
-// error of the database, the rows that the broker has confirmed in the remaining queues are owed: they are settled
-// before the next fetch, or they would be sent twice.
-func (w *worker) settleQueues(ctx context.Context, queues []*queue, errs map[int]error) (moved int, err error) {
-	var trouble error
-	for i, q := range queues {
-		n, err := w.settleQueue(ctx, q, errs)
-		moved += n
+// untilDue returns the time for which the worker need not look for held rows. It asks the database only if the answer
+// is not known.
+func (h *heldRows) untilDue(ctx context.Context) (time.Duration, error) {
+	const never = time.Duration(math.MaxInt64)
+	if !h.due.known && !h.due.last.IsZero() { // else the lanes were not ready for a look
+		ctx, cancel := h.limit.bounded(ctx)
+		defer cancel()
+		// The last look came after the question before. What is due since that question and was left alone costs one look more.
+		next, err := h.db.Held.NextDue(ctx, h.owned.numbers(), h.due.asked)
 		if err != nil {
-			for _, q := range queues[i+1:] {
-				w.owe(q.lane, q.key, q.sent(errs))
-			}
-			return moved, err
+			return 0, err
 		}
-		for i := range q.rows {
-			if e := errs[q.from+i]; e != nil && classify(e) == classBroker {
-				trouble = e
-			}
+		h.due.known, h.due.next, h.due.asked = true, time.Time{}, next.Asked
+		if next.Some {
+			h.due.next = time.Now().Add(max(next.In, 0) + time.Millisecond)
 		}
 	}
-	return moved, trouble
+	if h.due.next.IsZero() {
+		return never, nil
+	}
+	return max(time.Until(h.due.next), 0), nil
 }
 
-// queueOf returns the rows to send for a row that is due: the row, and the rows behind it in its key that go the same
-// way. It returns nil if the row is not the head of its key, or may not be sent. bytes is the bound of
-// [lanedb.Held.Queue].
-func (w *worker) queueOf(ctx context.Context, l *lane, head *outboxdb.Row, bytes int64) (*queue, error) {
-	if head.Key == "" {
-		return &queue{lane: l, rows: []*outboxdb.Row{head}}, nil
+// lookDue returns held rows that may be tried now. While topics or tenants are left alone, it reads each row that
+// stays only once, however long it stays.
+func (h *heldRows) lookDue(ctx context.Context, lanes []*lane) ([]lanedb.DueRow, dueSeen, error) {
+	stay := h.stay.staying()
+	if len(stay.Topics)+len(stay.Tenants) == 0 {
+		due, all, err := h.db.Held.Due(ctx, numbersOf(lanes), h.bytes)
+		if all {
+			return due, seenAll, err
+		}
+		return due, seenMost, err
 	}
-	if !w.isTurn(l, head) {
-		return nil, nil
+	after := make([]lanedb.DueInfo, len(lanes))
+	byLane := map[int16]*lane{}
+	for i, l := range lanes {
+		after[i] = l.held.to
+		after[i].Lane = l.lease.Lane
+		byLane[l.lease.Lane] = l
 	}
-	rows, err := w.r.lanes.Held.Queue(ctx, l.lease.Lane, head.Key, bytes)
+	infos, err := h.db.Held.ScanDue(ctx, after)
 	if err != nil {
-		return nil, err
+		return nil, seenMost, err
 	}
-	if len(rows) == 0 || rows[0].Sequence != head.Sequence {
-		return nil, nil
-	}
-	q := &queue{lane: l, key: head.Key}
-	for i := range rows {
-		r := &rows[i]
-		// A row for another topic or routing key would not keep its order, and a row may have to wait or be
-		// expired. It becomes due as the head.
-		if i > 0 && (r.Waits || r.Expired || r.Topic != head.Topic || r.RoutingKey != head.RoutingKey) {
-			break
+	ids, looked := chooseDue(infos, stay, lanedb.MaxDue, func(n int16) *heldSkip { return &byLane[n].held })
+	seen := seenMost
+	for _, a := range after {
+		if looked[a.Lane] == lanedb.ScanWindow && byLane[a.Lane].held.to.RowID != a.RowID {
+			seen = seenPart
 		}
-		q.rows = append(q.rows, r)
 	}
-	return q, nil
+	if len(ids) == 0 {
+		return nil, seen, nil
+	}
+	due, err := h.db.Held.FetchDueRows(ctx, ids, h.bytes)
+	return due, seen, err
 }
 
-// doubt makes the worker read the blocks of a lane again at once, because a due row does not fit them: an operator
-// has probably changed the lane since they were read. If the operators' counter turns out to be unchanged, no
-// operator acted: somebody changed the row by hand, under a block that holds it. The row then stays until an operator
-// acts. The field doubted keeps the worker from reading the same blocks again and again.
-func (w *worker) doubt(l *lane) {
-	if l.loaded >= 0 && l.loaded != l.doubted {
-		l.doubted, l.loaded = l.loaded, -1
-		w.nudge()
+func numbersOf(lanes []*lane) []int16 {
+	out := make([]int16, len(lanes))
+	for i, l := range lanes {
+		out[i] = l.lease.Lane
 	}
+	return out
 }
 
-// sent returns the rows at the front of the queue that the broker confirmed.
-func (q *queue) sent(errs map[int]error) (sent []int64) {
-	for i, r := range q.rows {
-		if errs[q.from+i] != nil {
-			break
-		}
-		sent = append(sent, r.Sequence)
-	}
-	return sent
-}
+// mostReleased is the largest number of keys that one pass releases. An operator may discard the dead letters of many
+// more keys at once.
+const mostReleased = 500
 
-// settleQueue writes down what became of a queue. The confirmed rows at its front leave. The first row that was not
-// confirmed is the head now: if it was refused, it waits for its next try or dies. If the topic or the broker is the
-// reason, it stays as it is and is due at once.
-//
-// A row behind a refused one is not settled even if the broker has confirmed it, because it is not at the front. It
-// is sent again.
-func (w *worker) settleQueue(ctx context.Context, q *queue, errs map[int]error) (moved int, err error) {
-	l, p := q.lane, w.r.p
-	sent := q.sent(errs)
-	if len(sent) > 0 {
-		if err := w.settleHeld(ctx, l, q.key, sent); err != nil {
-			return 0, w.forget(ctx, l, err)
+// release handles keys that are stalled: they are blocked, but none of their rows is due or ever will be, because an
+// operator discarded the head. It makes the next row of each key due, or lifts the block if there is no row. Until
+// then, new events of such a key become held rows, so the order is kept.
+func (h *heldRows) release(ctx context.Context, group []*lane) (moved int, err error) {
+	lanes := map[int16]*lane{}
+	var ids []outboxdb.RowID
+	var keys []lanedb.LaneKey
+	for _, l := range group {
+		if l.loaded < 0 || len(l.stalled) == 0 || len(keys) == mostReleased {
+			continue
 		}
-		moved += len(sent)
+		n := min(len(l.stalled), mostReleased-len(keys))
+		for _, key := range l.stalled[:n] {
+			keys = append(keys, lanedb.LaneKey{Lane: l.lease.Lane, Key: key})
+		}
+		l.stalled = l.stalled[n:]
+		lanes[l.lease.Lane] = l
+		ids = append(ids, outboxdb.RowID{Lane: l.lease.Lane})
 	}
-	if len(sent) == len(q.rows) {
-		return moved, nil
+	if len(keys) == 0 {
+		return 0, nil
 	}
-	head, reason := q.rows[len(sent)], errs[q.from+len(sent)]
-	if classify(reason) != classMessage {
-		p.telemetry.unconfirmed.Add(ctx, int64(len(q.rows)-len(sent)))
-		return moved, nil
+	ctx, cancel := h.limit.begun(ctx)
+	defer cancel()
+	*h.due = dueTime{}
+	leases := loadedLeasesOf(lanes, ids)
+	lifted, held, err := h.db.Held.ReleaseKeys(ctx, leases, keys)
+	if err = h.settle.forgetUnless(ctx, lanes, leases, held, err); err != nil {
+		return 0, err
 	}
-	wait, dead := w.refused(head, reason)
-	if dead {
-		n, err := w.giveUp(ctx, map[int16]*lane{l.lease.Lane: l}, []*outboxdb.Row{head}, reason.Error(), p.cfg.blocksDead)
-		return moved + n, err
+	for _, k := range lifted {
+		delete(lanes[k.Lane].blocks, k.Key)
 	}
-	if err := w.r.lanes.Held.RetryHeld(ctx, l.lease, l.loaded, head.Sequence, wait, reason.Error()); err != nil {
-		return moved, w.forget(ctx, l, err)
-	}
-	w.report(ctx, head, lanedb.Outcome{Seq: head.Sequence, Verdict: lanedb.Refused, Wait: wait, Error: reason.Error()})
-	return moved + 1, nil
+	return len(keys), nil
 }

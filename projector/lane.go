@@ -6,20 +6,13 @@ import (
 	"github.com/oncebox/oncebox/internal/lanedb"
 )
 
-// lane is the state of a lane that a worker holds. The coordinator shares the first group of fields with the worker,
-// under the worker's lock. The second group belongs to the worker alone, while it is in a pass.
+// lane is what a worker knows of a lane that it serves: how far it has come, which keys are blocked, and how far each
+// search in it has got. Only the goroutine of the passes uses it.
 //
 // All of it is a copy, or was learned. A lane that is lost needs no cleaning: the next owner reads position and
 // blocks from the database.
 type lane struct {
-	lease      lanedb.Lease
-	validUntil time.Time // by the clock of this process, counted from a moment before the lease was asked for
-	change     int64     // the operators' counter at the last renewal
-	surplus    bool      // the worker has to give the lane back
-	lost       bool      // another projector has the lane
-	proven     int64     // a copy of passed, which the next renewal stores
-	openTo     int64     // the number of short, which the next renewal stores
-
+	lease    lanedb.Lease
 	loaded   int64             // the operators' counter at which blocks was read; -1: blocks is unknown
 	doubted  int64             // the operators' counter at which blocks was last doubted and read again
 	blocks   map[string]string // ordering key -> state: a copy of outbox_block
@@ -41,8 +34,8 @@ type lane struct {
 	stalled  []string         // keys that are blocked without a row that is due or ever will be, see release
 }
 
-func newLane(lease lanedb.Lease, until time.Time) *lane {
-	return &lane{lease: lease, validUntil: until, loaded: -1, doubted: -1, more: true, inFlight: newInFlight(lease.InFlight), taken: lease.InFlight.UpTo}
+func newLane(lease lanedb.Lease) *lane {
+	return &lane{lease: lease, loaded: -1, doubted: -1, more: true, inFlight: newInFlight(lease.InFlight), taken: lease.InFlight.UpTo}
 }
 
 // startAt takes a position that was read from the database. Another process may have written it, so the time of
@@ -61,12 +54,6 @@ func (l *lane) startAnew() {
 // searchAnew forgets how far the searches got. They begin again at the head of the lane.
 func (l *lane) searchAnew() { l.passed, l.topics, l.tenants, l.held = 0, skip{}, nil, heldSkip{} }
 
-// usable reports whether a batch that begins now is settled before the lease ends, even if the broker needs all its
-// time.
-func (l *lane) usable(now time.Time, publishTimeout time.Duration) bool {
-	return !l.lost && now.Add(publishTimeout+settleMargin).Before(l.validUntil)
-}
-
 // next returns the position of the lane after the rows of o are recorded.
 func (l *lane) next(o out) lanedb.Position {
 	at := l.at.Publish(o.logged[l.lease.Lane])
@@ -83,4 +70,22 @@ func (l *lane) moveTo(at lanedb.Position) {
 		l.reached = now
 	}
 	l.at, l.recorded = at, now
+}
+
+// past returns the position of the search for the rows of a tenant, or of otherTenants.
+func (l *lane) past(tenant string) *skip {
+	if l.tenants == nil {
+		l.tenants = map[string]*skip{}
+	}
+	if l.tenants[tenant] == nil {
+		l.tenants[tenant] = &skip{}
+	}
+	return l.tenants[tenant]
+}
+
+// knows reports whether a search has seen a row of the topic in the lane.
+func (l *lane) knows(topic string) bool {
+	_, fresh := l.topics.first[topic]
+	_, held := l.held.first[topic]
+	return fresh || held
 }

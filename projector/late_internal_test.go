@@ -2,7 +2,6 @@ package projector
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -13,7 +12,7 @@ import (
 func TestScanServesOtherWorkers(t *testing.T) {
 	found := lateRows{short: shortcut{n: 3}, of: map[int16]bool{1: true, 2: true}, from: 100, to: 900}
 	at := func(n int16, sent, came int64) *lane {
-		l := newLane(lanedb.Lease{Lane: n}, time.Time{})
+		l := newLane(lanedb.Lease{Lane: n})
 		l.at.Sent, l.short = sent, passed{to: came, n: 2}
 		return l
 	}

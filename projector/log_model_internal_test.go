@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -256,7 +255,7 @@ func (m *model) claim(r *modelRelay, n int16) {
 	m.db.epoch[n]++
 	m.flush()
 	r.epoch[n], r.late[n] = m.db.epoch[n], false
-	r.lanes[n] = newLane(lanedb.Lease{Lane: n, Epoch: m.db.epoch[n]}, time.Time{})
+	r.lanes[n] = newLane(lanedb.Lease{Lane: n, Epoch: m.db.epoch[n]})
 	if m.wrong == noReload {
 		r.lanes[n].located, r.lanes[n].lease.Incarnation = true, m.name()
 	}
@@ -344,7 +343,7 @@ func (m *model) prepare(r *modelRelay) {
 
 func (m *model) fetch(r *modelRelay) {
 	r.phase = 2
-	r.rows, r.hold, r.b, r.void = nil, nil, newBatch(map[int16]*lane{}), false
+	r.rows, r.hold, r.b, r.void = nil, nil, newBatch(map[int16]*lane{}, &rules{}), false
 	if back := strayed(slices.Collect(maps.Values(r.lanes)), r.short); len(back) > 0 && m.wrong != shortcutKept {
 		m.late(r, back)
 		return
@@ -386,7 +385,7 @@ func (m *model) fetch(r *modelRelay) {
 func (m *model) late(r *modelRelay, back []*lane) {
 	slices.SortFunc(back, func(a, b *lane) int { return int(a.lease.Lane - b.lease.Lane) })
 	var cursors []lanedb.Cursor
-	r.b, cursors = lateBatch(back, r.low, r.short)
+	r.b, cursors = lateBatch(back, r.low, r.short, &rules{})
 	if m.wrong == shortcutDone {
 		r.b.low = math.MaxInt64 / 2
 	}

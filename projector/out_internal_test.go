@@ -25,9 +25,9 @@ func TestRowStaysIfItsTimeIsThatOfALaterOne(t *testing.T) {
 		"it is the latest of a lane that is new": {11, time.Time{}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLane(lanedb.Lease{Lane: 1}, time.Time{})
+			l := newLane(lanedb.Lease{Lane: 1})
 			l.located, l.at, l.reached = true, lanedb.Position{Upto: 10, Sent: 5}, c.reached
-			b := newBatch(map[int16]*lane{1: l})
+			b := newBatch(map[int16]*lane{1: l}, nil)
 			b.inTurn[1] = true
 			row := &outboxdb.Row{Lane: 1}
 			row.Sequence, row.CreatedAt = c.seq, time.Now()
@@ -40,7 +40,7 @@ func TestRowStaysIfItsTimeIsThatOfALaterOne(t *testing.T) {
 }
 
 func TestLaneKnowsWhenItsLatestRowLeft(t *testing.T) {
-	l := newLane(lanedb.Lease{Lane: 1}, time.Time{})
+	l := newLane(lanedb.Lease{Lane: 1})
 	l.moveTo(lanedb.Position{Upto: 10})
 	first := l.reached
 	require.False(t, first.IsZero())

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-
-	"github.com/oncebox/oncebox/internal/lanedb"
 )
 
 // pace is the speed of a lane. A batch is shared out among the lanes of a worker so that lanes with a backlog keep
@@ -36,62 +34,23 @@ func (p *pace) saw(n int, first, last int64) {
 	p.at, p.density = last, now
 }
 
-// cursors shares the batch out. At first all lanes get equal parts. Lanes that have filled their part divide a whole
-// batch among themselves. A lane that is ahead of the others gets a small part, but always some: an event in this
-// lane may be urgent.
-func (w *worker) cursors(lanes []*lane, short shortcut) []lanedb.Cursor {
-	batch := w.batch(len(lanes))
-	part := max(1, batch/len(lanes))
-	least := max(1, part/8)
-	goal := meet(lanes, batch)
-	out := make([]lanedb.Cursor, len(lanes))
-	for i, l := range lanes {
-		quota := part
-		if l.full && l.pace.density > 0 && batch > len(lanes) {
-			quota = max(least, int(math.Ceil(l.pace.density*(goal-float64(l.pace.at)))))
-		}
-		most := lanedb.MaxFetch
-		if w.few {
-			most = lanedb.FewRows
-		}
-		l.pace.quota = int32(min(quota, most))
-		out[i] = lanedb.Cursor{Lease: l.lease, Position: l.at, Quota: l.pace.quota, Taken: l.taken}
-		l.short.cursor(short, &out[i])
-	}
-	return out
-}
-
-// meet returns the number that the lanes with a backlog would reach together with the given number of rows. Lanes
+// meet returns the number that lanes with a backlog would reach together with the given number of rows. It sorts the
+// paces. Lanes
 // that are already beyond it wait for the others.
 //
 // It goes through the lanes from the one that is furthest behind. With the lanes so far, the goal is where the sum of
 // density * (goal - at) is the number of rows. A lane beyond that goal needs no rows, and neither do the lanes after
 // it, so the search ends there.
-func meet(lanes []*lane, rows int) float64 {
-	behind := make([]*lane, 0, len(lanes))
-	for _, l := range lanes {
-		if l.full && l.pace.density > 0 {
-			behind = append(behind, l)
-		}
-	}
-	slices.SortFunc(behind, func(a, b *lane) int { return cmp.Compare(a.pace.at, b.pace.at) })
+func meet(behind []pace, rows int) float64 {
+	slices.SortFunc(behind, func(a, b pace) int { return cmp.Compare(a.at, b.at) })
 	goal, density, passed := math.Inf(1), 0.0, 0.0
-	for _, l := range behind {
-		if float64(l.pace.at) >= goal {
+	for _, p := range behind {
+		if float64(p.at) >= goal {
 			break
 		}
-		density += l.pace.density
-		passed += l.pace.density * float64(l.pace.at)
+		density += p.density
+		passed += p.density * float64(p.at)
 		goal = (float64(rows) + passed) / density
 	}
 	return goal
-}
-
-// note records how many rows each lane gave, for the next cursors.
-func note(lanes []*lane, b *batch) {
-	for _, l := range lanes {
-		n := b.fetched[l.lease.Lane]
-		l.full = n > 0 && n >= int(l.pace.quota) || b.cut[l.lease.Lane]
-		l.pace.saw(n, b.first[l.lease.Lane], b.last[l.lease.Lane])
-	}
 }

@@ -4,12 +4,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/internal/lanedb"
 )
 
 // A lane with ten times the rows of another one reaches the same places together with it.
 func TestLanesKeepStep(t *testing.T) {
 	const rows = 1_000_000
-	w := &worker{r: &relay{p: &Projector{cfg: Config{BatchSize: 1000}}}}
 	lanes := make([]*lane, 10)
 	queues := map[int16][]int64{}
 	for n := range lanes {
@@ -27,9 +28,9 @@ func TestLanesKeepStep(t *testing.T) {
 	}
 	least, most, apart := rows, 0, int64(0)
 	for passes := 0; len(queues[9]) > 1000; passes++ {
-		b := newBatch(nil)
+		b := newBatch(nil, nil)
 		total := 0
-		for i, c := range w.cursors(lanes, shortcut{}) {
+		for i, c := range cursors(lanes, shortcut{}, 1000, lanedb.MaxFetch) {
 			n := int16(i)
 			take := min(int(c.Quota), len(queues[n]))
 			b.fetched[n], total = take, total+take
@@ -55,9 +56,8 @@ func TestLanesKeepStep(t *testing.T) {
 }
 
 func TestALaneThatIsAheadIsNotForgotten(t *testing.T) {
-	w := &worker{r: &relay{p: &Projector{cfg: Config{BatchSize: 1000}}}}
 	ahead, behind := &lane{full: true, pace: pace{at: 1_000_000, density: 0.5}}, &lane{full: true, pace: pace{at: 1, density: 0.5}}
-	cursors := w.cursors([]*lane{ahead, behind}, shortcut{})
-	require.EqualValues(t, 62, cursors[0].Quota)
-	require.EqualValues(t, 500, cursors[1].Quota)
+	list := cursors([]*lane{ahead, behind}, shortcut{}, 1000, lanedb.MaxFetch)
+	require.EqualValues(t, 62, list[0].Quota)
+	require.EqualValues(t, 500, list[1].Quota)
 }

@@ -2,7 +2,7 @@ package projector
 
 import (
 	"context"
-	"hash/maphash"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -27,29 +27,48 @@ type probe struct {
 	failed error // the publisher panicked
 }
 
+// prober finds out whether topics in trouble work again. It sends one row of them at a time.
+type prober struct {
+	db      lanedb.Lanes
+	server  *server
+	owned   *owned
+	topics  *pausedTopics
+	pass    *searcher
+	fetch   *fetcher
+	publish *publisher
+	settle  *settler
+	queues  *queues
+	isolate *isolator
+	rules   *rules
+	limit   limit
+	log     *slog.Logger
+
+	trial *probe // the probe that is on its way; nil: there is none
+}
+
 // probe starts a probe of a topic whose pause is over, if this worker knows a row of it. It returns how many rows it
 // moved on the way to that row.
 //
 // A worker has one probe at a time, and a topic has one probe at a time: pausedTopics.probe gives the right to a
 // single worker.
-func (w *worker) probe(ctx context.Context, group []*lane) (moved int, err error) {
-	if w.trial != nil {
+func (pr *prober) probe(ctx context.Context, group []*lane) (moved int, err error) {
+	if pr.trial != nil {
 		return 0, nil
 	}
-	for _, topic := range w.r.topics.ripe() {
-		if !slices.ContainsFunc(group, func(l *lane) bool { return l.knows(topic) }) || !w.r.topics.probe(topic) {
+	for _, topic := range pr.topics.ripe() {
+		if !slices.ContainsFunc(group, func(l *lane) bool { return l.knows(topic) }) || !pr.topics.probe(topic) {
 			continue
 		}
-		p := &probe{topic: topic, done: make(chan struct{}), generation: w.generation}
-		moved, err = w.oldest(ctx, group, p)
+		p := &probe{topic: topic, done: make(chan struct{}), generation: pr.server.generation}
+		moved, err = pr.oldest(ctx, group, p)
 		switch {
 		case err != nil || p.queue == nil && moved == 0:
-			w.r.topics.probed(topic, verdictNone)
+			pr.topics.probed(topic, verdictNone)
 		case p.queue == nil:
-			w.r.topics.probed(topic, verdictOfTheRow)
+			pr.topics.probed(topic, verdictOfTheRow)
 		default:
-			w.trial = p
-			go w.try(context.WithoutCancel(ctx), p)
+			pr.trial = p
+			go pr.try(context.WithoutCancel(ctx), p)
 		}
 		return moved, err
 	}
@@ -58,35 +77,28 @@ func (w *worker) probe(ctx context.Context, group []*lane) (moved int, err error
 
 // try publishes the row of a probe. It runs in a goroutine of its own. It wakes the worker at the end, whatever
 // happens, also after a panic.
-func (w *worker) try(ctx context.Context, p *probe) {
-	defer w.nudge()
+func (pr *prober) try(ctx context.Context, p *probe) {
+	defer pr.owned.nudge()
 	defer close(p.done)
 	p.began = time.Now()
 	p.failed = guard(ctx, func(ctx context.Context) error {
-		p.errs = w.handOver(ctx, p.queue.rows)
+		p.errs = pr.publish.handOver(ctx, p.queue.rows)
 		return nil
 	})
 }
 
-// knows reports whether a search has seen a row of the topic in the lane.
-func (l *lane) knows(topic string) bool {
-	_, fresh := l.topics.first[topic]
-	_, held := l.held.first[topic]
-	return fresh || held
-}
-
 // probes reports whether a row of the lane is on its way as a probe.
-func (w *worker) probes(l *lane) bool { return w.trial != nil && w.trial.queue.lane == l }
+func (pr *prober) probes(l *lane) bool { return pr.trial != nil && pr.trial.queue.lane == l }
 
 // oldest finds the row for a probe: a held row that is due, or else the fresh row with the lowest number in these
 // lanes. If the row that a search has seen is not there any more, that search begins again.
-func (w *worker) oldest(ctx context.Context, group []*lane, p *probe) (moved int, err error) {
-	ctx, cancel := w.r.begun(ctx)
+func (pr *prober) oldest(ctx context.Context, group []*lane, p *probe) (moved int, err error) {
+	ctx, cancel := pr.limit.begun(ctx)
 	defer cancel()
 	var of *lane
 	for _, l := range group {
 		if id, ok := l.held.first[p.topic]; ok {
-			if p.queue, moved, err = w.oldestHeld(ctx, l, id); p.queue == nil {
+			if p.queue, moved, err = pr.oldestHeld(ctx, l, id); p.queue == nil {
 				l.held = heldSkip{}
 			}
 			return moved, err
@@ -97,7 +109,7 @@ func (w *worker) oldest(ctx context.Context, group []*lane, p *probe) (moved int
 		}
 	}
 	p.fresh = true
-	if p.queue, moved, err = w.oldestFresh(ctx, of, p.topic); p.queue == nil && moved == 0 {
+	if p.queue, moved, err = pr.oldestFresh(ctx, of, p.topic); p.queue == nil && moved == 0 {
 		of.topics = skip{}
 	}
 	return moved, err
@@ -105,27 +117,27 @@ func (w *worker) oldest(ctx context.Context, group []*lane, p *probe) (moved int
 
 // oldestHeld returns a held row as a queue, or nil if it cannot be sent now: it has expired, it is not the head of
 // its key, or it was in flight when a former owner died and is sent apart instead.
-func (w *worker) oldestHeld(ctx context.Context, l *lane, id outboxdb.RowID) (q *queue, moved int, err error) {
-	due, err := w.r.lanes.Held.FetchDueRows(ctx, []outboxdb.RowID{id}, headOnly)
+func (pr *prober) oldestHeld(ctx context.Context, l *lane, id outboxdb.RowID) (q *queue, moved int, err error) {
+	due, err := pr.db.Held.FetchDueRows(ctx, []outboxdb.RowID{id}, headOnly)
 	if err != nil || len(due) == 0 {
 		return nil, 0, err
 	}
 	lanes := map[int16]*lane{id.Lane: l}
-	if due, moved, err = w.expire(ctx, lanes, due); err != nil || len(due) == 0 {
+	if due, moved, err = pr.queues.expire(ctx, lanes, due); err != nil || len(due) == 0 {
 		return nil, moved, err
 	}
 	if l.inFlight.hasHeld(&due[0]) {
-		n, err := w.isolateProbe(due[0].Topic, func() (int, error) {
-			return w.isolateHeld(ctx, lanes, []*outboxdb.Row{&due[0].Row})
+		n, err := pr.isolateProbe(due[0].Topic, func() (int, error) {
+			return pr.isolate.isolateHeld(ctx, lanes, []*outboxdb.Row{&due[0].Row})
 		})
 		return nil, n, err
 	}
-	if q, err = w.queueOf(ctx, l, &due[0].Row, headOnly); err != nil || q == nil {
+	if q, err = pr.queues.queueOf(ctx, l, &due[0].Row, headOnly); err != nil || q == nil {
 		return nil, 0, err
 	}
 	q.rows = q.rows[:1]
 	// As in publish: the database may have taken long to give the row.
-	if !w.mayPublish(lanes, q.rows) {
+	if !pr.owned.mayPublish(lanes, q.rows) {
 		return nil, 0, nil
 	}
 	return q, 0, nil
@@ -133,44 +145,37 @@ func (w *worker) oldestHeld(ctx context.Context, l *lane, id outboxdb.RowID) (q 
 
 // oldestFresh takes the first row of a topic that is the first unsent row of its key. Rows in front of it that cannot
 // be sent either, because they have expired or must wait, are moved to where they belong.
-func (w *worker) oldestFresh(ctx context.Context, l *lane, topic string) (*queue, int, error) {
+func (pr *prober) oldestFresh(ctx context.Context, l *lane, topic string) (*queue, int, error) {
 	// Up to the position of the search there are only rows that are paused, and rows that wait behind these. Beyond
 	// it, there may be rows of the same key that are still to be sent.
 	from := min(l.topics.to, l.topics.first[topic]-1)
-	infos, err := w.r.lanes.Log.Scan(ctx, []lanedb.Cursor{{Lease: l.lease, Position: l.at, After: from}}, w.stay)
+	infos, err := pr.db.Log.Scan(ctx, []lanedb.Cursor{{Lease: l.lease, Position: l.at, After: from}}, pr.pass.stay)
 	if err != nil {
 		return nil, 0, err
 	}
-	var ids []outboxdb.RowID
-	seen := map[string]bool{}
-	for _, g := range infos {
-		head := g.Key == "" || !seen[g.Key] && !l.topics.keys.waits(maphash.String(w.r.seed, g.Key), g.Seq)
-		if seen[g.Key] = true; head && g.Paused && g.Topic == topic {
-			ids = append(ids, g.RowID)
-		}
-	}
+	ids := l.topics.headsOf(infos, topic, pr.pass.seed)
 	if len(ids) == 0 {
 		return nil, 0, nil
 	}
 	lanes := map[int16]*lane{l.lease.Lane: l}
-	rows, err := w.fetchPicked(ctx, lanes, ids)
+	rows, err := pr.fetch.fetchPicked(ctx, lanes, ids)
 	if err != nil {
 		return nil, 0, err
 	}
-	b := newBatch(lanes)
+	b := newBatch(lanes, pr.rules)
 	for i := 0; i < len(rows) && len(b.send)+len(b.apart) == 0; i++ {
-		b.sort(w, rows[i:i+1])
+		b.sort(rows[i : i+1])
 	}
 	one := b.send
 	b.send = nil
-	if err := w.settle(ctx, b); err != nil {
+	if err := pr.settle.settle(ctx, b); err != nil {
 		return nil, b.moved, err
 	}
 	if len(b.apart) > 0 {
-		n, err := w.isolateProbe(topic, func() (int, error) { return w.isolate(ctx, lanes, b.apart) })
+		n, err := pr.isolateProbe(topic, func() (int, error) { return pr.isolate.isolate(ctx, lanes, b.apart) })
 		return nil, b.moved + n, err
 	}
-	if len(one) == 0 || !w.mayPublish(lanes, one) {
+	if len(one) == 0 || !pr.owned.mayPublish(lanes, one) {
 		return nil, b.moved, nil
 	}
 	return &queue{lane: l, rows: one}, b.moved, nil
@@ -178,20 +183,20 @@ func (w *worker) oldestFresh(ctx context.Context, l *lane, topic string) (*queue
 
 // isolateProbe sends a row that was in flight when a former owner died. It is sent by isolate, not beside the worker,
 // and its publication reports about the topic as every other one does. So the probe itself ends here.
-func (w *worker) isolateProbe(topic string, isolate func() (int, error)) (int, error) {
-	w.r.topics.probed(topic, verdictOfTheRow)
+func (pr *prober) isolateProbe(topic string, isolate func() (int, error)) (int, error) {
+	pr.topics.probed(topic, verdictOfTheRow)
 	return isolate()
 }
 
 // awaitProbe waits for the probe of a worker that has stopped, and writes down what became of its row. Otherwise the
 // next owner would send it again.
-func (w *worker) awaitProbe(ctx context.Context) {
-	if w.trial == nil {
+func (pr *prober) awaitProbe(ctx context.Context) {
+	if pr.trial == nil {
 		return
 	}
-	<-w.trial.done // at the latest a moment after Config.PublishTimeout
-	if _, err := w.probed(ctx); err != nil {
-		w.r.p.log.WarnContext(ctx, "oncebox: what became of a row could not be written down, it is sent again", "error", err)
+	<-pr.trial.done // at the latest a moment after Config.PublishTimeout
+	if _, err := pr.probed(ctx); err != nil {
+		pr.log.WarnContext(ctx, "oncebox: what became of a row could not be written down, it is sent again", "error", err)
 	}
 }
 
@@ -201,8 +206,8 @@ func (w *worker) awaitProbe(ctx context.Context) {
 // It looks at the sequence first. If the server has crashed since the row was read, or another one has taken over,
 // the row's number may belong to another row now. Then nothing is written, and the row is sent again if it is still
 // there.
-func (w *worker) probed(ctx context.Context) (moved int, err error) {
-	p := w.trial
+func (pr *prober) probed(ctx context.Context) (moved int, err error) {
+	p := pr.trial
 	if p == nil {
 		return 0, nil
 	}
@@ -211,16 +216,16 @@ func (w *worker) probed(ctx context.Context) (moved int, err error) {
 	default:
 		return 0, nil
 	}
-	ctx, cancel := w.r.begun(ctx)
+	ctx, cancel := pr.limit.begun(ctx)
 	defer cancel()
-	now, _, err := w.r.mark.latest(ctx, w.r.lanes.Log)
+	now, _, err := pr.server.mark.observe(ctx)
 	if err != nil {
 		return 0, err // the next pass asks again
 	}
-	w.trial = nil
+	pr.trial = nil
 	defer func() { // after the settle: the topic must not come back while its first row is still in the lane
-		if pause := w.r.topics.probed(p.topic, w.conclude(p)); pause > 0 {
-			w.reportPause(ctx, p.topic, pause, p.errs[0])
+		if pause := pr.topics.probed(p.topic, pr.conclude(p)); pause > 0 {
+			pr.publish.reportPause(ctx, p.topic, pause, p.errs[0])
 		}
 	}()
 	if p.failed != nil {
@@ -230,27 +235,27 @@ func (w *worker) probed(ctx context.Context) (moved int, err error) {
 		return 0, nil
 	}
 	if !p.fresh {
-		return w.settleQueue(ctx, p.queue, p.errs)
+		return pr.queues.settleQueue(ctx, p.queue, p.errs)
 	}
-	b := newBatch(map[int16]*lane{p.queue.lane.lease.Lane: p.queue.lane})
+	b := newBatch(map[int16]*lane{p.queue.lane.lease.Lane: p.queue.lane}, pr.rules)
 	b.send, b.errs = p.queue.rows, p.errs
-	b.judge(w)
-	err = w.settle(ctx, b)
+	b.judge()
+	err = pr.settle.settle(ctx, b)
 	return b.moved, err
 }
 
 // conclude returns what the end of a probe says about its topic. If no answer came, and no other call has had an
 // answer meanwhile, the broker is in trouble, and nothing is known about the topic.
-func (w *worker) conclude(p *probe) verdict {
+func (pr *prober) conclude(p *probe) verdict {
 	switch class := classify(p.errs[0]); {
 	case p.failed != nil:
 		return verdictTrouble
 	case p.errs[0] == nil:
-		w.r.topics.answered(p.began)
+		pr.topics.answered(p.began)
 		return verdictSound
 	case class == classMessage:
 		return verdictOfTheRow
-	case class != classTopic && !w.r.topics.answers(p.began):
+	case class != classTopic && !pr.topics.answers(p.began):
 		return verdictNone
 	default:
 		return verdictTrouble

@@ -28,7 +28,7 @@ func (p *Projector) Progress() Progress {
 	}
 	last := time.Now()
 	for _, r := range p.relays {
-		last = r.kept.earlier(last)
+		last = r.leases.kept.earlier(last)
 		for _, w := range r.workers {
 			last = w.stepped.earlier(last)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -14,19 +15,35 @@ import (
 	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/retry"
 )
 
 // errInDoubt is the error of rows that publish did not hand over, because this worker may not own them any more, or
 // may not know their blocks. It counts as behind: nothing is said about the topic or the broker, and the rows stay.
 var errInDoubt = fmt.Errorf("projector: the lease ends too soon, or the lane's blocks have changed: %w", messaging.ErrBehind)
 
+// publisher hands rows of one worker to the broker, and draws the conclusions about topics from the answers.
+type publisher struct {
+	pub       messaging.Publisher
+	owned     *owned
+	topics    *pausedTopics
+	tenants   *pausedTenants
+	silence   *silence
+	failure   *failure
+	timeout   time.Duration // Config.PublishTimeout
+	silent    retry.Policy  // the pauses after calls of unknown outcome
+	telemetry *instruments
+	tracer    trace.Tracer
+	log       *slog.Logger
+}
+
 // publish hands rows to the broker and returns the errors by index. A row without an error is confirmed.
 //
 // It checks the leases once more. The database may have taken long to return the rows, and a projector that has
 // claimed a lane meanwhile publishes them too. One lane in doubt stops the whole call. The next pass begins without
 // this lane, or with its blocks read again.
-func (w *worker) publish(ctx context.Context, lanes map[int16]*lane, rows []*outboxdb.Row) map[int]error {
-	if !w.mayPublish(lanes, rows) {
+func (p *publisher) publish(ctx context.Context, lanes map[int16]*lane, rows []*outboxdb.Row) map[int]error {
+	if !p.owned.mayPublish(lanes, rows) {
 		errs := map[int]error{}
 		for i := range rows {
 			errs[i] = errInDoubt
@@ -34,21 +51,22 @@ func (w *worker) publish(ctx context.Context, lanes map[int16]*lane, rows []*out
 		return errs
 	}
 	began := time.Now()
-	errs := w.handOver(ctx, rows)
-	w.r.p.telemetry.took(ctx, rows, errs, began, w.r.tenants.due)
-	w.reportTopics(ctx, rows, errs, began)
-	w.r.failure.note(errs)
+	errs := p.handOver(ctx, rows)
+	p.telemetry.took(ctx, rows, errs, began, p.tenants.due)
+	for _, t := range p.silence.report(p.topics, rows, errs, began, p.silent) {
+		p.reportPause(ctx, t.topic, t.pause, t.reason)
+	}
+	p.failure.note(errs)
 	return errs
 }
 
 // handOver is the part of publish that may run beside the worker. It touches no field of the worker. No transaction
 // of the database is open meanwhile.
-func (w *worker) handOver(ctx context.Context, rows []*outboxdb.Row) map[int]error {
-	p := w.r.p
+func (p *publisher) handOver(ctx context.Context, rows []*outboxdb.Row) map[int]error {
 	n := int64(len(rows))
 	p.telemetry.inFlight.Add(ctx, n)
 	defer p.telemetry.inFlight.Add(ctx, -n)
-	ctx, cancel := context.WithTimeout(ctx, p.cfg.PublishTimeout)
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	ctx, span := p.tracer.Start(ctx, string(otelx.OperationSend), trace.WithSpanKind(trace.SpanKindClient), trace.WithNewRoot())
 	defer span.End()
@@ -77,19 +95,8 @@ func (w *worker) handOver(ctx context.Context, rows []*outboxdb.Row) map[int]err
 	return errs
 }
 
-// mayPublish reports whether rows may be handed over now: the leases of their lanes last until the rows are settled,
-// and the blocks of the lanes, which decided about the rows, are still those of the database as far as this worker
-// knows.
-func (w *worker) mayPublish(lanes map[int16]*lane, rows []*outboxdb.Row) bool {
-	now := time.Now()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, r := range rows {
-		if l := lanes[r.Lane]; l.loaded < 0 || !l.usable(now, w.r.p.cfg.PublishTimeout) {
-			return false
-		}
-	}
-	return true
+func (p *publisher) reportPause(ctx context.Context, topic string, pause time.Duration, reason error) {
+	p.log.WarnContext(ctx, "oncebox: a topic takes nothing, its rows wait", "topic", topic, "pause", pause, "error", reason)
 }
 
 // describe names the span, and links it to the spans in which the messages were created.

@@ -30,42 +30,74 @@ type relay struct {
 	store   *outbox.Store
 	lanes   lanedb.Lanes
 	workers []*worker
-	mark    watermark
-	topics  pausedTopics
-	tenants pausedTenants
-	kept    pulse
-	failure failure
+	leases  *coordinator
+	mark    *mark
+	topics  *pausedTopics
 	state   *leader.Reader[outboxstate.Stats] // for the metrics
-	freed   chan struct{}                     // has a token when lanes were handed back: the next beat comes at once
 	hears   atomic.Bool                       // the connection for NOTIFY is up, so commits of all processes wake the workers
-	// rehearsed is true if the statements that serve lanes succeeded, and nothing has failed since.
-	rehearsed atomic.Bool
-
-	alone sync.Mutex   // held while rows are sent that may kill the process
-	seed  maphash.Seed // of the hashes of ordering keys
-
-	lateScan sync.Mutex // held while one worker looks for the rows that a shortcut has left behind
-	latest   lateRows   // the result of the last such scan
-
-	// The fields from here on belong to the coordinator.
-	unserved      []int64       // groups that had no projector at the last beat
-	unservedBeats int           // the number of beats for which they have been the same
-	noted         time.Time     // the time of the last failure that was written down
-	short         bool          // other projectors have lanes of this relay's share
-	nextFree      time.Duration // until a lane of another projector may be free, as of the last beat
+	limit   limit
 }
 
 func newRelay(p *Projector, s *outbox.Store) *relay {
-	r := &relay{p: p, store: s, lanes: lanedb.Of(s.Handle()), seed: maphash.MakeSeed(), freed: make(chan struct{}, 1)}
-	r.topics.pause = p.pauses.topic
-	r.mark.patience = p.pauses.shortcut
+	r := &relay{p: p, store: s, lanes: lanedb.Of(s.Handle()), topics: &pausedTopics{pause: p.pauses.topic}, limit: limit(p.cfg.Lease)}
+	r.mark = &mark{log: r.lanes.Log, numbers: watermark{patience: p.pauses.shortcut}}
 	r.state = &leader.Reader[outboxstate.Stats]{
 		Name: "outbox.stats", SQL: s.Handle().Run, DB: s.Handle().DB, Log: p.log, Read: s.State().Stats, Interval: p.pauses.observe,
 	}
+	r.leases = &coordinator{
+		cfg: &p.cfg, leases: r.lanes.Leases, tenants: &pausedTenants{}, failure: &failure{}, hears: &r.hears, log: p.log,
+		fenced: p.telemetry.fenced, freed: make(chan struct{}, 1),
+	}
 	for range p.cfg.Workers {
-		r.workers = append(r.workers, &worker{r: r, lanes: map[int16]*lane{}, wake: make(chan struct{}, 1)})
+		r.leases.workers = append(r.leases.workers, newOwned(p.cfg.PublishTimeout))
+	}
+	shared := &shared{seed: maphash.MakeSeed(), scan: &lateScan{log: r.lanes.Log, mark: r.mark, workers: r.leases.workers}}
+	for _, lanes := range r.leases.workers {
+		r.workers = append(r.workers, newWorker(r, lanes, shared))
 	}
 	return r
+}
+
+// shared is what the workers of a relay share, besides the mark, the topics and the tenants.
+type shared struct {
+	alone sync.Mutex   // held while rows are sent that may kill the process
+	seed  maphash.Seed // of the hashes of ordering keys
+	scan  *lateScan
+}
+
+// newWorker puts the parts of a worker together.
+func newWorker(r *relay, lanes *owned, all *shared) *worker {
+	p, db, tenants := r.p, r.lanes, r.leases.tenants
+	cfg, by, bytes := &p.cfg, p.cfg.rules(), p.cfg.batchBytes()
+	at, quiet, due := &server{mark: r.mark, nudge: lanes.nudge}, &silence{}, &dueTime{}
+	publish := &publisher{
+		pub: p.pub, owned: lanes, topics: r.topics, tenants: tenants, silence: quiet, failure: r.leases.failure, timeout: cfg.PublishTimeout,
+		silent: p.pauses.silent, telemetry: p.telemetry, tracer: p.tracer, log: p.log,
+	}
+	settle := &settler{
+		db: db, keeps: r.store.Handle().Keeps, owned: lanes, server: at, due: due, rules: by, limit: r.limit, telemetry: p.telemetry, log: p.log,
+	}
+	fetch := &fetcher{db: db, mark: r.mark, settle: settle, silence: quiet, size: cfg.BatchSize, bytes: bytes}
+	queues := &queues{db: db, owned: lanes, settle: settle, rules: by, telemetry: p.telemetry}
+	isolate := &isolator{
+		db: db, alone: &all.alone, wakeAll: r.leases.nudge, owned: lanes, publish: publish, settle: settle, queues: queues, rules: by,
+	}
+	send := &sender{fetch: fetch, publish: publish, settle: settle, isolate: isolate, rules: by}
+	search := &searcher{
+		db: db, server: at, owned: lanes, send: send, topics: r.topics, tenants: tenants, silence: quiet, rules: by, limit: r.limit,
+		size: cfg.BatchSize, seed: all.seed,
+	}
+	return &worker{
+		cfg: cfg, db: db, hears: &r.hears, limit: r.limit, log: p.log, owned: lanes, server: at, silence: quiet, send: send, settle: settle, search: search,
+		prober: &prober{
+			db: db, server: at, owned: lanes, topics: r.topics, pass: search, fetch: fetch, publish: publish, settle: settle, queues: queues,
+			isolate: isolate, rules: by, limit: r.limit, log: p.log,
+		},
+		held: &heldRows{
+			db: db, owned: lanes, stay: search, publish: publish, settle: settle, queues: queues, isolate: isolate, limit: r.limit, bytes: bytes, due: due,
+		},
+		late: &catchUp{scan: all.scan, send: send, limit: r.limit},
+	}
 }
 
 // wake makes the workers look at all lanes.
@@ -75,7 +107,7 @@ func (r *relay) wake() { r.hear(outboxdb.AllLanes) }
 // listener after each notification of another one.
 func (r *relay) hear(lanes outboxdb.LaneSet) {
 	for _, w := range r.workers {
-		w.hear(lanes)
+		w.owned.hear(lanes)
 	}
 }
 
@@ -87,7 +119,7 @@ func (r *relay) run(ctx context.Context) error {
 	group.Go(func() error {
 		return r.supervise(ctx, "observer", 0, func(ctx context.Context) error { r.state.Run(ctx); return nil })
 	})
-	group.Go(func() error { return r.supervise(ctx, "lease coordinator", 0, r.beat) })
+	group.Go(func() error { return r.supervise(ctx, "lease coordinator", 0, r.leases.beat) })
 	for i, w := range r.workers {
 		group.Go(func() error { return r.supervise(ctx, fmt.Sprintf("worker %d", i), 0, w.turn) })
 	}
@@ -100,31 +132,10 @@ func (r *relay) run(ctx context.Context) error {
 	return err
 }
 
-// isolated ends a time in which one worker sent rows that had been in flight. Another worker that wanted to do the
-// same meanwhile has left its rows where they are, see isolate. So all workers look again.
-func (r *relay) isolated() {
-	r.alone.Unlock()
-	r.wake()
-}
-
-// bounded limits statements to the length of a lease. A server that vanishes together with its machine closes no
-// connection: without a limit, a statement would wait about a quarter of an hour for its answer, and other projectors
-// own the lanes by then.
-func (r *relay) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, r.p.cfg.Lease)
-}
-
-// begun is bounded for work that must be finished even if the program is stopped. A statement that is cancelled may
-// be carried out all the same, after the lanes were handed back. A claim that comes through so late would leave a
-// lane with a projector that is gone.
-func (r *relay) begun(ctx context.Context) (context.Context, context.CancelFunc) {
-	return r.bounded(context.WithoutCancel(ctx))
-}
-
 // ping asks the store for an answer within the length of a lease. A server that takes the question and never answers
 // it gets an error of its own, which says where to look.
 func (r *relay) ping(ctx context.Context) error {
-	bounded, cancel := r.bounded(ctx)
+	bounded, cancel := r.limit.bounded(ctx)
 	defer cancel()
 	err := r.store.Ping(bounded)
 	switch {
@@ -148,7 +159,7 @@ func away(err error) bool {
 // and have to be moved when the right one is made. Nothing else depends on it, so a failure is only logged:
 // somebody's long read of the table, which keeps the statement waiting, must not stop the relay.
 func (r *relay) ensurePartitions(ctx context.Context) {
-	bounded, cancel := r.bounded(ctx)
+	bounded, cancel := r.limit.bounded(ctx)
 	defer cancel()
 	if err := r.store.EnsurePartitions(bounded); err != nil && ctx.Err() == nil {
 		r.p.log.WarnContext(ctx, "oncebox: partitions could not be made, rows of a day without one go to the default one", "error", err)
@@ -172,14 +183,14 @@ func (r *relay) runOnce(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if time.Since(renewed) >= r.p.cfg.Renew {
 			renewed = time.Now()
-			if err := r.coordinate(ctx); err != nil {
+			if err := r.leases.coordinate(ctx); err != nil {
 				return err
 			}
 		}
 		moved := 0
 		for _, w := range r.workers {
-			w.due = dueTime{}
-			w.nudge()
+			*w.held.due = dueTime{}
+			w.owned.nudge()
 			n, err := w.pass(ctx)
 			if err != nil {
 				return err
@@ -204,7 +215,7 @@ func (r *relay) supervise(ctx context.Context, name string, every time.Duration,
 		pause := every
 		if err := guard(ctx, step); err != nil && ctx.Err() == nil {
 			failures++
-			r.rehearsed.Store(false)
+			r.leases.rehearsed.Store(false)
 			pause = r.p.pauses.loop.Pause(failures)
 			r.p.log.WarnContext(ctx, "oncebox: projector "+name+" failed, trying again", "error", err, "pause", pause, "failures", failures)
 		} else {
@@ -233,14 +244,14 @@ func guard(ctx context.Context, step func(context.Context) error) (err error) {
 // by another projector, which would publish the unsettled rows once more.
 func (r *relay) handBack(ctx context.Context) {
 	for _, w := range r.workers {
-		w.awaitProbe(ctx)
+		w.prober.awaitProbe(ctx)
 	}
 	settling, cancel := context.WithTimeout(ctx, r.p.cfg.PublishTimeout)
 	defer cancel()
 	var leases []lanedb.Lease
 	for _, w := range r.workers {
-		w.settleLast(settling)
-		leases = append(leases, w.drop()...)
+		w.settle.settleLast(settling)
+		leases = append(leases, w.owned.drop()...)
 	}
 	// A new limit: a settle that hung has used up the first one, and the lanes must be released all the same.
 	ctx, stop := context.WithTimeout(ctx, r.p.cfg.PublishTimeout)
@@ -251,5 +262,34 @@ func (r *relay) handBack(ctx context.Context) {
 	}
 	if err != nil {
 		r.p.log.WarnContext(ctx, "oncebox: lanes were not handed back, they are free when their leases end", "error", err)
+	}
+}
+
+// relistenPause is the pause between the loss of a listening connection and the first attempt to open another one. It
+// also bounds the attempts on a server that accepts connections and drops them at once.
+const relistenPause = 100 * time.Millisecond
+
+// listen wakes the workers when another process has committed events, and the coordinator when another process has
+// handed lanes back. It returns when the connection is lost. Nothing depends on it: it only saves the time to the
+// next poll or beat.
+func (r *relay) listen(ctx context.Context) error {
+	listened := false
+	err := r.store.Handle().Listen(ctx, func(lanes outboxdb.LaneSet) {
+		listened = true
+		r.hears.Store(true)
+		r.hear(lanes)
+	}, r.leases.hurry)
+	r.hears.Store(false)
+	switch {
+	case errors.Is(err, outboxdb.ErrCannotListen):
+		<-ctx.Done()
+		return nil
+	case err != nil && listened:
+		// The connection had worked, so this does not count as a failed attempt: the pauses begin at the shortest
+		// again.
+		r.p.log.WarnContext(ctx, "oncebox: the connection that listens for commits was lost, opening another", "error", err)
+		return nil
+	default:
+		return err
 	}
 }

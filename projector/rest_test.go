@@ -13,18 +13,19 @@ import (
 // The pauses of a worker that hears nothing grow up to SleepIdle. Each commit that it hears of makes them short again.
 func TestPausesOfAnIdleWorkerGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &worker{r: &relay{p: &Projector{cfg: (&Config{}).WithDefaults()}}, wake: make(chan struct{}, 1)}
+		cfg := (&Config{}).WithDefaults()
+		w := &worker{cfg: &cfg, owned: newOwned(cfg.PublishTimeout)}
 		rests := func() time.Duration {
 			began := time.Now()
 			w.rest(t.Context(), w.longerPause())
-			require.Equal(t, outboxdb.AllLanes, w.heard, "after a pause all lanes are looked at")
+			require.Equal(t, outboxdb.AllLanes, w.owned.heard, "after a pause all lanes are looked at")
 			return time.Since(began)
 		}
 		for range 2 {
 			for _, want := range []int{100, 200, 400, 800, 1600, 2000, 2000} {
 				require.Equal(t, time.Duration(want)*time.Millisecond, rests())
 			}
-			w.nudge()
+			w.owned.nudge()
 			require.Zero(t, rests(), "it was heard of before the pause")
 		}
 	})

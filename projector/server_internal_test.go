@@ -30,7 +30,7 @@ func TestSearchEndsWhenTheServerIsAnother(t *testing.T) {
 	p, err := New(pub, &Config{Workers: 1, Lease: 3 * time.Minute, PublishTimeout: time.Minute}, store)
 	require.NoError(t, err)
 	r := newRelay(p, store)
-	require.NoError(t, r.coordinate(t.Context()))
+	require.NoError(t, r.leases.coordinate(t.Context()))
 	w := r.workers[0]
 	add := func() {
 		_, err := pgtest.Add(t.Context(), db.DB, store, "order", []byte("x"), event.WithAggregate("order", "1", 1), event.WithType("e"))
@@ -41,7 +41,8 @@ func TestSearchEndsWhenTheServerIsAnother(t *testing.T) {
 		require.NoError(t, err)
 	}
 	search := func() {
-		_, err := w.give(t.Context(), w.ready(), otherTenants, r.mark.current()+1, time.Minute)
+		low, _ := r.mark.now()
+		_, err := w.search.give(t.Context(), w.owned.ready(), otherTenants, low+1, time.Minute)
 		require.NoError(t, err)
 	}
 	pass()

@@ -3,7 +3,6 @@ package projector
 import (
 	"hash/maphash"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -26,11 +25,9 @@ func TestSearchTellsWhetherSomethingIsLeft(t *testing.T) {
 		"the last one waits":   {[]lanedb.RowInfo{row(11, "b", true, false), row(12, "waits", true, false)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &relay{p: &Projector{cfg: Config{BatchSize: 100}}, seed: maphash.MakeSeed()}
-			w := &worker{r: r}
-			l := newLane(lanedb.Lease{Lane: 1}, time.Time{})
-			l.topics.keys.pause(maphash.String(r.seed, "waits"), 10)
-			_, seen := w.choose(c.infos, map[int16]*lane{1: l}, func(l *lane) *skip { return &l.topics })
+			seed, s := maphash.MakeSeed(), &skip{}
+			s.keys.pause(maphash.String(seed, "waits"), 10)
+			_, seen := choose(c.infos, 100, seed, func(int16) *skip { return s })
 			require.Equal(t, c.whole, seen[1].whole)
 		})
 	}

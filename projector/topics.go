@@ -1,20 +1,14 @@
 package projector
 
 import (
-	"context"
-	"errors"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/outboxdb"
-	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/retry"
 )
 
 // pausedTopics holds the topics in trouble, for all workers of a relay. The workers leave such a topic alone until
-// the broker takes one row of it, which is sent by itself after a pause, see probe. The pause grows with each
+// the broker takes one row of it, which is sent by itself after a pause, see projector.prober. The pause grows with each
 // failure.
 //
 // A topic goes through three states: it is paused until a time; it is ripe, when that time has come and a worker may
@@ -156,130 +150,4 @@ func (t *pausedTopics) answers(since time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.heard.After(since)
-}
-
-// silence is the state of a worker whose calls to the broker bring no receipt at all. There are two possible reasons:
-// the broker is away, or the topics of the call hang while other topics would work. To find out, the worker leaves
-// these topics out for a while and sends rows of other topics, if there are any. If a receipt comes for those, the
-// topics that are left out are in trouble.
-type silence struct {
-	topics   []string  // topics that brought nothing in this turn
-	avoided  []string  // topics that are left out
-	until    time.Time // the end of avoided
-	failures int       // turns without a receipt in a row
-
-	// unknown is the number of calls in a row that may have been carried out although no receipt came. Their rows
-	// may be stored, and each further try may store them once more. So the tries become rare and small, see quiet
-	// and worker.batch.
-	unknown int
-	quiet   time.Time // nothing is sent until then, except one try of other topics
-	others  bool      // the last such call was that try of other topics
-}
-
-// unheard records a call that may have been carried out.
-func (s *silence) unheard(pause retry.Policy) {
-	s.unknown++
-	s.others = len(s.avoided) > 0
-	s.quiet = time.Now().Add(pause.Longest(s.unknown))
-}
-
-// isQuiet reports whether nothing may be sent now. After a call for the heads of the lanes brought no receipt, other
-// topics have one try at once: they may work, and their rows may have come since the last try.
-func (s *silence) isQuiet() bool {
-	return time.Now().Before(s.quiet) && (s.others || len(s.avoided) == 0)
-}
-
-// batch returns the number of rows to publish at once from a number of lanes, roughly. It is one row per lane while
-// no receipts come.
-func (w *worker) batch(lanes int) int {
-	if w.silence.unknown > 0 {
-		return lanes
-	}
-	return w.r.p.cfg.BatchSize
-}
-
-// turn is a step that leaves out the topics that brought no receipt in the step before, for one to four seconds.
-func (w *worker) turn(ctx context.Context) error {
-	if s := &w.silence; len(s.topics) > 0 {
-		s.failures++
-		s.avoided, s.topics = s.topics, nil
-		s.until = time.Now().Add(retry.Policy{Delay: time.Second, MaxDelay: 4 * time.Second}.Longest(s.failures))
-	}
-	return w.step(ctx)
-}
-
-// leftAlone returns the topics to which nothing is published now: topics in trouble, and topics that this worker
-// avoids.
-func (w *worker) leftAlone() []string {
-	if time.Now().After(w.silence.until) {
-		w.silence.avoided = nil
-	}
-	return append(w.r.topics.list(), w.silence.avoided...)
-}
-
-// reportTopics takes the result of a publication. It pauses topics in trouble, and frees topics that took a message.
-//
-// Rows without any answer (silent) are the hard part. If the broker gave a receipt for another row of this call, or
-// of a call of any worker that began after this one, then the broker works, and the silent topics are in trouble:
-// their errors become errors of the topic. If not, nothing is known, and the worker avoids these topics in the next
-// turn to find out, see silence.
-func (w *worker) reportTopics(ctx context.Context, rows []*outboxdb.Row, errs map[int]error, began time.Time) {
-	topics := &w.r.topics
-	silent, unknown := map[string]error{}, false
-	for i, r := range rows {
-		if err := errs[i]; err != nil && classify(err) == classBroker {
-			silent[r.Topic] = err
-			unknown = unknown || errors.Is(err, messaging.ErrUnknown)
-		}
-	}
-	heard, healed := false, ""
-	for i, r := range rows {
-		switch err := errs[i]; {
-		case err == nil:
-			if heard = true; r.Topic != healed {
-				healed = r.Topic
-				topics.heal(r.Topic)
-				delete(silent, r.Topic)
-			}
-		case classify(err) == classTopic:
-			w.leaveAlone(ctx, r.Topic, err)
-			delete(silent, r.Topic)
-		}
-	}
-	switch {
-	case heard:
-		topics.answered(began)
-		for _, topic := range w.silence.avoided {
-			w.leaveAlone(ctx, topic, errSilent)
-		}
-		w.silence = silence{}
-	case !topics.answers(began):
-		w.silence.topics = slices.Collect(maps.Keys(silent))
-		if unknown {
-			w.silence.unheard(w.r.p.pauses.silent)
-		}
-		return
-	}
-	for topic, err := range silent {
-		w.leaveAlone(ctx, topic, err)
-	}
-	for i, r := range rows {
-		if reason, ok := silent[r.Topic]; ok && classify(errs[i]) == classBroker {
-			errs[i] = &messaging.TopicError{Topic: r.Topic, Err: reason}
-		}
-	}
-}
-
-// errSilent is the reason for the pause of a topic that gave no answer while other topics did.
-var errSilent = errors.New("projector: the topic gave no answer, others did")
-
-// leaveAlone pauses a topic and logs it, unless the topic is paused already.
-func (w *worker) leaveAlone(ctx context.Context, topic string, reason error) {
-	if pause, news := w.r.topics.begin(topic); news {
-		w.reportPause(ctx, topic, pause, reason)
-	}
-}
-
-func (w *worker) reportPause(ctx context.Context, topic string, pause time.Duration, reason error) {
-	w.r.p.log.WarnContext(ctx, "oncebox: a topic takes nothing, its rows wait", "topic", topic, "pause", pause, "error", reason)
 }

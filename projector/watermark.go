@@ -1,16 +1,11 @@
 package projector
 
 import (
-	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/lanedb"
 )
-
-// observeInterval is the interval between two looks at the sequence while there is work.
-const observeInterval = 200 * time.Millisecond
 
 // watermark is a number of the sequence at or below which no row can appear any more. Published rows leave dead
 // entries in the index, and every fetch from the head of a lane would walk over them until VACUUM removes them. With
@@ -31,7 +26,6 @@ const observeInterval = 200 * time.Millisecond
 // the lanes is void (resets). Until that is noticed, the statements that rest on a mark find another incarnation and
 // do nothing.
 type watermark struct {
-	mu      sync.Mutex
 	last    lanedb.Watermark // the latest look
 	pending []pendingMark    // looks that do not count yet; empty after a look that failed
 	short   shortcut         // exists while one of them waits for long
@@ -40,9 +34,6 @@ type watermark struct {
 	doubts  int              // how often a look failed
 
 	patience time.Duration // the time that a mark waits before there is a shortcut
-
-	looking sync.Mutex // held during a look
-	seen    time.Time  // when the last look was answered
 }
 
 // pendingMark counts once all transactions up to xid have ended. xid was assigned after seq was read.
@@ -55,44 +46,10 @@ type pendingMark struct {
 // for long, every second one is dropped: the marks become coarser, and none of them becomes wrong.
 const maxPending = 64
 
-// observe looks at the sequence, unless the last look is younger than observeInterval.
-//
-// One worker looks at a time. If two looked at once, the older answer could be taken last, and its lower number would
-// look as if the server had forgotten numbers. The other workers wait for the answer. If they fetched without it,
-// they would trust cursors on a server that may be another one.
-func (m *watermark) observe(ctx context.Context, log lanedb.Log) error {
-	m.looking.Lock()
-	defer m.looking.Unlock()
-	if time.Since(m.seen) < observeInterval {
-		return nil
-	}
-	before := m.begin()
-	now, err := log.ReadWatermark(ctx)
-	if err != nil {
-		m.doubt()
-		return err
-	}
-	m.take(before, now)
-	m.seen = time.Now()
-	return nil
-}
-
-// lookAgain looks at the sequence at once, because a fetch on a shortcut gave nothing. It reports whether the reason
-// was that the shortcut has ended.
-func (m *watermark) lookAgain(ctx context.Context, log lanedb.Log, before shortcut) (ended bool, err error) {
-	m.looking.Lock()
-	m.seen = time.Time{}
-	m.looking.Unlock()
-	err = m.observe(ctx, log)
-	return m.shortcut().n != before.n, err
-}
-
 // doubt drops the marks that do not count yet, after a look that failed. The server may have crashed and may give out
 // the same numbers and transaction ids again. A pending mark would then be confirmed by the end of transactions that
 // it knows nothing about.
 func (m *watermark) doubt() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.pending = nil
 	m.doubts++
 }
@@ -106,8 +63,6 @@ type look struct {
 // begin must be called before a statement is sent that looks at the sequence. With its result, take and took find out
 // what has changed meanwhile.
 func (m *watermark) begin() look {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	return look{max(m.valid, m.last.Seq), m.resets, m.doubts}
 }
 
@@ -116,8 +71,6 @@ func (m *watermark) begin() look {
 // A number below the one that was known before the look means that the server has forgotten numbers. A number below
 // that of a took that was answered meanwhile means nothing, so the comparison is with before and not with last.
 func (m *watermark) take(before look, now lanedb.Watermark) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	last := m.last
 	m.last = now
 	switch {
@@ -144,8 +97,6 @@ func (m *watermark) take(before look, now lanedb.Watermark) {
 //
 // The answer is ignored if a look has failed or has found another server meanwhile.
 func (m *watermark) took(before look, now lanedb.Watermark) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	if now.XID == 0 || before.resets != m.resets || before.doubts != m.doubts {
 		return
 	}
@@ -180,33 +131,18 @@ func (m *watermark) wait(p pendingMark) {
 	m.pending = append(m.pending, p)
 }
 
-// latest is generation after [watermark.observe], for work that must not rest on a server that is gone.
-func (m *watermark) latest(ctx context.Context, log lanedb.Log) (n int, incarnation string, err error) {
-	if err := m.observe(ctx, log); err != nil {
-		return 0, "", err
-	}
-	n, incarnation = m.generation()
-	return n, incarnation, nil
-}
-
 // generation returns a number that changes whenever the cursors of all lanes become void, and the incarnation of the
 // server as of the last look.
 func (m *watermark) generation() (n int, incarnation string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	return m.resets, m.last.Incarnation
 }
 
 // current returns the mark. It must be read before a fetch begins, see watermark.
 func (m *watermark) current() int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	return m.valid
 }
 
 // shortcut returns the shortcut. It must be read before a fetch begins, as current.
 func (m *watermark) shortcut() shortcut {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	return m.short
 }

@@ -1,7 +1,6 @@
 package projector
 
 import (
-	"context"
 	"slices"
 	"sync"
 	"time"
@@ -61,40 +60,4 @@ func (t *pausedTenants) due(r *outboxdb.Row) time.Time {
 		}
 	}
 	return due
-}
-
-// readPauses asks which tenants are paused. It runs right before leases are renewed or claimed. Without an answer no
-// lease is renewed or claimed, so a process that cannot read the pauses publishes for the length of its lease, and
-// not longer.
-func (r *relay) readPauses(ctx context.Context) error {
-	var list []lanedb.Pause
-	err := r.answered(ctx, func(ctx context.Context) (err error) {
-		list, err = r.lanes.Leases.Pauses(ctx)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if r.tenants.set(list) {
-		r.p.log.InfoContext(ctx, "oncebox: tenants are paused", "projector", r.p.cfg.Name, "tenants", r.tenants.list())
-		r.wake()
-	}
-	return nil
-}
-
-// staying returns the topics and tenants whose rows stay now: topics in trouble, and paused tenants.
-//
-// If one of them comes back, all searches begin again at the heads, because rows that were skipped come first now.
-// They also begin again if another tenant is paused: the first rows that a search knows of a topic in trouble may
-// belong to that tenant, and must not be sent as a probe.
-func (w *worker) staying() lanedb.Filter {
-	now := lanedb.Filter{Topics: w.leftAlone(), Tenants: w.r.tenants.list()}
-	back := func(topic string) bool { return !slices.Contains(now.Topics, topic) }
-	if slices.ContainsFunc(w.stay.Topics, back) || !slices.Equal(w.stay.Tenants, now.Tenants) {
-		for _, l := range w.mine() {
-			l.searchAnew()
-		}
-	}
-	w.stay = now
-	return now
 }

@@ -2,9 +2,7 @@ package projector
 
 import (
 	"errors"
-	"time"
 
-	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -35,30 +33,4 @@ func classify(err error) class {
 	default:
 		return classMessage
 	}
-}
-
-// refused counts a refusal in the metrics, whether or not it makes a dead letter, and returns the result of
-// [worker.verdict].
-func (w *worker) refused(r *outboxdb.Row, err error) (wait time.Duration, dead bool) {
-	w.r.p.telemetry.refused.Add(1, r.Topic, r.TenantID)
-	return w.verdict(r, err)
-}
-
-// verdict returns how long a refused row waits, or that it is dead. The row's own limit of tries comes before that of
-// the configuration. -1 in the configuration means that no refusal makes the row dead, not even a permanent one,
-// unless the row has a limit of its own. A delay that the publisher asks for comes before the configured pause.
-func (w *worker) verdict(r *outboxdb.Row, err error) (wait time.Duration, dead bool) {
-	cfg := &w.r.p.cfg
-	limit := cfg.MaxRetryAttempts
-	if r.Delivery.MaxAttempts > 0 {
-		limit = r.Delivery.MaxAttempts
-	}
-	attempts := r.RetryCount + 1
-	if limit > 0 && (messaging.IsPermanent(err) || attempts >= limit) {
-		return 0, true
-	}
-	if d, ok := messaging.RetryDelay(err); ok {
-		return d, false
-	}
-	return cfg.Retry.Pause(attempts), false
 }

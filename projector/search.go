@@ -1,7 +1,6 @@
 package projector
 
 import (
-	"context"
 	"hash/maphash"
 	"maps"
 
@@ -38,69 +37,6 @@ func (s *skip) clone() skip {
 	return skip{to: s.to, stuck: s.stuck, keys: s.keys.clone(), first: maps.Clone(s.first)}
 }
 
-// picked is the result of a pick.
-type picked struct {
-	moved  int            // the number of rows that left their lanes
-	rows   []outboxdb.Row // the rows that were fetched
-	more   bool           // the search can go on
-	beyond map[int16]bool // lanes with rows behind the last row that was looked at or taken
-}
-
-// pick publishes a batch of rows that the filter lets through, wherever in the lanes they are. which returns the
-// search of a lane that goes on here.
-//
-// The steps are a scan, which reads the keys and topics of rows but no payloads; a choice among them; and a fetch,
-// publication and settle of the chosen rows. The position of a search moves up to the last row that was looked at,
-// but not beyond the mark, and not if a row of the lane stayed for another try: this row has to be found again.
-func (w *worker) pick(ctx context.Context, group []*lane, keep lanedb.Filter, which func(*lane) *skip) (p picked, err error) {
-	ctx, cancel := w.r.begun(ctx)
-	defer cancel()
-	if same, err := w.isSameServer(ctx); !same {
-		return p, err
-	}
-	low := w.r.mark.current() // before the scan begins, see watermark
-	byLane := map[int16]*lane{}
-	cursors := make([]lanedb.Cursor, len(group))
-	for i, l := range group {
-		byLane[l.lease.Lane] = l
-		cursors[i] = lanedb.Cursor{Lease: l.lease, Position: l.at, After: which(l).to}
-	}
-	infos, err := w.r.lanes.Log.Scan(ctx, cursors, keep)
-	if err != nil {
-		return p, err
-	}
-	ids, seen := w.choose(infos, byLane, which)
-	b := newBatch(byLane)
-	b.low = low
-	for n, s := range seen {
-		// No row has been left in front of these rows, so they count as the heads of the lane.
-		b.inTurn[n] = s.whole && which(byLane[n]).to <= byLane[n].at.Sent
-	}
-	if len(ids) > 0 {
-		if p.rows, err = w.fetchPicked(ctx, byLane, ids); err != nil {
-			return p, err
-		}
-		b, err = w.deliver(ctx, b, p.rows)
-		if p.moved = b.moved; err != nil {
-			return p, err
-		}
-	}
-	p.beyond = map[int16]bool{}
-	for n, s := range seen {
-		p.beyond[n] = s.more || b.cut[n]
-		p.more = p.more || b.cut[n] && b.moved > 0
-		position := which(byLane[n])
-		if s.to > low {
-			position.stuck = low
-		}
-		if !b.left[n] && min(s.to, low) > position.to {
-			position.to = min(s.to, low)
-			p.more = p.more || s.more && position.stuck != low
-		}
-	}
-	return p, nil
-}
-
 // extent is the stretch of a lane that one scan has seen.
 type extent struct {
 	to    int64
@@ -113,14 +49,17 @@ type extent struct {
 // and no paused row of its key is in front of it.
 //
 // It goes on behind a full part, because a paused row that comes later has to be recorded too.
-func (w *worker) choose(infos []lanedb.RowInfo, lanes map[int16]*lane, which func(*lane) *skip) ([]outboxdb.RowID, map[int16]extent) {
+//
+// part is the number of rows to take from each lane, see [share]. of returns the search of a lane, which records the
+// rows that stay.
+func choose(infos []lanedb.RowInfo, part int, seed maphash.Seed, of func(lane int16) *skip) ([]outboxdb.RowID, map[int16]extent) {
 	var ids []outboxdb.RowID
 	seen := map[int16]extent{}
 	full, left := map[int16]bool{}, map[int16]bool{}
-	part, taken := w.part(infos), map[int16]int{}
+	taken := map[int16]int{}
 	for _, g := range infos {
-		position := which(lanes[g.Lane])
-		key := maphash.String(w.r.seed, g.Key)
+		position := of(g.Lane)
+		key := maphash.String(seed, g.Key)
 		if g.Paused {
 			position.saw(g.Topic, g.Seq)
 		}
@@ -146,13 +85,39 @@ func (w *worker) choose(infos []lanedb.RowInfo, lanes map[int16]*lane, which fun
 	return ids, seen
 }
 
-// part returns the number of rows to take from each lane, so that all lanes with rows make about one batch together.
-func (w *worker) part(infos []lanedb.RowInfo) int {
+// share returns the number of rows to take from each lane, so that all lanes with rows make about one batch together.
+// batch returns the size of a batch for a number of lanes.
+func share(infos []lanedb.RowInfo, batch func(lanes int) int) int {
 	lanes := map[int16]bool{}
 	for _, g := range infos {
 		if g.Pass {
 			lanes[g.Lane] = true
 		}
 	}
-	return max(1, w.batch(len(lanes))/max(1, len(lanes)))
+	return max(1, batch(len(lanes))/max(1, len(lanes)))
+}
+
+// chooseFar takes rows far behind the rows that stay, as [choose] does, and records nothing.
+func chooseFar(infos []lanedb.RowInfo, part int, seed maphash.Seed, of func(lane int16) *skip) (ids []outboxdb.RowID) {
+	taken := map[int16]int{}
+	for _, g := range infos {
+		behind := g.Key != "" && of(g.Lane).keys.waits(maphash.String(seed, g.Key), g.Seq)
+		if !behind && taken[g.Lane] < part {
+			taken[g.Lane]++
+			ids = append(ids, g.RowID)
+		}
+	}
+	return ids
+}
+
+// headsOf returns the paused rows of a topic that no row of their key stands before.
+func (s *skip) headsOf(infos []lanedb.RowInfo, topic string, seed maphash.Seed) (ids []outboxdb.RowID) {
+	seen := map[string]bool{}
+	for _, g := range infos {
+		head := g.Key == "" || !seen[g.Key] && !s.keys.waits(maphash.String(seed, g.Key), g.Seq)
+		if seen[g.Key] = true; head && g.Paused && g.Topic == topic {
+			ids = append(ids, g.RowID)
+		}
+	}
+	return ids
 }

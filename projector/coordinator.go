@@ -1,0 +1,316 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/oncebox/oncebox/internal/lanedb"
+)
+
+// leaseEnd is the time that is added to the end of a lease, so that the other leases of the same owner have ended
+// too. One statement renews all of them, but a moment apart.
+const leaseEnd = 50 * time.Millisecond
+
+// coordinator holds the leases of one store: it claims lanes, renews them, and gives them back, so that all
+// projectors that are alive have equal shares.
+type coordinator struct {
+	cfg     *Config
+	leases  lanedb.Leases
+	workers []*owned
+	tenants *pausedTenants
+	failure *failure
+	hears   *atomic.Bool // the connection for NOTIFY is up
+	log     *slog.Logger
+	fenced  metric.Int64Counter
+
+	kept  pulse
+	freed chan struct{} // has a token when lanes were handed back: the next beat comes at once
+	// rehearsed is true if the statements that serve lanes succeeded, and nothing has failed since.
+	rehearsed atomic.Bool
+
+	unserved      []int64       // groups that had no projector at the last beat
+	unservedBeats int           // the number of beats for which they have been the same
+	noted         time.Time     // the time of the last failure that was written down
+	short         bool          // other projectors have lanes of this one's share
+	nextFree      time.Duration // until a lane of another projector may be free, as of the last beat
+}
+
+// beat calls coordinate once, and waits until it is time for the next call. That is Config.Renew, but less in three cases, so that free
+// lanes are taken at once: the lease of another projector ends earlier; another projector hands lanes back; or others have lanes
+// of this projector's share and it cannot hear of lanes that are handed back.
+func (c *coordinator) beat(ctx context.Context) error {
+	c.short = false
+	if err := c.kept.after(c.coordinate)(ctx); err != nil {
+		return err
+	}
+	pause := c.cfg.Renew
+	if c.nextFree > 0 {
+		pause = min(pause, c.nextFree+leaseEnd)
+	}
+	if c.short && !c.hears.Load() {
+		pause = min(pause, c.cfg.SleepBusy)
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-c.freed:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// hurry makes the next beat come at once.
+func (c *coordinator) hurry() {
+	select {
+	case c.freed <- struct{}{}:
+	default:
+	}
+}
+
+// coordinate renews the leases and takes or gives back lanes, so that all projectors that are alive have equal shares.
+//
+// A lease is counted from the moment before its statement was sent, by the monotonic clock of this process. The
+// database counts from a later moment. So this process always stops before the database gives the lane to another
+// one.
+//
+// Each statement has a third of the lease, as in internal/lease. If a connection hangs, the statement is given up
+// while there is time to try again, and no lane is lost.
+//
+// The order matters. The checks that may make this process leave come first, then the heartbeat, which claims a
+// share. The paused tenants are read right before the renewal, see readPauses. Lanes are claimed or given back last,
+// when it is known how many are held.
+func (c *coordinator) coordinate(ctx context.Context) error {
+	// Before the heartbeat: a projector that is alive has a share of the lanes, and this one would leave its share unserved.
+	if err := c.answered(ctx, c.leases.CheckOwner); err != nil {
+		return errors.Join(err, c.leave(ctx, err))
+	}
+	if err := c.rehearse(ctx); err != nil {
+		return errors.Join(err, c.leave(ctx, err))
+	}
+	all, err := c.heartbeat(ctx)
+	if err != nil {
+		return err
+	}
+	c.nextFree = all.NextFree
+	if err := c.noteFailure(ctx); err != nil {
+		return err
+	}
+	if all.FarAhead {
+		c.cutLeases(ctx)
+	}
+	c.reportUnserved(ctx, all.Unserved)
+	if err := c.readPauses(ctx); err != nil {
+		return err
+	}
+	held, err := c.renew(ctx)
+	if err != nil {
+		return err
+	}
+	share := (all.Lanes + all.Alive - 1) / all.Alive
+	switch {
+	case held < share:
+		return c.claim(ctx, share-held)
+	case held > share:
+		c.markSurplus(held - share)
+	}
+	return nil
+}
+
+// answered calls fn, which sends one statement of the coordinator. The statement is not cancelled when the program is
+// stopped, see begun.
+func (c *coordinator) answered(ctx context.Context, fn func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Lease/3)
+	defer cancel()
+	return fn(ctx)
+}
+
+func (c *coordinator) heartbeat(ctx context.Context) (all lanedb.Membership, err error) {
+	cfg := c.cfg
+	err = c.answered(ctx, func(ctx context.Context) (err error) {
+		all, err = c.leases.Heartbeat(ctx, cfg.Name, cfg.Group, cfg.Lease)
+		return err
+	})
+	return all, err
+}
+
+// noteFailure stores the reason why the broker has taken nothing since the last beat. An operator looks for it if the
+// broker is away for this process alone.
+func (c *coordinator) noteFailure(ctx context.Context) error {
+	reason, at, ok := c.failure.since(c.noted)
+	if !ok {
+		return nil
+	}
+	err := c.answered(ctx, func(ctx context.Context) error {
+		return c.leases.NoteFailure(ctx, c.cfg.Name, reason, time.Since(at))
+	})
+	if err == nil {
+		c.noted = at
+	}
+	return err
+}
+
+// errCannotServe is the error of a projector that leaves the lanes to others, because its build or its role does not
+// fit the tables.
+var errCannotServe = errors.New("projector: this process cannot serve lanes and leaves them to others: run `oncebox doctor` with its build and its role")
+
+// rehearse finds out whether this process can serve lanes: before the first claim, and again after each failure of a
+// loop. Without it, a process with a wrong role would count as alive, hold its share of the lanes, and fail at every
+// statement on them.
+func (c *coordinator) rehearse(ctx context.Context) error {
+	if c.rehearsed.Swap(true) {
+		return nil
+	}
+	err := c.answered(ctx, func(ctx context.Context) error {
+		return c.leases.Rehearse(ctx, c.cfg.Name, c.cfg.Group, c.cfg.Lease)
+	})
+	if err != nil {
+		c.rehearsed.Store(false)
+	}
+	if lanedb.IsMisfit(err) { // otherwise the database is away or its disk is full, and other projectors can do no more than this one
+		return fmt.Errorf("%w: %w", errCannotServe, err)
+	}
+	return nil
+}
+
+// cutLeases shortens leases that end too far ahead because the clock of the database has gone back. If it fails, the
+// next beat tries again.
+func (c *coordinator) cutLeases(ctx context.Context) {
+	var cut int64
+	err := c.answered(ctx, func(ctx context.Context) (err error) {
+		cut, err = c.leases.CutLeases(ctx, c.cfg.Lease)
+		return err
+	})
+	if err != nil || cut > 0 {
+		c.log.WarnContext(ctx, "oncebox: the clock of the database has gone back, leases that would have lasted for longer are cut",
+			"leases", cut, "error", err)
+	}
+}
+
+// leave gives all lanes back if the database belongs to another deployment, or if this process cannot serve them. It
+// also deletes the heartbeat, so that the other projectors share all lanes among themselves. After other errors it
+// does nothing.
+func (c *coordinator) leave(ctx context.Context, why error) error {
+	if !errors.Is(why, lanedb.ErrForeignDatabase) && !errors.Is(why, errCannotServe) {
+		return nil
+	}
+	for _, w := range c.workers {
+		for range w.count() {
+			w.giveBackOne()
+		}
+	}
+	c.nudge()
+	return c.answered(ctx, func(ctx context.Context) error { return c.leases.Unregister(ctx, c.cfg.Name) })
+}
+
+// reportUnserved warns of groups without a projector when they have been the same for two heartbeats. A projector for them may
+// be about to start.
+func (c *coordinator) reportUnserved(ctx context.Context, groups []int64) {
+	if !slices.Equal(groups, c.unserved) {
+		c.unserved, c.unservedBeats = groups, 0
+	}
+	if c.unservedBeats++; len(groups) > 0 && c.unservedBeats == 2 {
+		c.log.WarnContext(ctx, "oncebox: no projector serves these groups, their events wait", "groups", groups)
+	}
+}
+
+// renew extends the leases. It passes the answer to the workers: which lanes are lost, and which ones an operator has
+// changed. It returns how many lanes are held.
+func (c *coordinator) renew(ctx context.Context) (held int, err error) {
+	var leases []lanedb.Lease
+	for _, w := range c.workers {
+		leases = append(leases, w.leases()...)
+	}
+	if len(leases) == 0 {
+		return 0, nil
+	}
+	until := time.Now().Add(c.cfg.Lease)
+	var changes map[int16]int64
+	err = c.answered(ctx, func(ctx context.Context) (err error) {
+		changes, err = c.leases.Renew(ctx, leases, c.cfg.Lease)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, w := range c.workers {
+		held += w.renewed(until, changes)
+	}
+	if lost := len(leases) - len(changes); lost > 0 {
+		c.fenced.Add(ctx, int64(lost))
+		c.log.WarnContext(ctx, "oncebox: lanes were lost to another projector", "lanes", lost)
+	}
+	return held, nil
+}
+
+// claim takes up to n free lanes and gives them to the workers. The claim is committed when it returns. So the
+// workers, which load position and blocks before their first fetch, see everything that the former owner wrote, and
+// everything that it tries to write from now on is refused.
+//
+// A lane always goes to the worker of the same remainder, which spreads them about evenly.
+func (c *coordinator) claim(ctx context.Context, n int) error {
+	until := time.Now().Add(c.cfg.Lease)
+	var leases []lanedb.Lease
+	err := c.answered(ctx, func(ctx context.Context) (err error) {
+		leases, err = c.leases.Claim(ctx, c.cfg.Name, c.cfg.Group, n, c.cfg.Lease)
+		return err
+	})
+	c.short = len(leases) < n-1 // shares are rounded up, so one may be missing for good
+	if err != nil || len(leases) == 0 {
+		return err
+	}
+	for _, lease := range leases {
+		w := c.workers[int(lease.Lane)%len(c.workers)]
+		w.add(lease, until)
+	}
+	c.log.InfoContext(ctx, "oncebox: lanes claimed", "projector", c.cfg.Name, "lanes", len(leases))
+	c.nudge()
+	return nil
+}
+
+// markSurplus makes the workers give back n lanes, each from the worker that holds most.
+func (c *coordinator) markSurplus(n int) {
+	for range n {
+		most := c.workers[0]
+		for _, w := range c.workers[1:] {
+			if w.count() > most.count() {
+				most = w
+			}
+		}
+		most.giveBackOne()
+	}
+	c.nudge()
+}
+
+// nudge makes all workers look at all lanes.
+func (c *coordinator) nudge() {
+	for _, w := range c.workers {
+		w.nudge()
+	}
+}
+
+// readPauses asks which tenants are paused. It runs right before leases are renewed or claimed. Without an answer no
+// lease is renewed or claimed, so a process that cannot read the pauses publishes for the length of its lease, and
+// not longer.
+func (c *coordinator) readPauses(ctx context.Context) error {
+	var list []lanedb.Pause
+	err := c.answered(ctx, func(ctx context.Context) (err error) {
+		list, err = c.leases.Pauses(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if c.tenants.set(list) {
+		c.log.InfoContext(ctx, "oncebox: tenants are paused", "projector", c.cfg.Name, "tenants", c.tenants.list())
+		c.nudge()
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package projector
+
+import (
+	"context"
+	"errors"
+)
+
+// prepare returns the lanes that a batch may be taken from. For each of them the worker then knows the position, the
+// blocked keys, and that both are those of the server that answers now.
+//
+// The server is looked at before the positions are read. If it crashes in between, locate finds another incarnation,
+// and the pass ends. If it crashes after that, the statements of the batch compare the incarnation and do nothing.
+func (w *worker) prepare(ctx context.Context) ([]*lane, error) {
+	ctx, cancel := w.limit.bounded(ctx)
+	defer cancel()
+	if err := w.tidy(ctx); err != nil {
+		return nil, err
+	}
+	lanes := w.owned.ready()
+	if len(lanes) == 0 {
+		*w.held.due = dueTime{} // no lane can be looked at, so nothing is known about the time when they come back
+		return nil, nil
+	}
+	now, incarnation, err := w.server.mark.observe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range w.owned.all() {
+		if w.server.generation != now || l.located && l.lease.Incarnation != incarnation { // the position is that of a server that has crashed since
+			l.startAnew()
+		}
+	}
+	w.server.generation = now
+	if err := w.locate(ctx, lanes, incarnation); err != nil {
+		return nil, err
+	}
+	_, short := w.server.mark.now()
+	w.owned.prove(lanes, short)
+	return lanes, w.load(ctx, lanes)
+}
+
+// errAnotherServer ends a pass when its statements have reached two servers.
+var errAnotherServer = errors.New("projector: the server has crashed, or another one has taken over, a moment ago")
+
+// locate reads the positions of lanes that this worker has not read yet. These are lanes that are new, and lanes
+// whose position became void.
+func (w *worker) locate(ctx context.Context, lanes []*lane, incarnation string) error {
+	var unknown []int16
+	for _, l := range lanes {
+		if !l.located {
+			unknown = append(unknown, l.lease.Lane)
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	at, on, err := w.db.Log.Positions(ctx, unknown)
+	if err != nil {
+		return err
+	}
+	if on != incarnation {
+		return errAnotherServer
+	}
+	for _, l := range lanes {
+		if position, ok := at[l.lease.Lane]; ok && !l.located {
+			l.startAt(position, incarnation)
+		}
+	}
+	return nil
+}
+
+// tidy forgets lanes that are lost, and gives surplus lanes back. No batch is under way here, so nothing is written
+// to a lane after it is free. A surplus lane stays until its probe has ended and its confirmed rows are settled: the
+// next owner would publish them again.
+func (w *worker) tidy(ctx context.Context) error {
+	surplus := w.owned.tidy(func(l *lane) bool { return w.prober.probes(l) || w.settle.owes(l) })
+	if len(surplus) == 0 {
+		return nil
+	}
+	ctx, cancel := w.limit.begun(ctx)
+	defer cancel()
+	w.log.InfoContext(ctx, "oncebox: lanes given back", "projector", w.cfg.Name, "lanes", len(surplus))
+	return w.db.Leases.Release(ctx, surplus)
+}
+
+// load reads the blocks of lanes that are new, that an operator has changed, or that are in doubt, see forget.
+//
+// A change that an operator makes after the read is not missed. It raises the lane's counter, and the next renewal reports that. Until then,
+// writes to held rows compare the counter and are refused, and lanedb.Moves.Hold decides by the blocks that it finds in the database.
+func (w *worker) load(ctx context.Context, lanes []*lane) error {
+	stale := w.owned.changed(lanes)
+	if len(stale) == 0 {
+		return nil
+	}
+	*w.held.due = dueTime{} // an operator may have made something due
+	loaded, err := w.db.Held.Blocks(ctx, numbersOf(stale))
+	if err != nil {
+		return err
+	}
+	for _, l := range stale {
+		lb := loaded[l.lease.Lane]
+		l.more = true
+		l.held = heldSkip{} // a row that an operator has released may be older than the rows that the search has passed
+		l.loaded, l.blocks, l.stalled = lb.Change, map[string]string{}, nil
+		for _, b := range lb.Blocks {
+			l.blocks[b.Key] = b.State
+			if b.Stalled && b.State != stateDead {
+				l.stalled = append(l.stalled, b.Key)
+			}
+		}
+	}
+	return nil
+}

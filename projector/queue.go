@@ -1,0 +1,173 @@
+package projector
+
+import (
+	"context"
+
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
+)
+
+// queue holds the rows of one key that are sent together, or one row without a key. The rows are held ones, except in
+// a probe.
+type queue struct {
+	lane *lane
+	key  string
+	rows []*outboxdb.Row
+	from int // the index of its first row among all rows of the publication
+}
+
+// queues sends held rows to their end: it reads what waits in a key, and writes down what became of it.
+type queues struct {
+	db        lanedb.Lanes
+	owned     *owned
+	settle    *settler
+	rules     *rules
+	telemetry *instruments
+}
+
+// headOnly is the bound in bytes for a queue of which only the head is wanted. The head comes whatever its size, and
+// no other row fits.
+const headOnly = 1
+
+// settleQueues writes down what became of the queues. The error is that of the database or of the broker. After an
+// error of the database, the rows that the broker has confirmed in the remaining queues are owed: they are settled
+// before the next fetch, or they would be sent twice.
+func (h *queues) settleQueues(ctx context.Context, queues []*queue, errs map[int]error) (moved int, err error) {
+	var trouble error
+	for i, q := range queues {
+		n, err := h.settleQueue(ctx, q, errs)
+		moved += n
+		if err != nil {
+			for _, q := range queues[i+1:] {
+				h.settle.owe(q.lane, q.key, q.sent(errs))
+			}
+			return moved, err
+		}
+		for i := range q.rows {
+			if e := errs[q.from+i]; e != nil && classify(e) == classBroker {
+				trouble = e
+			}
+		}
+	}
+	return moved, trouble
+}
+
+// queueOf returns the rows to send for a row that is due: the row, and the rows behind it in its key that go the same
+// way. It returns nil if the row is not the head of its key, or may not be sent. bytes is the bound of
+// [lanedb.Held.Queue].
+func (h *queues) queueOf(ctx context.Context, l *lane, head *outboxdb.Row, bytes int64) (*queue, error) {
+	if head.Key == "" {
+		return &queue{lane: l, rows: []*outboxdb.Row{head}}, nil
+	}
+	if !h.isTurn(l, head) {
+		return nil, nil
+	}
+	rows, err := h.db.Held.Queue(ctx, l.lease.Lane, head.Key, bytes)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 || rows[0].Sequence != head.Sequence {
+		return nil, nil
+	}
+	q := &queue{lane: l, key: head.Key}
+	for i := range rows {
+		r := &rows[i]
+		// A row for another topic or routing key would not keep its order, and a row may have to wait or be
+		// expired. It becomes due as the head.
+		if i > 0 && (r.Waits || r.Expired || r.Topic != head.Topic || r.RoutingKey != head.RoutingKey) {
+			break
+		}
+		q.rows = append(q.rows, r)
+	}
+	return q, nil
+}
+
+// doubt makes the worker read the blocks of a lane again at once, because a due row does not fit them: an operator
+// has probably changed the lane since they were read. If the operators' counter turns out to be unchanged, no
+// operator acted: somebody changed the row by hand, under a block that holds it. The row then stays until an operator
+// acts. The field doubted keeps the worker from reading the same blocks again and again.
+func (h *queues) doubt(l *lane) {
+	if l.loaded >= 0 && l.loaded != l.doubted {
+		l.doubted, l.loaded = l.loaded, -1
+		h.owned.nudge()
+	}
+}
+
+// sent returns the rows at the front of the queue that the broker confirmed.
+func (q *queue) sent(errs map[int]error) (sent []int64) {
+	for i, r := range q.rows {
+		if errs[q.from+i] != nil {
+			break
+		}
+		sent = append(sent, r.Sequence)
+	}
+	return sent
+}
+
+// settleQueue writes down what became of a queue. The confirmed rows at its front leave. The first row that was not
+// confirmed is the head now: if it was refused, it waits for its next try or dies. If the topic or the broker is the
+// reason, it stays as it is and is due at once.
+//
+// A row behind a refused one is not settled even if the broker has confirmed it, because it is not at the front. It
+// is sent again.
+func (h *queues) settleQueue(ctx context.Context, q *queue, errs map[int]error) (moved int, err error) {
+	l := q.lane
+	sent := q.sent(errs)
+	if len(sent) > 0 {
+		if err := h.settle.settleHeld(ctx, l, q.key, sent); err != nil {
+			return 0, h.settle.forget(ctx, l, err)
+		}
+		moved += len(sent)
+	}
+	if len(sent) == len(q.rows) {
+		return moved, nil
+	}
+	head, reason := q.rows[len(sent)], errs[q.from+len(sent)]
+	if classify(reason) != classMessage {
+		h.telemetry.unconfirmed.Add(ctx, int64(len(q.rows)-len(sent)))
+		return moved, nil
+	}
+	h.telemetry.refused.Add(1, head.Topic, head.TenantID)
+	wait, dead := h.rules.refusal(head, reason)
+	if dead {
+		n, err := h.settle.giveUp(ctx, map[int16]*lane{l.lease.Lane: l}, []*outboxdb.Row{head}, reason.Error(), h.rules.blocksDead)
+		return moved + n, err
+	}
+	if err := h.db.Held.RetryHeld(ctx, l.lease, l.loaded, head.Sequence, wait, reason.Error()); err != nil {
+		return moved, h.settle.forget(ctx, l, err)
+	}
+	h.settle.report(ctx, head, lanedb.Outcome{Seq: head.Sequence, Verdict: lanedb.Refused, Wait: wait, Error: reason.Error()})
+	return moved + 1, nil
+}
+
+// expire makes dead letters of the due rows that have expired, all at once, and returns the other due rows. There may
+// be thousands of expired rows in front of rows that are still wanted, and one write for each of them would take too
+// long.
+func (h *queues) expire(ctx context.Context, lanes map[int16]*lane, due []lanedb.DueRow) (alive []lanedb.DueRow, moved int, err error) {
+	var expired []*outboxdb.Row
+	for i := range due {
+		r := &due[i].Row
+		l := lanes[r.Lane]
+		switch {
+		case !r.Expired:
+			alive = append(alive, due[i])
+		case h.isTurn(l, r):
+			expired = append(expired, r)
+		}
+	}
+	moved, err = h.settle.giveUp(ctx, lanes, expired, errExpired.Error(), h.rules.blocksExpired)
+	return alive, moved, err
+}
+
+// isTurn reports whether the block of its key allows a due row to be sent: there is a block, and it is not that of a
+// dead letter. If not, the blocks that the worker remembers, or the row, are wrong, see doubt.
+func (h *queues) isTurn(l *lane, r *outboxdb.Row) bool {
+	if r.Key == "" {
+		return true
+	}
+	if state, blocked := l.blocks[r.Key]; !blocked || state == stateDead {
+		h.doubt(l)
+		return false
+	}
+	return true
+}

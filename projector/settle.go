@@ -1,0 +1,377 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
+)
+
+// settler writes down what became of rows. What the broker has confirmed and the database has not recorded yet, it
+// keeps and tries again, see unsettled.
+type settler struct {
+	db        lanedb.Lanes
+	keeps     func() bool // published rows are kept
+	owned     *owned
+	server    *server
+	due       *dueTime
+	rules     *rules
+	limit     limit
+	telemetry *instruments
+	log       *slog.Logger
+
+	unsettled []unsettled // confirmed rows whose settle failed
+}
+
+// settle writes down what became of the rows, in three steps: published rows, then delayed rows without a key, then
+// all other rows that leave the lane. Published rows come first, because they are the only ones that would be sent
+// twice if a later step fails. If the first step fails, it is tried again before the next fetch, see unsettled. After
+// a failure of the others, the next fetch finds the rows that are still in their lanes.
+func (s *settler) settle(ctx context.Context, b *batch) error {
+	for _, r := range b.refused {
+		s.telemetry.refused.Add(1, r.Topic, r.TenantID)
+	}
+	if n := len(b.send) - len(b.published); n > 0 {
+		s.telemetry.unconfirmed.Add(ctx, int64(n))
+	}
+	if len(b.published) > 0 {
+		lost, err := s.settleFresh(ctx, b.lanes, b.out(s.keeps()))
+		if err != nil {
+			return err
+		}
+		for _, n := range lost {
+			b.left[n] = true
+		}
+		b.moved += len(b.published)
+	}
+	if err := s.delay(ctx, b); err != nil {
+		return err
+	}
+	for n, outcomes := range b.outcomes {
+		*s.due = dueTime{} // these rows will be due, perhaps earlier than all others
+		l := b.lanes[n]
+		if err := s.db.Moves.Hold(ctx, l.lease, outcomes); err != nil {
+			b.left[n] = true
+			if err := s.forget(ctx, l, err); err != nil {
+				return err
+			}
+			continue
+		}
+		// The blocks are added only after they are written. A block in memory alone would hold rows, and nothing
+		// would ever release them.
+		maps.Copy(l.blocks, b.blocked[n])
+		b.moved += len(outcomes)
+		for _, o := range outcomes {
+			s.report(ctx, b.rows[outboxdb.RowID{Lane: n, Seq: o.Seq}], o)
+		}
+	}
+	return nil
+}
+
+// delay takes delayed rows without an ordering key out of their lanes. A row that a transaction is about to cancel or
+// move is locked and stays; the next fetch looks at it again.
+func (s *settler) delay(ctx context.Context, b *batch) error {
+	if len(b.timed) == 0 {
+		return nil
+	}
+	*s.due = dueTime{}
+	leases := leasesOf(b.lanes, b.timed)
+	delayed, held, err := s.db.Moves.Delay(ctx, leases, b.timed)
+	if err != nil {
+		return err
+	}
+	for _, l := range leases {
+		if !held[l.Lane] {
+			_ = s.forget(ctx, b.lanes[l.Lane], lanedb.ErrFenced)
+		}
+	}
+	gone := map[outboxdb.RowID]bool{}
+	for _, id := range delayed {
+		gone[id] = true
+	}
+	for _, id := range b.timed {
+		if !gone[id] {
+			b.left[id.Lane] = true
+		}
+	}
+	b.moved += len(delayed)
+	return nil
+}
+
+// unsettled holds rows that the broker has confirmed, but whose settle in the database failed. The worker fetches
+// nothing until they are settled: it would find the same rows and publish them again, once for each try. So there is
+// never more of it than one batch and one probe.
+//
+// A settle that failed may have been carried out, because only its answer may have been lost. So the next try accepts
+// that rows are gone already.
+type unsettled struct {
+	lanes map[int16]*lane
+	fresh *out // rows of the log; nil: the rows are held ones
+
+	held       []int64 // held rows of one key of one lane
+	key        string
+	generation int // the generation of the mark: a server that forgot numbers may have given them to other rows
+}
+
+// settleFresh writes down that the broker confirmed rows of the log. It returns the lanes that do not belong to this
+// worker any more. After an error, the rows are kept in unsettled.
+func (s *settler) settleFresh(ctx context.Context, lanes map[int16]*lane, o out) (lost []int16, err error) {
+	gone := map[int16]bool{}
+	if err := s.writeDown(ctx, lanes, o, gone); err != nil {
+		s.unsettled = append(s.unsettled, unsettled{lanes: lanes, fresh: &o, generation: s.server.generation})
+		return nil, err
+	}
+	for n := range gone {
+		lost = append(lost, n)
+		s.lost(ctx, lanes[n])
+	}
+	s.telemetry.published.Add(ctx, int64(o.rows()))
+	return lost, nil
+}
+
+// writeDown moves rows out of the log first, and records the positions of the lanes second. It adds the lanes that do
+// not belong to this worker any more to gone.
+//
+// The order matters if the process dies in between. A position beyond a row that is still in the log would count this
+// row as published in its place, and the move would be lost. In this order, a row that was moved is simply not in the
+// log any more.
+func (s *settler) writeDown(ctx context.Context, lanes map[int16]*lane, o out, gone map[int16]bool) error {
+	if len(o.moved) > 0 {
+		leases := leasesOf(lanes, o.moved)
+		held, err := s.db.Moves.Settle(ctx, leases, o.moved)
+		if err != nil {
+			return err
+		}
+		for _, l := range leases {
+			gone[l.Lane] = !held[l.Lane]
+		}
+	}
+	var placed []lanedb.Placed
+	for _, lease := range leasesOf(lanes, o.recorded()) {
+		placed = append(placed, lanedb.Placed{Lease: lease, Position: lanes[lease.Lane].next(o)})
+	}
+	if len(placed) > 0 {
+		held, err := s.db.Log.Record(ctx, placed)
+		if err != nil {
+			return err
+		}
+		for _, p := range placed {
+			if n := p.Lease.Lane; held[n] {
+				lanes[n].moveTo(p.Position)
+			} else {
+				gone[n] = true
+			}
+		}
+	}
+	maps.DeleteFunc(gone, func(_ int16, lost bool) bool { return !lost })
+	return nil
+}
+
+// settleHeld settles held rows of one key that the broker has confirmed, and lifts the block if no row of the key is
+// left. After an error, the rows are kept in unsettled, and the caller has to put the lane's blocks in doubt.
+func (s *settler) settleHeld(ctx context.Context, l *lane, key string, sent []int64) error {
+	lifted, err := s.db.Held.SettleHeld(ctx, l.lease, l.loaded, key, sent)
+	if err != nil {
+		s.owe(l, key, sent)
+		return err
+	}
+	if lifted {
+		delete(l.blocks, key)
+	}
+	s.telemetry.published.Add(ctx, int64(len(sent)))
+	return nil
+}
+
+// owe keeps held rows that are confirmed and not settled.
+func (s *settler) owe(l *lane, key string, sent []int64) {
+	if len(sent) > 0 {
+		s.unsettled = append(s.unsettled, unsettled{
+			lanes: map[int16]*lane{l.lease.Lane: l}, held: sent, key: key, generation: s.server.generation,
+		})
+	}
+}
+
+// settleAgain tries to settle rows whose settle has failed before. It returns how many it has settled. If it returns
+// an error, others are left.
+func (s *settler) settleAgain(ctx context.Context) (settled int, err error) {
+	ctx, cancel := s.limit.begun(ctx)
+	defer cancel()
+	return s.settleOwed(ctx)
+}
+
+// settleOwed looks at the sequence first. The settle may have failed because the server crashed, and the server that
+// answers now may have given the numbers to other rows. A settle by number would then remove rows that were never
+// published. If so, or if the lanes belong to another projector, the debt is dropped, and the rows are published
+// again.
+func (s *settler) settleOwed(ctx context.Context) (settled int, err error) {
+	if len(s.unsettled) == 0 {
+		return 0, nil
+	}
+	now, _, err := s.server.mark.observe(ctx)
+	if err != nil {
+		return 0, err
+	}
+	all := s.unsettled
+	s.unsettled = nil
+	for i, u := range all {
+		n := 0
+		switch {
+		case !s.owned.keeps(u.lanes) || u.generation != now: // the rows are published once more, by this worker or another one
+		case u.fresh != nil:
+			n = u.fresh.rows()
+			_, err = s.settleFresh(ctx, u.lanes, *u.fresh)
+		default:
+			for _, l := range u.lanes { // there is one lane
+				n, err = s.settleHeldAgain(ctx, l, u)
+			}
+		}
+		if err != nil {
+			s.unsettled = append(s.unsettled, all[i+1:]...)
+			return settled, err
+		}
+		settled += n
+	}
+	return settled, nil
+}
+
+// settleHeldAgain settles held rows. If the blocks of the lane are unknown, it keeps the rows for the next pass:
+// nothing of that lane is published until the blocks are loaded. If the fence refuses, the lane is lost, which
+// [worker.owns] will find, or an operator has changed it, and the next pass tries again.
+func (s *settler) settleHeldAgain(ctx context.Context, l *lane, u unsettled) (settled int, err error) {
+	if l.loaded < 0 {
+		s.owe(l, u.key, u.held)
+		return 0, nil
+	}
+	if err := s.settleHeld(ctx, l, u.key, u.held); err != nil {
+		return 0, s.forget(ctx, l, err)
+	}
+	return len(u.held), nil
+}
+
+// owes reports whether confirmed rows of the lane still have to be settled.
+func (s *settler) owes(l *lane) bool {
+	return slices.ContainsFunc(s.unsettled, func(u unsettled) bool { return u.lanes[l.lease.Lane] == l })
+}
+
+// settleLast settles the rows that a worker still owes when it has stopped. If that fails, the next owner publishes
+// them again.
+func (s *settler) settleLast(ctx context.Context) {
+	if _, err := s.settleOwed(ctx); err != nil && !errors.Is(err, lanedb.ErrFenced) {
+		s.log.WarnContext(ctx, "oncebox: published rows could not be settled, they are published again", "error", err)
+	}
+}
+
+// giveUp makes held rows dead letters. blocks is the same as in [batch.die]. It returns how many rows it has moved.
+// Rows of lanes whose blocks are unknown stay, because the lane's counter would not match and the write would be
+// refused.
+func (s *settler) giveUp(
+	ctx context.Context, lanes map[int16]*lane, rows []*outboxdb.Row, reason string, blocks func(topic string) bool,
+) (moved int, err error) {
+	outcomes := map[outboxdb.RowID]lanedb.HeldOutcome{}
+	var list []lanedb.HeldOutcome
+	var ids []outboxdb.RowID
+	byID := map[outboxdb.RowID]*outboxdb.Row{}
+	for _, r := range rows {
+		if lanes[r.Lane].loaded < 0 {
+			continue
+		}
+		o := lanedb.HeldOutcome{RowID: outboxdb.RowID{Lane: r.Lane, Seq: r.Sequence}, Verdict: lanedb.Dead, Error: reason}
+		if !blocks(r.Topic) {
+			o.Verdict = lanedb.Abandoned
+		}
+		outcomes[o.RowID], byID[o.RowID] = o, r
+		list, ids = append(list, o), append(ids, o.RowID)
+	}
+	if len(list) == 0 {
+		return 0, nil
+	}
+	leases := loadedLeasesOf(lanes, ids)
+	gone, held, err := s.db.Held.GiveUpHeld(ctx, leases, list)
+	if err = s.forgetUnless(ctx, lanes, leases, held, err); err != nil {
+		return 0, err
+	}
+	for _, g := range gone {
+		o, r, l := outcomes[g.RowID], byID[g.RowID], lanes[g.Lane]
+		switch {
+		case r.Key != "" && o.Verdict == lanedb.Dead:
+			l.blocks[r.Key] = stateDead
+		case g.Lifted:
+			delete(l.blocks, r.Key)
+		}
+		s.report(ctx, r, lanedb.Outcome{Seq: g.Seq, Verdict: o.Verdict, Error: o.Error})
+	}
+	return len(gone), nil
+}
+
+// loadedLeasesOf is leasesOf with the operators' counters at which the blocks were read. The write does nothing in
+// lanes whose counter has changed.
+func loadedLeasesOf(lanes map[int16]*lane, ids []outboxdb.RowID) (leases []lanedb.LoadedLease) {
+	for _, l := range leasesOf(lanes, ids) {
+		leases = append(leases, lanedb.LoadedLease{Lease: l, Change: lanes[l.Lane].loaded})
+	}
+	return leases
+}
+
+// forgetUnless marks the blocks of all lanes of a write as unknown, except of lanes whose write is confirmed (held).
+func (s *settler) forgetUnless(ctx context.Context, lanes map[int16]*lane, leases []lanedb.LoadedLease, held map[int16]bool, err error) error {
+	for _, l := range leases {
+		switch {
+		case err != nil:
+			_ = s.forget(ctx, lanes[l.Lane], err)
+		case !held[l.Lane]:
+			_ = s.forget(ctx, lanes[l.Lane], lanedb.ErrFenced)
+		}
+	}
+	return err
+}
+
+// forget marks the blocks of a lane as unknown after a write that did not succeed. The next pass loads them again
+// before it fetches.
+//
+// [lanedb.ErrFenced] says that the lane belongs to another projector now, or that an operator changed it. Both are
+// expected, so forget returns nil. It returns any other error. Such an error leaves open what the database did: the
+// statement may have been committed and its answer lost. A worker that goes on with the old blocks would publish rows
+// behind a row that is held, or hold rows behind a block that is gone.
+func (s *settler) forget(ctx context.Context, l *lane, err error) error {
+	if err == nil {
+		return nil
+	}
+	l.loaded = -1
+	if !errors.Is(err, lanedb.ErrFenced) {
+		return err
+	}
+	s.telemetry.fenced.Add(ctx, 1)
+	return nil
+}
+
+// lost records that a lane belongs to another projector. This worker does not know the lane's position and blocks any
+// more.
+func (s *settler) lost(ctx context.Context, l *lane) {
+	l.located = false
+	_ = s.forget(ctx, l, lanedb.ErrFenced)
+}
+
+// report shows in the metrics and in the log what became of a row that the broker has not taken. Followers and
+// delayed rows are not reported: there may be any number of them, and nothing is wrong with them.
+func (s *settler) report(ctx context.Context, r *outboxdb.Row, o lanedb.Outcome) {
+	log := func(level slog.Level, message string, more ...any) {
+		s.log.Log(ctx, level, message, append(more, "id", r.ID, "type", r.Type, "topic", r.Topic, "tenant", r.TenantID,
+			"aggregate_type", r.AggregateType, "aggregate_id", r.AggregateID, "ordering_key", r.Key,
+			"lane", r.Lane, "sequence", r.Sequence, "error", o.Error)...)
+	}
+	switch o.Verdict {
+	case lanedb.Refused:
+		log(slog.LevelWarn, "oncebox: the broker refused an event, it waits", "wait", o.Wait)
+	case lanedb.Dead:
+		s.telemetry.gaveUp(ctx, r)
+		log(slog.LevelError, "oncebox: an event is dead, its key waits for an operator")
+	case lanedb.Abandoned:
+		s.telemetry.gaveUp(ctx, r)
+		log(slog.LevelError, "oncebox: an event is dead, its key goes on")
+	case lanedb.Follower, lanedb.Delayed:
+	}
+}
