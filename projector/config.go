@@ -7,6 +7,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/arrival"
+	"github.com/oncebox/oncebox/projector/internal/progress"
 	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/telemetry"
 )
@@ -155,9 +156,30 @@ func (c *Config) WithDefaults() Config {
 func (c *Config) batchBytes() int64 { return max(c.BatchBytes, 0) }
 
 // rules returns the settings that decide about rows that cannot be published.
-func (c *Config) rules() *rules {
-	return &rules{
+func (c *Config) rules() *progress.Rules {
+	return &progress.Rules{
 		MaxRetryAttempts: c.MaxRetryAttempts, MaxCrashes: c.MaxCrashes, Retry: c.Retry,
 		ContinueAfterDead: c.ContinueAfterDead, BlockExpired: c.BlockExpired,
+	}
+}
+
+// pauses has the waiting times of the relay that are not settings. Tests use shorter ones.
+type pauses struct {
+	loop   retry.Policy // of a loop, after a step that failed
+	topic  retry.Policy // of a topic in trouble, until one of its rows is tried
+	silent retry.Policy // of a worker, after a call to the broker without a receipt
+
+	shortcut time.Duration // the time that a mark waits for open transactions before fetches take a shortcut
+
+	observe time.Duration // the interval at which the state of an outbox is read for the gauges; 0: the default of leader.Reader
+}
+
+func defaultPauses() pauses {
+	return pauses{
+		loop:   retry.Policy{Delay: 100 * time.Millisecond, MaxDelay: 2 * time.Second},
+		topic:  retry.Policy{Delay: 500 * time.Millisecond, MaxDelay: 30 * time.Second},
+		silent: retry.Policy{Delay: time.Second, MaxDelay: 15 * time.Second},
+
+		shortcut: time.Second,
 	}
 }

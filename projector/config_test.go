@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
 )
 
 // A batch has to be settled before its lease ends, or two projectors publish its rows.

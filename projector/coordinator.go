@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
 
 // leaseEnd is the time that is added to the end of a lease, so that the other leases of the same owner have ended
@@ -24,7 +25,7 @@ type coordinator struct {
 	cfg     *Config
 	leases  lanedb.Leases
 	workers []*owned
-	tenants *pausedTenants
+	tenants *schedule.Tenants
 	failure *failure
 	hears   *atomic.Bool // the connection for NOTIFY is up
 	log     *slog.Logger
@@ -308,8 +309,8 @@ func (c *coordinator) readPauses(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.tenants.set(list) {
-		c.log.InfoContext(ctx, "oncebox: tenants are paused", "projector", c.cfg.Name, "tenants", c.tenants.list())
+	if c.tenants.Set(list) {
+		c.log.InfoContext(ctx, "oncebox: tenants are paused", "projector", c.cfg.Name, "tenants", c.tenants.List())
 		c.nudge()
 	}
 	return nil

@@ -5,7 +5,7 @@
 //	p, err := projector.New(broker, nil, store)
 //	err = p.Run(ctx) // until ctx is done
 //
-// Any number of projectors may run. Those that are alive share the lanes evenly.
+// Any number of projectors may run. All projectors that are alive share the lanes evenly.
 //
 // # Guarantees
 //

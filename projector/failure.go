@@ -3,6 +3,8 @@ package projector
 import (
 	"sync"
 	"time"
+
+	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
 
 // failure is the last reason why the broker, or a topic, took nothing. The coordinator stores it for operators, see
@@ -17,7 +19,7 @@ type failure struct {
 // row shows its own.
 func (f *failure) note(errs map[int]error) {
 	for _, err := range errs {
-		if c := classify(err); c == classTopic || c == classBroker {
+		if c := schedule.Classify(err); c == schedule.ClassTopic || c == schedule.ClassBroker {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.reason, f.at = err.Error(), time.Now()

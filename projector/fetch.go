@@ -6,6 +6,8 @@ import (
 
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/projector/internal/progress"
+	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
 
 // fetcher reads rows for one worker, and notes in the database that they are taken.
@@ -13,14 +15,14 @@ type fetcher struct {
 	db      lanedb.Lanes
 	mark    *mark
 	settle  *settler
-	silence *silence
+	silence *schedule.Silence
 	size    int   // Config.BatchSize
 	bytes   int64 // Config.BatchBytes; 0: no bound
 	few     bool  // the last fetch of heads brought few rows
 }
 
 // batch returns the number of rows to send at once from a number of lanes.
-func (f *fetcher) batch(lanes int) int { return f.silence.batch(f.size, lanes) }
+func (f *fetcher) batch(lanes int) int { return f.silence.Batch(f.size, lanes) }
 
 // fetchHeads reads the first unsent rows of the lanes, and notes in the database that they are taken. sure is false
 // if the fetch used a shortcut and found nothing: the shortcut may have ended, so rows may exist.
@@ -28,12 +30,12 @@ func (f *fetcher) batch(lanes int) int { return f.silence.batch(f.size, lanes) }
 // There are two ways. If few rows are expected, one statement reads and takes them. Otherwise the rows are read
 // first, cut to Config.BatchBytes, and only the rows that are left are taken by a second statement. A row that is
 // taken in vain would be sent apart by the next owner if this one dies.
-func (f *fetcher) fetchHeads(ctx context.Context, lanes map[int16]*lane, group []*lane, short shortcut) (rows []outboxdb.Row, sure bool, err error) {
+func (f *fetcher) fetchHeads(ctx context.Context, lanes map[int16]*progress.Lane, group []*progress.Lane, short progress.Shortcut) (rows []outboxdb.Row, sure bool, err error) {
 	few, most := f.few, lanedb.MaxFetch
 	if few {
 		most = lanedb.FewRows
 	}
-	cursors := cursors(group, short, f.batch(len(group)), most)
+	cursors := progress.Cursors(group, short, f.batch(len(group)), most)
 	if few {
 		rows, err = f.fetchFew(ctx, lanes, cursors)
 	} else {
@@ -57,8 +59,8 @@ func (f *fetcher) fetchHeads(ctx context.Context, lanes map[int16]*lane, group [
 	var taken []lanedb.Taken
 	for n, seq := range upto {
 		l := lanes[n]
-		l.taken = max(l.taken, seq)
-		taken = append(taken, lanedb.Taken{Lease: l.lease, Upto: l.taken})
+		l.Taken = max(l.Taken, seq)
+		taken = append(taken, lanedb.Taken{Lease: l.Lease, Upto: l.Taken})
 	}
 	rows, err = f.takeRows(ctx, lanes, taken, rows)
 	return rows, true, err
@@ -82,7 +84,7 @@ func bringsFew(cursors []lanedb.Cursor, rows []outboxdb.Row) bool {
 
 // fetchFew reads the heads of the lanes and notes that they are taken, with one statement. Rows of a lane that was
 // lost meanwhile are left out.
-func (f *fetcher) fetchFew(ctx context.Context, lanes map[int16]*lane, cursors []lanedb.Cursor) ([]outboxdb.Row, error) {
+func (f *fetcher) fetchFew(ctx context.Context, lanes map[int16]*progress.Lane, cursors []lanedb.Cursor) ([]outboxdb.Row, error) {
 	look := f.mark.begin()
 	rows, held, mark, err := f.db.Log.FetchFew(ctx, cursors, f.bytes)
 	if err != nil || len(rows) == 0 {
@@ -91,8 +93,8 @@ func (f *fetcher) fetchFew(ctx context.Context, lanes map[int16]*lane, cursors [
 	f.mark.took(look, mark)
 	for i := range rows {
 		l := lanes[rows[i].Lane]
-		l.taken = max(l.taken, rows[i].Sequence)
-		if !held[rows[i].Lane] && l.located {
+		l.Taken = max(l.Taken, rows[i].Sequence)
+		if !held[rows[i].Lane] && l.Located {
 			f.settle.lost(ctx, l)
 		}
 	}
@@ -101,8 +103,8 @@ func (f *fetcher) fetchFew(ctx context.Context, lanes map[int16]*lane, cursors [
 
 // fetchPicked reads rows that a scan has found, and notes that they are taken. They are noted one by one (Picked): unsent rows lie between them,
 // and these are not on their way.
-func (f *fetcher) fetchPicked(ctx context.Context, lanes map[int16]*lane, ids []outboxdb.RowID) ([]outboxdb.Row, error) {
-	rows, err := f.db.Log.FetchRows(ctx, leasesOf(lanes, ids), ids, f.bytes)
+func (f *fetcher) fetchPicked(ctx context.Context, lanes map[int16]*progress.Lane, ids []outboxdb.RowID) ([]outboxdb.Row, error) {
+	rows, err := f.db.Log.FetchRows(ctx, progress.LeasesOf(lanes, ids), ids, f.bytes)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
@@ -114,7 +116,7 @@ func (f *fetcher) fetchPicked(ctx context.Context, lanes map[int16]*lane, ids []
 	}
 	var taken []lanedb.Taken
 	for n, seqs := range picked {
-		taken = append(taken, lanedb.Taken{Lease: lanes[n].lease, Upto: lanes[n].taken, Picked: seqs})
+		taken = append(taken, lanedb.Taken{Lease: lanes[n].Lease, Upto: lanes[n].Taken, Picked: seqs})
 	}
 	return f.takeRows(ctx, lanes, taken, rows)
 }
@@ -125,7 +127,7 @@ func (f *fetcher) fetchPicked(ctx context.Context, lanes map[int16]*lane, ids []
 //
 // The statement is also a look at the sequence, so a busy relay moves its mark without extra statements, see
 // watermark.took.
-func (f *fetcher) takeRows(ctx context.Context, lanes map[int16]*lane, taken []lanedb.Taken, rows []outboxdb.Row) ([]outboxdb.Row, error) {
+func (f *fetcher) takeRows(ctx context.Context, lanes map[int16]*progress.Lane, taken []lanedb.Taken, rows []outboxdb.Row) ([]outboxdb.Row, error) {
 	slices.SortFunc(taken, func(a, b lanedb.Taken) int { return int(a.Lease.Lane) - int(b.Lease.Lane) })
 	look := f.mark.begin()
 	held, mark, err := f.db.Log.Take(ctx, taken)

@@ -8,15 +8,16 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 
 	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/projector/internal/progress"
 )
 
 // Whatever became of a write, the blocks are not known any more: its answer may have been lost after COMMIT.
 func TestLostAnswerPutsTheBlocksInDoubt(t *testing.T) {
 	lost := errors.New("connection reset")
 	for _, err := range []error{lanedb.ErrFenced, lost} {
-		l := &lane{loaded: 7}
+		l := &progress.Lane{Loaded: 7}
 		got := (&settler{telemetry: newInstruments(noop.NewMeterProvider())}).forget(t.Context(), l, err)
-		require.EqualValues(t, -1, l.loaded)
+		require.EqualValues(t, -1, l.Loaded)
 		require.Equal(t, errors.Is(err, lost), got != nil)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/projector/internal/progress"
 )
 
 func TestOnlyLanesInQuestionAreFetched(t *testing.T) {
@@ -14,15 +15,15 @@ func TestOnlyLanesInQuestionAreFetched(t *testing.T) {
 	r := &relay{}
 	w := &worker{cfg: &Config{SleepBusy: time.Hour}, hears: &r.hears, owned: newOwned(time.Second)}
 	r.workers = []*worker{w}
-	var group []*lane
+	var group []*progress.Lane
 	for _, n := range []int16{3, 7, 64 + 9} {
 		w.owned.add(lanedb.Lease{Lane: n}, time.Time{})
 		l := w.owned.lanes[n].lane
-		l.more, group = false, append(group, l)
+		l.More, group = false, append(group, l)
 	}
 	asked := func() (numbers []int16) {
 		for _, l := range w.inQuestion(group) {
-			numbers = append(numbers, l.lease.Lane)
+			numbers = append(numbers, l.Lease.Lane)
 		}
 		return numbers
 	}
@@ -48,10 +49,10 @@ func TestOnlyLanesInQuestionAreFetched(t *testing.T) {
 	require.False(t, woken(), "the lanes of others")
 	require.Empty(t, asked())
 
-	group[1].more = true
+	group[1].More = true
 	require.Equal(t, []int16{7}, asked())
 	require.Equal(t, []int16{7}, asked(), "until it is known that nothing is left")
-	group[1].more = false
+	group[1].More = false
 
 	r.wake()
 	require.True(t, woken())

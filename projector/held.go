@@ -7,6 +7,8 @@ import (
 
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/projector/internal/progress"
+	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
 
 // heldRows sends rows that were refused before, and rows that wait behind them.
@@ -20,7 +22,7 @@ type heldRows struct {
 	isolate *isolator
 	limit   limit
 	bytes   int64 // Config.BatchBytes
-	due     *dueTime
+	due     *schedule.DueTime
 }
 
 // held sends held rows whose time has come, and the rows that wait behind them.
@@ -28,12 +30,12 @@ type heldRows struct {
 // Only the head of a key has a time; the rows behind it wait at infinity. A head that is due is sent together with as
 // many followers as fit, so a long queue does not need a look for each row. Rows that were in flight when a former
 // owner died are sent apart, after all others.
-func (h *heldRows) held(ctx context.Context, lanes []*lane) (moved int, err error) {
+func (h *heldRows) held(ctx context.Context, lanes []*progress.Lane) (moved int, err error) {
 	ctx, cancel := h.limit.begun(ctx)
 	defer cancel()
-	byLane := map[int16]*lane{}
+	byLane := map[int16]*progress.Lane{}
 	for _, l := range lanes {
-		byLane[l.lease.Lane] = l
+		byLane[l.Lease.Lane] = l
 	}
 	due, seen, err := h.lookDue(ctx, lanes)
 	if err != nil {
@@ -48,7 +50,7 @@ func (h *heldRows) held(ctx context.Context, lanes []*lane) (moved int, err erro
 	most, bytes := h.bytes, int64(0)
 	for i := range due {
 		l := byLane[due[i].Lane]
-		if l.inFlight.hasHeld(&due[i]) {
+		if l.InFlight.HasHeld(&due[i]) {
 			alone = append(alone, &due[i].Row)
 			continue
 		}
@@ -57,7 +59,7 @@ func (h *heldRows) held(ctx context.Context, lanes []*lane) (moved int, err erro
 			left = max(left, 1) // 0 would mean no bound
 		}
 		if most > 0 && bytes > 0 && int64(len(due[i].Payload)) > left {
-			seen = max(seen, seenMost)
+			seen = max(seen, schedule.SeenMost)
 			break // the bytes are used up; the other rows stay due, and the next look finds them
 		}
 		q, err := h.queues.queueOf(ctx, l, &due[i].Row, left)
@@ -74,9 +76,9 @@ func (h *heldRows) held(ctx context.Context, lanes []*lane) (moved int, err erro
 			bytes += int64(len(r.Payload))
 		}
 	}
-	if len(alone) == 0 && seen == seenAll {
+	if len(alone) == 0 && seen == schedule.SeenAll {
 		for _, l := range lanes {
-			l.inFlight.forgetHeld()
+			l.InFlight.ForgetHeld()
 		}
 	}
 	if len(send) > 0 {
@@ -86,8 +88,8 @@ func (h *heldRows) held(ctx context.Context, lanes []*lane) (moved int, err erro
 		}
 	}
 	n, err := h.isolate.isolateHeld(ctx, byLane, alone)
-	if moved += n; seen == seenPart {
-		moved = max(moved, 1) // rows that may be sent can be behind those that stay: no pause
+	if moved += n; seen == schedule.SeenPart {
+		moved = max(moved, 1) // rows that may be sent can be behind rows that stay: no pause
 	}
 	return moved, err
 }
@@ -96,52 +98,52 @@ func (h *heldRows) held(ctx context.Context, lanes []*lane) (moved int, err erro
 // is not known.
 func (h *heldRows) untilDue(ctx context.Context) (time.Duration, error) {
 	const never = time.Duration(math.MaxInt64)
-	if !h.due.known && !h.due.last.IsZero() { // else the lanes were not ready for a look
+	if !h.due.Known && !h.due.Last.IsZero() { // else the lanes were not ready for a look
 		ctx, cancel := h.limit.bounded(ctx)
 		defer cancel()
 		// The last look came after the question before. What is due since that question and was left alone costs one look more.
-		next, err := h.db.Held.NextDue(ctx, h.owned.numbers(), h.due.asked)
+		next, err := h.db.Held.NextDue(ctx, h.owned.numbers(), h.due.Asked)
 		if err != nil {
 			return 0, err
 		}
-		h.due.known, h.due.next, h.due.asked = true, time.Time{}, next.Asked
+		h.due.Known, h.due.Next, h.due.Asked = true, time.Time{}, next.Asked
 		if next.Some {
-			h.due.next = time.Now().Add(max(next.In, 0) + time.Millisecond)
+			h.due.Next = time.Now().Add(max(next.In, 0) + time.Millisecond)
 		}
 	}
-	if h.due.next.IsZero() {
+	if h.due.Next.IsZero() {
 		return never, nil
 	}
-	return max(time.Until(h.due.next), 0), nil
+	return max(time.Until(h.due.Next), 0), nil
 }
 
 // lookDue returns held rows that may be tried now. While topics or tenants are left alone, it reads each row that
 // stays only once, however long it stays.
-func (h *heldRows) lookDue(ctx context.Context, lanes []*lane) ([]lanedb.DueRow, dueSeen, error) {
+func (h *heldRows) lookDue(ctx context.Context, lanes []*progress.Lane) ([]lanedb.DueRow, schedule.DueSeen, error) {
 	stay := h.stay.staying()
 	if len(stay.Topics)+len(stay.Tenants) == 0 {
 		due, all, err := h.db.Held.Due(ctx, numbersOf(lanes), h.bytes)
 		if all {
-			return due, seenAll, err
+			return due, schedule.SeenAll, err
 		}
-		return due, seenMost, err
+		return due, schedule.SeenMost, err
 	}
 	after := make([]lanedb.DueInfo, len(lanes))
-	byLane := map[int16]*lane{}
+	byLane := map[int16]*progress.Lane{}
 	for i, l := range lanes {
-		after[i] = l.held.to
-		after[i].Lane = l.lease.Lane
-		byLane[l.lease.Lane] = l
+		after[i] = l.Held.To
+		after[i].Lane = l.Lease.Lane
+		byLane[l.Lease.Lane] = l
 	}
 	infos, err := h.db.Held.ScanDue(ctx, after)
 	if err != nil {
-		return nil, seenMost, err
+		return nil, schedule.SeenMost, err
 	}
-	ids, looked := chooseDue(infos, stay, lanedb.MaxDue, func(n int16) *heldSkip { return &byLane[n].held })
-	seen := seenMost
+	ids, looked := schedule.ChooseDue(infos, stay, lanedb.MaxDue, func(n int16) *schedule.HeldSearch { return &byLane[n].Held })
+	seen := schedule.SeenMost
 	for _, a := range after {
-		if looked[a.Lane] == lanedb.ScanWindow && byLane[a.Lane].held.to.RowID != a.RowID {
-			seen = seenPart
+		if looked[a.Lane] == lanedb.ScanWindow && byLane[a.Lane].Held.To.RowID != a.RowID {
+			seen = schedule.SeenPart
 		}
 	}
 	if len(ids) == 0 {
@@ -151,10 +153,10 @@ func (h *heldRows) lookDue(ctx context.Context, lanes []*lane) ([]lanedb.DueRow,
 	return due, seen, err
 }
 
-func numbersOf(lanes []*lane) []int16 {
+func numbersOf(lanes []*progress.Lane) []int16 {
 	out := make([]int16, len(lanes))
 	for i, l := range lanes {
-		out[i] = l.lease.Lane
+		out[i] = l.Lease.Lane
 	}
 	return out
 }
@@ -166,35 +168,35 @@ const mostReleased = 500
 // release handles keys that are stalled: they are blocked, but none of their rows is due or ever will be, because an
 // operator discarded the head. It makes the next row of each key due, or lifts the block if there is no row. Until
 // then, new events of such a key become held rows, so the order is kept.
-func (h *heldRows) release(ctx context.Context, group []*lane) (moved int, err error) {
-	lanes := map[int16]*lane{}
+func (h *heldRows) release(ctx context.Context, group []*progress.Lane) (moved int, err error) {
+	lanes := map[int16]*progress.Lane{}
 	var ids []outboxdb.RowID
 	var keys []lanedb.LaneKey
 	for _, l := range group {
-		if l.loaded < 0 || len(l.stalled) == 0 || len(keys) == mostReleased {
+		if l.Loaded < 0 || len(l.Stalled) == 0 || len(keys) == mostReleased {
 			continue
 		}
-		n := min(len(l.stalled), mostReleased-len(keys))
-		for _, key := range l.stalled[:n] {
-			keys = append(keys, lanedb.LaneKey{Lane: l.lease.Lane, Key: key})
+		n := min(len(l.Stalled), mostReleased-len(keys))
+		for _, key := range l.Stalled[:n] {
+			keys = append(keys, lanedb.LaneKey{Lane: l.Lease.Lane, Key: key})
 		}
-		l.stalled = l.stalled[n:]
-		lanes[l.lease.Lane] = l
-		ids = append(ids, outboxdb.RowID{Lane: l.lease.Lane})
+		l.Stalled = l.Stalled[n:]
+		lanes[l.Lease.Lane] = l
+		ids = append(ids, outboxdb.RowID{Lane: l.Lease.Lane})
 	}
 	if len(keys) == 0 {
 		return 0, nil
 	}
 	ctx, cancel := h.limit.begun(ctx)
 	defer cancel()
-	*h.due = dueTime{}
+	*h.due = schedule.DueTime{}
 	leases := loadedLeasesOf(lanes, ids)
 	lifted, held, err := h.db.Held.ReleaseKeys(ctx, leases, keys)
 	if err = h.settle.forgetUnless(ctx, lanes, leases, held, err); err != nil {
 		return 0, err
 	}
 	for _, k := range lifted {
-		delete(lanes[k.Lane].blocks, k.Key)
+		delete(lanes[k.Lane].Blocks, k.Key)
 	}
 	return len(keys), nil
 }

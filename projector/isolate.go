@@ -7,6 +7,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/projector/internal/progress"
 )
 
 // isolator sends rows that were in flight when a former owner died: one of them may have killed it.
@@ -18,7 +19,7 @@ type isolator struct {
 	publish *publisher
 	settle  *settler
 	queues  *queues
-	rules   *rules
+	rules   *progress.Rules
 }
 
 // isolated ends a time in which one worker sent rows that had been in flight. Another worker that wanted to do the
@@ -38,32 +39,32 @@ func (i *isolator) isolated() {
 //
 // Only one worker of the relay isolates at a time. If two did, a crash would count against the rows of both. A worker
 // that finds the lock taken leaves its rows where they are, and isolated wakes it.
-func (i *isolator) isolate(ctx context.Context, lanes map[int16]*lane, rows []*outboxdb.Row) (moved int, err error) {
+func (i *isolator) isolate(ctx context.Context, lanes map[int16]*progress.Lane, rows []*outboxdb.Row) (moved int, err error) {
 	if len(rows) == 0 || !i.alone.TryLock() {
 		return 0, nil
 	}
 	defer i.isolated()
-	for _, group := range groupsOf(rows) {
+	for _, group := range progress.GroupsOf(rows) {
 		if !i.owned.mayPublish(lanes, group) {
 			continue
 		}
-		one := newBatch(lanes, i.rules)
-		if reason, kills := i.rules.kills(group[0]); kills {
-			one.die(group[0], reason, i.rules.blocksDead)
+		one := progress.NewBatch(lanes, i.rules)
+		if reason, kills := i.rules.Kills(group[0]); kills {
+			one.Die(group[0], reason, i.rules.BlocksDead)
 		} else if err := i.countAttempt(ctx, lanes, group, false); err != nil {
 			return moved, err
 		} else {
-			one.send = group
-			one.errs = i.publish.publish(ctx, lanes, group)
-			lived(lanes, group, one.errs)
-			one.judge()
+			one.Send = group
+			one.Errs = i.publish.publish(ctx, lanes, group)
+			lived(lanes, group, one.Errs)
+			one.Judge()
 		}
 		err := i.settle.settle(ctx, one)
-		moved += one.moved
-		if len(one.send) > 0 && (err != nil || len(one.left) > 0) {
+		moved += one.Moved
+		if len(one.Send) > 0 && (err != nil || len(one.Left) > 0) {
 			err = errors.Join(err, i.clearAttempt(ctx, lanes, group, false))
 		}
-		if err = errors.Join(err, one.trouble); err != nil {
+		if err = errors.Join(err, one.Trouble); err != nil {
 			return moved, err
 		}
 	}
@@ -71,12 +72,12 @@ func (i *isolator) isolate(ctx context.Context, lanes map[int16]*lane, rows []*o
 }
 
 // isolateHeld is isolate for held rows. Of each key only the head is sent.
-func (i *isolator) isolateHeld(ctx context.Context, lanes map[int16]*lane, rows []*outboxdb.Row) (moved int, err error) {
+func (i *isolator) isolateHeld(ctx context.Context, lanes map[int16]*progress.Lane, rows []*outboxdb.Row) (moved int, err error) {
 	if len(rows) == 0 || !i.alone.TryLock() {
 		return 0, nil
 	}
 	defer i.isolated()
-	for _, group := range groupsOf(rows) {
+	for _, group := range progress.GroupsOf(rows) {
 		var queues []*queue
 		var send []*outboxdb.Row
 		for _, r := range group {
@@ -100,12 +101,12 @@ func (i *isolator) isolateHeld(ctx context.Context, lanes map[int16]*lane, rows 
 
 // sendHeads counts the heads of queues, publishes and settles them. If not all of them have left, the counts are
 // taken back.
-func (i *isolator) sendHeads(ctx context.Context, lanes map[int16]*lane, queues []*queue, send []*outboxdb.Row) (moved int, err error) {
+func (i *isolator) sendHeads(ctx context.Context, lanes map[int16]*progress.Lane, queues []*queue, send []*outboxdb.Row) (moved int, err error) {
 	if len(send) == 0 || !i.owned.mayPublish(lanes, send) {
 		return 0, nil
 	}
-	if reason, kills := i.rules.kills(send[0]); kills {
-		return i.settle.giveUp(ctx, lanes, send, reason, i.rules.blocksDead)
+	if reason, kills := i.rules.Kills(send[0]); kills {
+		return i.settle.giveUp(ctx, lanes, send, reason, i.rules.BlocksDead)
 	}
 	if err := i.countAttempt(ctx, lanes, send, true); err != nil {
 		return 0, err
@@ -121,7 +122,7 @@ func (i *isolator) sendHeads(ctx context.Context, lanes map[int16]*lane, queues 
 
 // countAttempt counts rows that are about to be sent. If one of them does not belong to this worker any more, the
 // lanes of all of them are in doubt, and publish leaves all rows where they are.
-func (i *isolator) countAttempt(ctx context.Context, lanes map[int16]*lane, rows []*outboxdb.Row, held bool) (err error) {
+func (i *isolator) countAttempt(ctx context.Context, lanes map[int16]*progress.Lane, rows []*outboxdb.Row, held bool) (err error) {
 	leases, ids := identify(lanes, rows)
 	counted := i.db.Moves.CountAttempt(ctx, leases, ids, held)
 	for _, l := range leases {
@@ -131,24 +132,24 @@ func (i *isolator) countAttempt(ctx context.Context, lanes map[int16]*lane, rows
 }
 
 // clearAttempt takes the counts of rows back that have not left.
-func (i *isolator) clearAttempt(ctx context.Context, lanes map[int16]*lane, rows []*outboxdb.Row, held bool) error {
+func (i *isolator) clearAttempt(ctx context.Context, lanes map[int16]*progress.Lane, rows []*outboxdb.Row, held bool) error {
 	leases, ids := identify(lanes, rows)
 	return i.db.Moves.ClearAttempt(ctx, leases, ids, held)
 }
 
 // lived records that this process has survived the publication of rows. Rows that were not handed over (errInDoubt)
 // prove nothing.
-func lived(lanes map[int16]*lane, rows []*outboxdb.Row, errs map[int]error) {
+func lived(lanes map[int16]*progress.Lane, rows []*outboxdb.Row, errs map[int]error) {
 	for i, r := range rows {
 		if !errors.Is(errs[i], errInDoubt) {
-			lanes[r.Lane].inFlight.cleared[r.Sequence] = true
+			lanes[r.Lane].InFlight.Cleared[r.Sequence] = true
 		}
 	}
 }
 
-func identify(lanes map[int16]*lane, rows []*outboxdb.Row) (leases []lanedb.Lease, ids []outboxdb.RowID) {
+func identify(lanes map[int16]*progress.Lane, rows []*outboxdb.Row) (leases []lanedb.Lease, ids []outboxdb.RowID) {
 	for _, r := range rows {
 		ids = append(ids, outboxdb.RowID{Lane: r.Lane, Seq: r.Sequence})
 	}
-	return leasesOf(lanes, ids), ids
+	return progress.LeasesOf(lanes, ids), ids
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/projector/internal/progress"
 )
 
 // catchUp publishes the rows that fetches have jumped over on a shortcut.
@@ -22,17 +23,17 @@ type catchUp struct {
 // A fetch would find these rows too. But it would walk over the dead index entries of all rows that left meanwhile,
 // which can be millions, and it would do so in each lane. A scan by pages of the table is much cheaper. Each stretch
 // is tried once: if there are too many rows, or a row stays, the fetches do the rest.
-func (c *catchUp) late(ctx context.Context, group []*lane) (moved int, err error) {
+func (c *catchUp) late(ctx context.Context, group []*progress.Lane) (moved int, err error) {
 	ctx, cancel := c.limit.begun(ctx)
 	defer cancel()
 	found, err := c.scan.rows(ctx, group)
-	b, cursors := lateBatch(group, found.low, found.short, c.send.rules)
-	if err != nil || !found.all {
+	b, cursors := progress.LateBatch(group, found.Low, found.Short, c.send.rules)
+	if err != nil || !found.All {
 		return 1, err // the fetches have to find the rows: no pause
 	}
 	var ids []outboxdb.RowID
 	for _, c := range cursors {
-		for _, seq := range found.rows[c.Lease.Lane] {
+		for _, seq := range found.Rows[c.Lease.Lane] {
 			if seq <= c.After && !c.Position.Has(seq) {
 				ids = append(ids, outboxdb.RowID{Lane: c.Lease.Lane, Seq: seq})
 			}
@@ -42,17 +43,17 @@ func (c *catchUp) late(ctx context.Context, group []*lane) (moved int, err error
 	if err != nil {
 		return moved, err
 	}
-	b.advance(group)
-	_, err = c.send.settle.settleFresh(ctx, b.lanes, b.reached())
+	b.Advance(group)
+	_, err = c.send.settle.settleFresh(ctx, b.Lanes, b.Reached())
 	return max(1, moved), err
 }
 
 // deliverAll publishes rows that a scan has found, in batches. If a row of a lane stays, all later rows of this lane
 // stay too: they may be of the same key. Rows that did not fit into the bytes of a batch come first in the next one.
-func (c *catchUp) deliverAll(ctx context.Context, all *batch, ids []outboxdb.RowID) (moved int, err error) {
+func (c *catchUp) deliverAll(ctx context.Context, all *progress.Batch, ids []outboxdb.RowID) (moved int, err error) {
 	for len(ids) > 0 {
-		part := ids[:min(len(ids), c.send.fetch.batch(len(all.lanes)))]
-		rows, err := c.send.fetch.fetchPicked(ctx, all.lanes, part)
+		part := ids[:min(len(ids), c.send.fetch.batch(len(all.Lanes)))]
+		rows, err := c.send.fetch.fetchPicked(ctx, all.Lanes, part)
 		if err != nil {
 			return moved, err
 		}
@@ -63,15 +64,15 @@ func (c *catchUp) deliverAll(ctx context.Context, all *batch, ids []outboxdb.Row
 			}
 			return r.Cut
 		})
-		b, err := c.send.deliver(ctx, newBatch(all.lanes, c.send.rules), rows)
-		if moved += b.moved; err != nil {
+		b, err := c.send.deliver(ctx, progress.NewBatch(all.Lanes, c.send.rules), rows)
+		if moved += b.Moved; err != nil {
 			return moved, err
 		}
-		maps.Copy(all.left, b.left)
+		maps.Copy(all.Left, b.Left)
 		var rest []outboxdb.RowID
 		for i, id := range ids {
 			begins, some := cut[id.Lane]
-			if again := some && id.Seq >= begins; (again || i >= len(part)) && !all.left[id.Lane] {
+			if again := some && id.Seq >= begins; (again || i >= len(part)) && !all.Left[id.Lane] {
 				rest = append(rest, id)
 			}
 		}
@@ -86,32 +87,32 @@ type lateScan struct {
 	mark    *mark
 	workers []*owned
 
-	mu     sync.Mutex // held while one worker scans
-	latest lateRows   // the result of the last scan
+	mu     sync.Mutex        // held while one worker scans
+	latest progress.LateRows // the result of the last scan
 }
 
 // rows returns the rows in the log up to the furthest number that the lanes reached on a shortcut. The first worker
 // that asks scans, the others wait for it and use its result.
-func (s *lateScan) rows(ctx context.Context, group []*lane) (lateRows, error) {
+func (s *lateScan) rows(ctx context.Context, group []*progress.Lane) (progress.LateRows, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	low, short := s.mark.now() // before the scan begins, see watermark
-	if s.latest.covers(group, short) {
+	if s.latest.Covers(group, short) {
 		return s.latest, nil
 	}
-	f := newLateRows(group, low, short)
+	f := progress.NewLateRows(group, low, short)
 	for _, w := range s.workers {
 		for _, l := range w.leases() {
-			f.of[l.Lane] = true
+			f.Of[l.Lane] = true
 		}
 	}
-	s.latest = lateRows{}
-	ids, all, err := s.log.ScanLate(ctx, slices.Sorted(maps.Keys(f.of)), f.from, f.to, group[0].lease.Incarnation)
-	if f.all = all; err != nil || !all {
+	s.latest = progress.LateRows{}
+	ids, all, err := s.log.ScanLate(ctx, slices.Sorted(maps.Keys(f.Of)), f.From, f.To, group[0].Lease.Incarnation)
+	if f.All = all; err != nil || !all {
 		return f, err
 	}
 	for _, id := range ids {
-		f.rows[id.Lane] = append(f.rows[id.Lane], id.Seq)
+		f.Rows[id.Lane] = append(f.Rows[id.Lane], id.Seq)
 	}
 	s.latest = f
 	return f, nil

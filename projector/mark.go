@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/projector/internal/progress"
 )
 
 // observeInterval is the interval between two looks at the sequence while there is work.
@@ -16,7 +17,7 @@ type mark struct {
 	log lanedb.Log
 
 	mu      sync.Mutex
-	numbers watermark
+	numbers progress.Watermark
 
 	looking sync.Mutex // held during a look
 	seen    time.Time  // when the last look was answered
@@ -38,7 +39,7 @@ func (m *mark) observe(ctx context.Context) (generation int, incarnation string,
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	generation, incarnation = m.numbers.generation()
+	generation, incarnation = m.numbers.Generation()
 	return generation, incarnation, nil
 }
 
@@ -48,44 +49,44 @@ func (m *mark) look(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil {
-		m.numbers.doubt()
+		m.numbers.Doubt()
 		return err
 	}
-	m.numbers.take(before, now)
+	m.numbers.Take(before, now)
 	m.seen = time.Now()
 	return nil
 }
 
 // lookAgain looks at the sequence at once, because a fetch on a shortcut gave nothing. It reports whether the reason
 // was that the shortcut has ended.
-func (m *mark) lookAgain(ctx context.Context, before shortcut) (ended bool, err error) {
+func (m *mark) lookAgain(ctx context.Context, before progress.Shortcut) (ended bool, err error) {
 	m.looking.Lock()
 	err = m.look(ctx)
 	m.looking.Unlock()
 	_, short := m.now()
-	return short.n != before.n, err
+	return short.N != before.N, err
 }
 
 // begin must be called before a statement is sent that looks at the sequence, see [watermark].
-func (m *mark) begin() look {
+func (m *mark) begin() progress.Look {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.numbers.begin()
+	return m.numbers.Begin()
 }
 
 // took takes the answer of a statement that has taken rows. It saves looks while the relay is busy.
-func (m *mark) took(before look, now lanedb.Watermark) {
+func (m *mark) took(before progress.Look, now lanedb.Watermark) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.numbers.took(before, now)
+	m.numbers.Took(before, now)
 }
 
 // now returns the mark and the shortcut. A caller that fetches must read them before the fetch begins, see
 // [watermark].
-func (m *mark) now() (low int64, short shortcut) {
+func (m *mark) now() (low int64, short progress.Shortcut) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.numbers.current(), m.numbers.shortcut()
+	return m.numbers.Current(), m.numbers.Shortcut()
 }
 
 // server says on which server the cursors of one worker rest.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/projector/internal/progress"
 )
 
 // owned has the lanes of one worker, and what several goroutines share of them: the coordinator adds and renews them,
@@ -24,7 +25,7 @@ type owned struct {
 
 // holding is a lane with its lease.
 type holding struct {
-	lane       *lane
+	lane       *progress.Lane
 	lease      lanedb.Lease
 	validUntil time.Time // by the clock of this process, counted from a moment before the lease was asked for
 	change     int64     // the operators' counter at the last renewal
@@ -38,8 +39,8 @@ func newOwned(publishTimeout time.Duration) *owned {
 
 // of returns the holding of a lane, or nil. A lane that was lost and claimed again is another one: its lease, position
 // and blocks are new, and rows that were read under the old lease must not be sent. The caller has the lock.
-func (o *owned) of(l *lane) *holding {
-	if h := o.lanes[l.lease.Lane]; h != nil && h.lane == l {
+func (o *owned) of(l *progress.Lane) *holding {
+	if h := o.lanes[l.Lease.Lane]; h != nil && h.lane == l {
 		return h
 	}
 	return nil
@@ -103,8 +104,8 @@ func (o *owned) lookAtAll() {
 	o.heard = outboxdb.AllLanes
 }
 
-// all returns all lanes, also those that are lost.
-func (o *owned) all() (list []*lane) {
+// all returns all lanes, lost ones too.
+func (o *owned) all() (list []*progress.Lane) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, h := range o.lanes {
@@ -114,7 +115,7 @@ func (o *owned) all() (list []*lane) {
 }
 
 // ready returns the lanes whose leases last long enough for a batch, in order of their numbers.
-func (o *owned) ready() (list []*lane) {
+func (o *owned) ready() (list []*progress.Lane) {
 	now := time.Now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -129,12 +130,12 @@ func (o *owned) ready() (list []*lane) {
 // stillReady returns the lanes whose leases last long enough for a batch that begins now, without lanes whose blocks
 // are in doubt since an earlier part of this pass. One lane in doubt would be enough to make publish send nothing
 // from any lane.
-func (o *owned) stillReady(lanes []*lane) (list []*lane) {
+func (o *owned) stillReady(lanes []*progress.Lane) (list []*progress.Lane) {
 	now := time.Now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, l := range lanes {
-		if l.loaded >= 0 && o.isUsable(o.of(l), now) {
+		if l.Loaded >= 0 && o.isUsable(o.of(l), now) {
 			list = append(list, l)
 		}
 	}
@@ -144,12 +145,12 @@ func (o *owned) stillReady(lanes []*lane) (list []*lane) {
 // mayPublish reports whether rows may be handed over now: the leases of their lanes last until the rows are settled,
 // and the blocks of the lanes, which decided about the rows, are still those of the database as far as this worker
 // knows.
-func (o *owned) mayPublish(lanes map[int16]*lane, rows []*outboxdb.Row) bool {
+func (o *owned) mayPublish(lanes map[int16]*progress.Lane, rows []*outboxdb.Row) bool {
 	now := time.Now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, r := range rows {
-		if l := lanes[r.Lane]; l.loaded < 0 || !o.isUsable(o.of(l), now) {
+		if l := lanes[r.Lane]; l.Loaded < 0 || !o.isUsable(o.of(l), now) {
 			return false
 		}
 	}
@@ -157,11 +158,11 @@ func (o *owned) mayPublish(lanes map[int16]*lane, rows []*outboxdb.Row) bool {
 }
 
 // changed returns the lanes whose blocks are unknown, or older than what an operator has changed.
-func (o *owned) changed(lanes []*lane) (list []*lane) {
+func (o *owned) changed(lanes []*progress.Lane) (list []*progress.Lane) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, l := range lanes {
-		if h := o.of(l); l.loaded < 0 || h != nil && l.loaded < h.change {
+		if h := o.of(l); l.Loaded < 0 || h != nil && l.Loaded < h.change {
 			list = append(list, l)
 		}
 	}
@@ -169,7 +170,7 @@ func (o *owned) changed(lanes []*lane) (list []*lane) {
 }
 
 // keeps reports whether at least one of the lanes still belongs to this worker.
-func (o *owned) keeps(lanes map[int16]*lane) bool {
+func (o *owned) keeps(lanes map[int16]*progress.Lane) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, l := range lanes {
@@ -183,12 +184,12 @@ func (o *owned) keeps(lanes map[int16]*lane) bool {
 // prove passes two numbers for each lane to the next renewal, which stores them for the statistics. All unsent rows
 // up to the first number belong to paused tenants. All unsent rows up to the second one belong to transactions that
 // are still open.
-func (o *owned) prove(lanes []*lane, short shortcut) {
+func (o *owned) prove(lanes []*progress.Lane, short progress.Shortcut) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, l := range lanes {
 		if h := o.of(l); h != nil {
-			h.lease.PassedTo, h.lease.OpenTo = l.passed, l.short.reached(short)
+			h.lease.PassedTo, h.lease.OpenTo = l.Passed, l.Short.Reached(short)
 		}
 	}
 }
@@ -197,7 +198,7 @@ func (o *owned) prove(lanes []*lane, short shortcut) {
 func (o *owned) add(lease lanedb.Lease, until time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.lanes[lease.Lane] = &holding{lane: newLane(lease), lease: lease, validUntil: until}
+	o.lanes[lease.Lane] = &holding{lane: progress.NewLane(lease), lease: lease, validUntil: until}
 }
 
 // count returns the number of lanes that this worker will keep.
@@ -227,7 +228,7 @@ func (o *owned) giveBackOne() {
 
 // tidy removes lanes that are lost and lanes that are surplus. It returns the leases of the surplus ones, which have
 // to be released. A surplus lane that is busy stays until the next time.
-func (o *owned) tidy(busy func(*lane) bool) (surplus []lanedb.Lease) {
+func (o *owned) tidy(busy func(*progress.Lane) bool) (surplus []lanedb.Lease) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for n, h := range o.lanes {

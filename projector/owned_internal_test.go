@@ -9,6 +9,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/projector/internal/progress"
 )
 
 // Lanes whose leases are about to end are passed over, and a worker that was woken for their rows meanwhile sleeps again. When the
@@ -35,13 +36,13 @@ func TestNoBatchOutlastsTheLease(t *testing.T) {
 		o := newOwned(6 * time.Second)
 		o.add(lanedb.Lease{Lane: 1}, time.Now().Add(7*time.Second+time.Millisecond))
 		l := o.lanes[1].lane
-		l.loaded = 0
-		lanes, rows := map[int16]*lane{1: l}, []*outboxdb.Row{{Lane: 1}}
-		require.Equal(t, []*lane{l}, o.ready())
+		l.Loaded = 0
+		lanes, rows := map[int16]*progress.Lane{1: l}, []*outboxdb.Row{{Lane: 1}}
+		require.Equal(t, []*progress.Lane{l}, o.ready())
 		require.True(t, o.mayPublish(lanes, rows))
 		time.Sleep(time.Millisecond)
 		require.Empty(t, o.ready())
-		require.Empty(t, o.stillReady([]*lane{l}))
+		require.Empty(t, o.stillReady([]*progress.Lane{l}))
 		require.False(t, o.mayPublish(lanes, rows))
 	})
 }
@@ -52,8 +53,8 @@ func TestALaneThatWasClaimedAgainIsAnother(t *testing.T) {
 	until := time.Now().Add(time.Hour)
 	o.add(lanedb.Lease{Lane: 1, Epoch: 1}, until)
 	old := o.lanes[1].lane
-	old.loaded = 0
-	lanes, rows := map[int16]*lane{1: old}, []*outboxdb.Row{{Lane: 1}}
+	old.Loaded = 0
+	lanes, rows := map[int16]*progress.Lane{1: old}, []*outboxdb.Row{{Lane: 1}}
 	require.True(t, o.mayPublish(lanes, rows))
 	require.True(t, o.keeps(lanes))
 
@@ -61,7 +62,7 @@ func TestALaneThatWasClaimedAgainIsAnother(t *testing.T) {
 	require.False(t, o.mayPublish(lanes, rows), "it is lost")
 	o.add(lanedb.Lease{Lane: 1, Epoch: 2}, until)
 	require.False(t, o.mayPublish(lanes, rows))
-	require.Empty(t, o.stillReady([]*lane{old}))
+	require.Empty(t, o.stillReady([]*progress.Lane{old}))
 	require.False(t, o.keeps(lanes))
 	require.Len(t, o.ready(), 1)
 	require.NotSame(t, old, o.ready()[0])

@@ -3,6 +3,9 @@ package projector
 import (
 	"context"
 	"errors"
+
+	"github.com/oncebox/oncebox/projector/internal/progress"
+	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
 
 // prepare returns the lanes that a batch may be taken from. For each of them the worker then knows the position, the
@@ -10,7 +13,7 @@ import (
 //
 // The server is looked at before the positions are read. If it crashes in between, locate finds another incarnation,
 // and the pass ends. If it crashes after that, the statements of the batch compare the incarnation and do nothing.
-func (w *worker) prepare(ctx context.Context) ([]*lane, error) {
+func (w *worker) prepare(ctx context.Context) ([]*progress.Lane, error) {
 	ctx, cancel := w.limit.bounded(ctx)
 	defer cancel()
 	if err := w.tidy(ctx); err != nil {
@@ -18,7 +21,7 @@ func (w *worker) prepare(ctx context.Context) ([]*lane, error) {
 	}
 	lanes := w.owned.ready()
 	if len(lanes) == 0 {
-		*w.held.due = dueTime{} // no lane can be looked at, so nothing is known about the time when they come back
+		*w.held.due = schedule.DueTime{} // no lane can be looked at, so nothing is known about the time when they come back
 		return nil, nil
 	}
 	now, incarnation, err := w.server.mark.observe(ctx)
@@ -26,8 +29,8 @@ func (w *worker) prepare(ctx context.Context) ([]*lane, error) {
 		return nil, err
 	}
 	for _, l := range w.owned.all() {
-		if w.server.generation != now || l.located && l.lease.Incarnation != incarnation { // the position is that of a server that has crashed since
-			l.startAnew()
+		if w.server.generation != now || l.Located && l.Lease.Incarnation != incarnation { // the position is that of a server that has crashed since
+			l.StartAnew()
 		}
 	}
 	w.server.generation = now
@@ -44,11 +47,11 @@ var errAnotherServer = errors.New("projector: the server has crashed, or another
 
 // locate reads the positions of lanes that this worker has not read yet. These are lanes that are new, and lanes
 // whose position became void.
-func (w *worker) locate(ctx context.Context, lanes []*lane, incarnation string) error {
+func (w *worker) locate(ctx context.Context, lanes []*progress.Lane, incarnation string) error {
 	var unknown []int16
 	for _, l := range lanes {
-		if !l.located {
-			unknown = append(unknown, l.lease.Lane)
+		if !l.Located {
+			unknown = append(unknown, l.Lease.Lane)
 		}
 	}
 	if len(unknown) == 0 {
@@ -62,8 +65,8 @@ func (w *worker) locate(ctx context.Context, lanes []*lane, incarnation string) 
 		return errAnotherServer
 	}
 	for _, l := range lanes {
-		if position, ok := at[l.lease.Lane]; ok && !l.located {
-			l.startAt(position, incarnation)
+		if position, ok := at[l.Lease.Lane]; ok && !l.Located {
+			l.StartAt(position, incarnation)
 		}
 	}
 	return nil
@@ -73,7 +76,7 @@ func (w *worker) locate(ctx context.Context, lanes []*lane, incarnation string) 
 // to a lane after it is free. A surplus lane stays until its probe has ended and its confirmed rows are settled: the
 // next owner would publish them again.
 func (w *worker) tidy(ctx context.Context) error {
-	surplus := w.owned.tidy(func(l *lane) bool { return w.prober.probes(l) || w.settle.owes(l) })
+	surplus := w.owned.tidy(func(l *progress.Lane) bool { return w.prober.probes(l) || w.settle.owes(l) })
 	if len(surplus) == 0 {
 		return nil
 	}
@@ -87,25 +90,25 @@ func (w *worker) tidy(ctx context.Context) error {
 //
 // A change that an operator makes after the read is not missed. It raises the lane's counter, and the next renewal reports that. Until then,
 // writes to held rows compare the counter and are refused, and lanedb.Moves.Hold decides by the blocks that it finds in the database.
-func (w *worker) load(ctx context.Context, lanes []*lane) error {
+func (w *worker) load(ctx context.Context, lanes []*progress.Lane) error {
 	stale := w.owned.changed(lanes)
 	if len(stale) == 0 {
 		return nil
 	}
-	*w.held.due = dueTime{} // an operator may have made something due
+	*w.held.due = schedule.DueTime{} // an operator may have made something due
 	loaded, err := w.db.Held.Blocks(ctx, numbersOf(stale))
 	if err != nil {
 		return err
 	}
 	for _, l := range stale {
-		lb := loaded[l.lease.Lane]
-		l.more = true
-		l.held = heldSkip{} // a row that an operator has released may be older than the rows that the search has passed
-		l.loaded, l.blocks, l.stalled = lb.Change, map[string]string{}, nil
+		lb := loaded[l.Lease.Lane]
+		l.More = true
+		l.Held = schedule.HeldSearch{} // a row that an operator has released may be older than the rows that the search has passed
+		l.Loaded, l.Blocks, l.Stalled = lb.Change, map[string]string{}, nil
 		for _, b := range lb.Blocks {
-			l.blocks[b.Key] = b.State
-			if b.Stalled && b.State != stateDead {
-				l.stalled = append(l.stalled, b.Key)
+			l.Blocks[b.Key] = b.State
+			if b.Stalled && b.State != progress.StateDead {
+				l.Stalled = append(l.Stalled, b.Key)
 			}
 		}
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/projector/internal/progress"
+	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
 
 // probe is one row of a topic in trouble, the oldest, which is sent by itself to find out whether the topic works
@@ -32,14 +34,14 @@ type prober struct {
 	db      lanedb.Lanes
 	server  *server
 	owned   *owned
-	topics  *pausedTopics
+	topics  *schedule.Topics
 	pass    *searcher
 	fetch   *fetcher
 	publish *publisher
 	settle  *settler
 	queues  *queues
 	isolate *isolator
-	rules   *rules
+	rules   *progress.Rules
 	limit   limit
 	log     *slog.Logger
 
@@ -51,21 +53,21 @@ type prober struct {
 //
 // A worker has one probe at a time, and a topic has one probe at a time: pausedTopics.probe gives the right to a
 // single worker.
-func (pr *prober) probe(ctx context.Context, group []*lane) (moved int, err error) {
+func (pr *prober) probe(ctx context.Context, group []*progress.Lane) (moved int, err error) {
 	if pr.trial != nil {
 		return 0, nil
 	}
-	for _, topic := range pr.topics.ripe() {
-		if !slices.ContainsFunc(group, func(l *lane) bool { return l.knows(topic) }) || !pr.topics.probe(topic) {
+	for _, topic := range pr.topics.Ripe() {
+		if !slices.ContainsFunc(group, func(l *progress.Lane) bool { return l.Knows(topic) }) || !pr.topics.Probe(topic) {
 			continue
 		}
 		p := &probe{topic: topic, done: make(chan struct{}), generation: pr.server.generation}
 		moved, err = pr.oldest(ctx, group, p)
 		switch {
 		case err != nil || p.queue == nil && moved == 0:
-			pr.topics.probed(topic, verdictNone)
+			pr.topics.Probed(topic, schedule.NothingKnown)
 		case p.queue == nil:
-			pr.topics.probed(topic, verdictOfTheRow)
+			pr.topics.Probed(topic, schedule.RowRefused)
 		default:
 			pr.trial = p
 			go pr.try(context.WithoutCancel(ctx), p)
@@ -88,45 +90,45 @@ func (pr *prober) try(ctx context.Context, p *probe) {
 }
 
 // probes reports whether a row of the lane is on its way as a probe.
-func (pr *prober) probes(l *lane) bool { return pr.trial != nil && pr.trial.queue.lane == l }
+func (pr *prober) probes(l *progress.Lane) bool { return pr.trial != nil && pr.trial.queue.lane == l }
 
 // oldest finds the row for a probe: a held row that is due, or else the fresh row with the lowest number in these
 // lanes. If the row that a search has seen is not there any more, that search begins again.
-func (pr *prober) oldest(ctx context.Context, group []*lane, p *probe) (moved int, err error) {
+func (pr *prober) oldest(ctx context.Context, group []*progress.Lane, p *probe) (moved int, err error) {
 	ctx, cancel := pr.limit.begun(ctx)
 	defer cancel()
-	var of *lane
+	var of *progress.Lane
 	for _, l := range group {
-		if id, ok := l.held.first[p.topic]; ok {
+		if id, ok := l.Held.First[p.topic]; ok {
 			if p.queue, moved, err = pr.oldestHeld(ctx, l, id); p.queue == nil {
-				l.held = heldSkip{}
+				l.Held = schedule.HeldSearch{}
 			}
 			return moved, err
 		}
-		first, ok := l.topics.first[p.topic]
-		if ok && (of == nil || first < of.topics.first[p.topic]) {
+		first, ok := l.Topics.First[p.topic]
+		if ok && (of == nil || first < of.Topics.First[p.topic]) {
 			of = l
 		}
 	}
 	p.fresh = true
 	if p.queue, moved, err = pr.oldestFresh(ctx, of, p.topic); p.queue == nil && moved == 0 {
-		of.topics = skip{}
+		of.Topics = schedule.Search{}
 	}
 	return moved, err
 }
 
 // oldestHeld returns a held row as a queue, or nil if it cannot be sent now: it has expired, it is not the head of
 // its key, or it was in flight when a former owner died and is sent apart instead.
-func (pr *prober) oldestHeld(ctx context.Context, l *lane, id outboxdb.RowID) (q *queue, moved int, err error) {
+func (pr *prober) oldestHeld(ctx context.Context, l *progress.Lane, id outboxdb.RowID) (q *queue, moved int, err error) {
 	due, err := pr.db.Held.FetchDueRows(ctx, []outboxdb.RowID{id}, headOnly)
 	if err != nil || len(due) == 0 {
 		return nil, 0, err
 	}
-	lanes := map[int16]*lane{id.Lane: l}
+	lanes := map[int16]*progress.Lane{id.Lane: l}
 	if due, moved, err = pr.queues.expire(ctx, lanes, due); err != nil || len(due) == 0 {
 		return nil, moved, err
 	}
-	if l.inFlight.hasHeld(&due[0]) {
+	if l.InFlight.HasHeld(&due[0]) {
 		n, err := pr.isolateProbe(due[0].Topic, func() (int, error) {
 			return pr.isolate.isolateHeld(ctx, lanes, []*outboxdb.Row{&due[0].Row})
 		})
@@ -145,46 +147,46 @@ func (pr *prober) oldestHeld(ctx context.Context, l *lane, id outboxdb.RowID) (q
 
 // oldestFresh takes the first row of a topic that is the first unsent row of its key. Rows in front of it that cannot
 // be sent either, because they have expired or must wait, are moved to where they belong.
-func (pr *prober) oldestFresh(ctx context.Context, l *lane, topic string) (*queue, int, error) {
+func (pr *prober) oldestFresh(ctx context.Context, l *progress.Lane, topic string) (*queue, int, error) {
 	// Up to the position of the search there are only rows that are paused, and rows that wait behind these. Beyond
 	// it, there may be rows of the same key that are still to be sent.
-	from := min(l.topics.to, l.topics.first[topic]-1)
-	infos, err := pr.db.Log.Scan(ctx, []lanedb.Cursor{{Lease: l.lease, Position: l.at, After: from}}, pr.pass.stay)
+	from := min(l.Topics.To, l.Topics.First[topic]-1)
+	infos, err := pr.db.Log.Scan(ctx, []lanedb.Cursor{{Lease: l.Lease, Position: l.At, After: from}}, pr.pass.stay)
 	if err != nil {
 		return nil, 0, err
 	}
-	ids := l.topics.headsOf(infos, topic, pr.pass.seed)
+	ids := l.Topics.HeadsOf(infos, topic, pr.pass.seed)
 	if len(ids) == 0 {
 		return nil, 0, nil
 	}
-	lanes := map[int16]*lane{l.lease.Lane: l}
+	lanes := map[int16]*progress.Lane{l.Lease.Lane: l}
 	rows, err := pr.fetch.fetchPicked(ctx, lanes, ids)
 	if err != nil {
 		return nil, 0, err
 	}
-	b := newBatch(lanes, pr.rules)
-	for i := 0; i < len(rows) && len(b.send)+len(b.apart) == 0; i++ {
-		b.sort(rows[i : i+1])
+	b := progress.NewBatch(lanes, pr.rules)
+	for i := 0; i < len(rows) && len(b.Send)+len(b.Apart) == 0; i++ {
+		b.Sort(rows[i : i+1])
 	}
-	one := b.send
-	b.send = nil
+	one := b.Send
+	b.Send = nil
 	if err := pr.settle.settle(ctx, b); err != nil {
-		return nil, b.moved, err
+		return nil, b.Moved, err
 	}
-	if len(b.apart) > 0 {
-		n, err := pr.isolateProbe(topic, func() (int, error) { return pr.isolate.isolate(ctx, lanes, b.apart) })
-		return nil, b.moved + n, err
+	if len(b.Apart) > 0 {
+		n, err := pr.isolateProbe(topic, func() (int, error) { return pr.isolate.isolate(ctx, lanes, b.Apart) })
+		return nil, b.Moved + n, err
 	}
 	if len(one) == 0 || !pr.owned.mayPublish(lanes, one) {
-		return nil, b.moved, nil
+		return nil, b.Moved, nil
 	}
-	return &queue{lane: l, rows: one}, b.moved, nil
+	return &queue{lane: l, rows: one}, b.Moved, nil
 }
 
 // isolateProbe sends a row that was in flight when a former owner died. It is sent by isolate, not beside the worker,
 // and its publication reports about the topic as every other one does. So the probe itself ends here.
 func (pr *prober) isolateProbe(topic string, isolate func() (int, error)) (int, error) {
-	pr.topics.probed(topic, verdictOfTheRow)
+	pr.topics.Probed(topic, schedule.RowRefused)
 	return isolate()
 }
 
@@ -224,7 +226,7 @@ func (pr *prober) probed(ctx context.Context) (moved int, err error) {
 	}
 	pr.trial = nil
 	defer func() { // after the settle: the topic must not come back while its first row is still in the lane
-		if pause := pr.topics.probed(p.topic, pr.conclude(p)); pause > 0 {
+		if pause := pr.topics.Probed(p.topic, pr.conclude(p)); pause > 0 {
 			pr.publish.reportPause(ctx, p.topic, pause, p.errs[0])
 		}
 	}()
@@ -237,27 +239,27 @@ func (pr *prober) probed(ctx context.Context) (moved int, err error) {
 	if !p.fresh {
 		return pr.queues.settleQueue(ctx, p.queue, p.errs)
 	}
-	b := newBatch(map[int16]*lane{p.queue.lane.lease.Lane: p.queue.lane}, pr.rules)
-	b.send, b.errs = p.queue.rows, p.errs
-	b.judge()
+	b := progress.NewBatch(map[int16]*progress.Lane{p.queue.lane.Lease.Lane: p.queue.lane}, pr.rules)
+	b.Send, b.Errs = p.queue.rows, p.errs
+	b.Judge()
 	err = pr.settle.settle(ctx, b)
-	return b.moved, err
+	return b.Moved, err
 }
 
 // conclude returns what the end of a probe says about its topic. If no answer came, and no other call has had an
 // answer meanwhile, the broker is in trouble, and nothing is known about the topic.
-func (pr *prober) conclude(p *probe) verdict {
-	switch class := classify(p.errs[0]); {
+func (pr *prober) conclude(p *probe) schedule.Finding {
+	switch class := schedule.Classify(p.errs[0]); {
 	case p.failed != nil:
-		return verdictTrouble
+		return schedule.TopicInTrouble
 	case p.errs[0] == nil:
-		pr.topics.answered(p.began)
-		return verdictSound
-	case class == classMessage:
-		return verdictOfTheRow
-	case class != classTopic && !pr.topics.answers(p.began):
-		return verdictNone
+		pr.topics.Answered(p.began)
+		return schedule.TopicSound
+	case class == schedule.ClassMessage:
+		return schedule.RowRefused
+	case class != schedule.ClassTopic && !pr.topics.Answers(p.began):
+		return schedule.NothingKnown
 	default:
-		return verdictTrouble
+		return schedule.TopicInTrouble
 	}
 }

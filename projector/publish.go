@@ -15,6 +15,8 @@ import (
 	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/projector/internal/progress"
+	"github.com/oncebox/oncebox/projector/internal/schedule"
 	"github.com/oncebox/oncebox/retry"
 )
 
@@ -26,9 +28,9 @@ var errInDoubt = fmt.Errorf("projector: the lease ends too soon, or the lane's b
 type publisher struct {
 	pub       messaging.Publisher
 	owned     *owned
-	topics    *pausedTopics
-	tenants   *pausedTenants
-	silence   *silence
+	topics    *schedule.Topics
+	tenants   *schedule.Tenants
+	silence   *schedule.Silence
 	failure   *failure
 	timeout   time.Duration // Config.PublishTimeout
 	silent    retry.Policy  // the pauses after calls of unknown outcome
@@ -42,7 +44,7 @@ type publisher struct {
 // It checks the leases once more. The database may have taken long to return the rows, and a projector that has
 // claimed a lane meanwhile publishes them too. One lane in doubt stops the whole call. The next pass begins without
 // this lane, or with its blocks read again.
-func (p *publisher) publish(ctx context.Context, lanes map[int16]*lane, rows []*outboxdb.Row) map[int]error {
+func (p *publisher) publish(ctx context.Context, lanes map[int16]*progress.Lane, rows []*outboxdb.Row) map[int]error {
 	if !p.owned.mayPublish(lanes, rows) {
 		errs := map[int]error{}
 		for i := range rows {
@@ -52,9 +54,9 @@ func (p *publisher) publish(ctx context.Context, lanes map[int16]*lane, rows []*
 	}
 	began := time.Now()
 	errs := p.handOver(ctx, rows)
-	p.telemetry.took(ctx, rows, errs, began, p.tenants.due)
-	for _, t := range p.silence.report(p.topics, rows, errs, began, p.silent) {
-		p.reportPause(ctx, t.topic, t.pause, t.reason)
+	p.telemetry.took(ctx, rows, errs, began, p.tenants.Due)
+	for _, t := range p.silence.Report(p.topics, rows, errs, began, p.silent) {
+		p.reportPause(ctx, t.Topic, t.Pause, t.Reason)
 	}
 	p.failure.note(errs)
 	return errs

@@ -5,12 +5,14 @@ import (
 
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/projector/internal/progress"
+	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
 
 // queue holds the rows of one key that are sent together, or one row without a key. The rows are held ones, except in
 // a probe.
 type queue struct {
-	lane *lane
+	lane *progress.Lane
 	key  string
 	rows []*outboxdb.Row
 	from int // the index of its first row among all rows of the publication
@@ -21,7 +23,7 @@ type queues struct {
 	db        lanedb.Lanes
 	owned     *owned
 	settle    *settler
-	rules     *rules
+	rules     *progress.Rules
 	telemetry *instruments
 }
 
@@ -44,7 +46,7 @@ func (h *queues) settleQueues(ctx context.Context, queues []*queue, errs map[int
 			return moved, err
 		}
 		for i := range q.rows {
-			if e := errs[q.from+i]; e != nil && classify(e) == classBroker {
+			if e := errs[q.from+i]; e != nil && schedule.Classify(e) == schedule.ClassBroker {
 				trouble = e
 			}
 		}
@@ -55,14 +57,14 @@ func (h *queues) settleQueues(ctx context.Context, queues []*queue, errs map[int
 // queueOf returns the rows to send for a row that is due: the row, and the rows behind it in its key that go the same
 // way. It returns nil if the row is not the head of its key, or may not be sent. bytes is the bound of
 // [lanedb.Held.Queue].
-func (h *queues) queueOf(ctx context.Context, l *lane, head *outboxdb.Row, bytes int64) (*queue, error) {
+func (h *queues) queueOf(ctx context.Context, l *progress.Lane, head *outboxdb.Row, bytes int64) (*queue, error) {
 	if head.Key == "" {
 		return &queue{lane: l, rows: []*outboxdb.Row{head}}, nil
 	}
 	if !h.isTurn(l, head) {
 		return nil, nil
 	}
-	rows, err := h.db.Held.Queue(ctx, l.lease.Lane, head.Key, bytes)
+	rows, err := h.db.Held.Queue(ctx, l.Lease.Lane, head.Key, bytes)
 	if err != nil {
 		return nil, err
 	}
@@ -86,9 +88,9 @@ func (h *queues) queueOf(ctx context.Context, l *lane, head *outboxdb.Row, bytes
 // has probably changed the lane since they were read. If the operators' counter turns out to be unchanged, no
 // operator acted: somebody changed the row by hand, under a block that holds it. The row then stays until an operator
 // acts. The field doubted keeps the worker from reading the same blocks again and again.
-func (h *queues) doubt(l *lane) {
-	if l.loaded >= 0 && l.loaded != l.doubted {
-		l.doubted, l.loaded = l.loaded, -1
+func (h *queues) doubt(l *progress.Lane) {
+	if l.Loaded >= 0 && l.Loaded != l.Doubted {
+		l.Doubted, l.Loaded = l.Loaded, -1
 		h.owned.nudge()
 	}
 }
@@ -123,17 +125,17 @@ func (h *queues) settleQueue(ctx context.Context, q *queue, errs map[int]error) 
 		return moved, nil
 	}
 	head, reason := q.rows[len(sent)], errs[q.from+len(sent)]
-	if classify(reason) != classMessage {
+	if schedule.Classify(reason) != schedule.ClassMessage {
 		h.telemetry.unconfirmed.Add(ctx, int64(len(q.rows)-len(sent)))
 		return moved, nil
 	}
 	h.telemetry.refused.Add(1, head.Topic, head.TenantID)
-	wait, dead := h.rules.refusal(head, reason)
+	wait, dead := h.rules.Refusal(head, reason)
 	if dead {
-		n, err := h.settle.giveUp(ctx, map[int16]*lane{l.lease.Lane: l}, []*outboxdb.Row{head}, reason.Error(), h.rules.blocksDead)
+		n, err := h.settle.giveUp(ctx, map[int16]*progress.Lane{l.Lease.Lane: l}, []*outboxdb.Row{head}, reason.Error(), h.rules.BlocksDead)
 		return moved + n, err
 	}
-	if err := h.db.Held.RetryHeld(ctx, l.lease, l.loaded, head.Sequence, wait, reason.Error()); err != nil {
+	if err := h.db.Held.RetryHeld(ctx, l.Lease, l.Loaded, head.Sequence, wait, reason.Error()); err != nil {
 		return moved, h.settle.forget(ctx, l, err)
 	}
 	h.settle.report(ctx, head, lanedb.Outcome{Seq: head.Sequence, Verdict: lanedb.Refused, Wait: wait, Error: reason.Error()})
@@ -143,7 +145,7 @@ func (h *queues) settleQueue(ctx context.Context, q *queue, errs map[int]error) 
 // expire makes dead letters of the due rows that have expired, all at once, and returns the other due rows. There may
 // be thousands of expired rows in front of rows that are still wanted, and one write for each of them would take too
 // long.
-func (h *queues) expire(ctx context.Context, lanes map[int16]*lane, due []lanedb.DueRow) (alive []lanedb.DueRow, moved int, err error) {
+func (h *queues) expire(ctx context.Context, lanes map[int16]*progress.Lane, due []lanedb.DueRow) (alive []lanedb.DueRow, moved int, err error) {
 	var expired []*outboxdb.Row
 	for i := range due {
 		r := &due[i].Row
@@ -155,17 +157,17 @@ func (h *queues) expire(ctx context.Context, lanes map[int16]*lane, due []lanedb
 			expired = append(expired, r)
 		}
 	}
-	moved, err = h.settle.giveUp(ctx, lanes, expired, errExpired.Error(), h.rules.blocksExpired)
+	moved, err = h.settle.giveUp(ctx, lanes, expired, progress.ErrExpired.Error(), h.rules.BlocksExpired)
 	return alive, moved, err
 }
 
 // isTurn reports whether the block of its key allows a due row to be sent: there is a block, and it is not that of a
 // dead letter. If not, the blocks that the worker remembers, or the row, are wrong, see doubt.
-func (h *queues) isTurn(l *lane, r *outboxdb.Row) bool {
+func (h *queues) isTurn(l *progress.Lane, r *outboxdb.Row) bool {
 	if r.Key == "" {
 		return true
 	}
-	if state, blocked := l.blocks[r.Key]; !blocked || state == stateDead {
+	if state, blocked := l.Blocks[r.Key]; !blocked || state == progress.StateDead {
 		h.doubt(l)
 		return false
 	}

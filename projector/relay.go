@@ -20,6 +20,8 @@ import (
 	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/outbox"
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
+	"github.com/oncebox/oncebox/projector/internal/progress"
+	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
 
 // relay serves one store. Its goroutines are a coordinator, which holds the leases; the workers, which publish; a
@@ -32,20 +34,20 @@ type relay struct {
 	workers []*worker
 	leases  *coordinator
 	mark    *mark
-	topics  *pausedTopics
+	topics  *schedule.Topics
 	state   *leader.Reader[outboxstate.Stats] // for the metrics
 	hears   atomic.Bool                       // the connection for NOTIFY is up, so commits of all processes wake the workers
 	limit   limit
 }
 
 func newRelay(p *Projector, s *outbox.Store) *relay {
-	r := &relay{p: p, store: s, lanes: lanedb.Of(s.Handle()), topics: &pausedTopics{pause: p.pauses.topic}, limit: limit(p.cfg.Lease)}
-	r.mark = &mark{log: r.lanes.Log, numbers: watermark{patience: p.pauses.shortcut}}
+	r := &relay{p: p, store: s, lanes: lanedb.Of(s.Handle()), topics: &schedule.Topics{Pause: p.pauses.topic}, limit: limit(p.cfg.Lease)}
+	r.mark = &mark{log: r.lanes.Log, numbers: progress.Watermark{Patience: p.pauses.shortcut}}
 	r.state = &leader.Reader[outboxstate.Stats]{
 		Name: "outbox.stats", SQL: s.Handle().Run, DB: s.Handle().DB, Log: p.log, Read: s.State().Stats, Interval: p.pauses.observe,
 	}
 	r.leases = &coordinator{
-		cfg: &p.cfg, leases: r.lanes.Leases, tenants: &pausedTenants{}, failure: &failure{}, hears: &r.hears, log: p.log,
+		cfg: &p.cfg, leases: r.lanes.Leases, tenants: &schedule.Tenants{}, failure: &failure{}, hears: &r.hears, log: p.log,
 		fenced: p.telemetry.fenced, freed: make(chan struct{}, 1),
 	}
 	for range p.cfg.Workers {
@@ -69,7 +71,7 @@ type shared struct {
 func newWorker(r *relay, lanes *owned, all *shared) *worker {
 	p, db, tenants := r.p, r.lanes, r.leases.tenants
 	cfg, by, bytes := &p.cfg, p.cfg.rules(), p.cfg.batchBytes()
-	at, quiet, due := &server{mark: r.mark, nudge: lanes.nudge}, &silence{}, &dueTime{}
+	at, quiet, due := &server{mark: r.mark, nudge: lanes.nudge}, &schedule.Silence{}, &schedule.DueTime{}
 	publish := &publisher{
 		pub: p.pub, owned: lanes, topics: r.topics, tenants: tenants, silence: quiet, failure: r.leases.failure, timeout: cfg.PublishTimeout,
 		silent: p.pauses.silent, telemetry: p.telemetry, tracer: p.tracer, log: p.log,
@@ -189,7 +191,7 @@ func (r *relay) runOnce(ctx context.Context) error {
 		}
 		moved := 0
 		for _, w := range r.workers {
-			*w.held.due = dueTime{}
+			*w.held.due = schedule.DueTime{}
 			w.owned.nudge()
 			n, err := w.pass(ctx)
 			if err != nil {

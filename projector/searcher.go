@@ -8,30 +8,32 @@ import (
 
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/projector/internal/progress"
+	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
 
-// searcher finds rows that may pass rows that stay: rows of other topics than those in trouble, of other tenants than
-// those that are paused, and of tenants that wait behind the backlog of another one.
+// searcher finds rows that may pass rows that stay: rows of topics and tenants that are neither
+// in trouble nor paused, and rows of tenants that wait behind the backlog of another tenant.
 type searcher struct {
 	db      lanedb.Lanes
 	server  *server
 	owned   *owned
 	send    *sender
-	topics  *pausedTopics
-	tenants *pausedTenants
-	silence *silence
-	rules   *rules
+	topics  *schedule.Topics
+	tenants *schedule.Tenants
+	silence *schedule.Silence
+	rules   *progress.Rules
 	limit   limit
 	size    int          // Config.BatchSize
 	seed    maphash.Seed // of the hashes of ordering keys
 
 	stay       lanedb.Filter // the topics and tenants that are left alone, as of the last look
-	backlogged backlogged
+	backlogged schedule.Backlog
 	aloneUntil time.Time // until then it is taken for granted that only tenants with a backlog have rows
 }
 
 // rows returns the number of rows to send at once from a number of lanes.
-func (s *searcher) rows(lanes int) int { return s.silence.batch(s.size, lanes) }
+func (s *searcher) rows(lanes int) int { return s.silence.Batch(s.size, lanes) }
 
 // picked is the result of a pick.
 type picked struct {
@@ -47,50 +49,50 @@ type picked struct {
 // The steps are a scan, which reads the keys and topics of rows but no payloads; a choice among them; and a fetch,
 // publication and settle of the chosen rows. The position of a search moves up to the last row that was looked at,
 // but not beyond the mark, and not if a row of the lane stayed for another try: this row has to be found again.
-func (s *searcher) pick(ctx context.Context, group []*lane, keep lanedb.Filter, which func(*lane) *skip) (p picked, err error) {
+func (s *searcher) pick(ctx context.Context, group []*progress.Lane, keep lanedb.Filter, which func(*progress.Lane) *schedule.Search) (p picked, err error) {
 	ctx, cancel := s.limit.begun(ctx)
 	defer cancel()
 	if same, err := s.server.isSame(ctx); !same {
 		return p, err
 	}
 	low, _ := s.server.mark.now() // before the scan begins, see watermark
-	byLane := map[int16]*lane{}
+	byLane := map[int16]*progress.Lane{}
 	cursors := make([]lanedb.Cursor, len(group))
 	for i, l := range group {
-		byLane[l.lease.Lane] = l
-		cursors[i] = lanedb.Cursor{Lease: l.lease, Position: l.at, After: which(l).to}
+		byLane[l.Lease.Lane] = l
+		cursors[i] = lanedb.Cursor{Lease: l.Lease, Position: l.At, After: which(l).To}
 	}
 	infos, err := s.db.Log.Scan(ctx, cursors, keep)
 	if err != nil {
 		return p, err
 	}
-	ids, seen := choose(infos, share(infos, s.rows), s.seed, func(n int16) *skip { return which(byLane[n]) })
-	b := newBatch(byLane, s.rules)
-	b.low = low
+	ids, seen := schedule.Choose(infos, schedule.Share(infos, s.rows), s.seed, func(n int16) *schedule.Search { return which(byLane[n]) })
+	b := progress.NewBatch(byLane, s.rules)
+	b.Low = low
 	for n, e := range seen {
 		// No row has been left in front of these rows, so they count as the heads of the lane.
-		b.inTurn[n] = e.whole && which(byLane[n]).to <= byLane[n].at.Sent
+		b.InTurn[n] = e.Whole && which(byLane[n]).To <= byLane[n].At.Sent
 	}
 	if len(ids) > 0 {
 		if p.rows, err = s.send.fetch.fetchPicked(ctx, byLane, ids); err != nil {
 			return p, err
 		}
 		b, err = s.send.deliver(ctx, b, p.rows)
-		if p.moved = b.moved; err != nil {
+		if p.moved = b.Moved; err != nil {
 			return p, err
 		}
 	}
 	p.beyond = map[int16]bool{}
 	for n, e := range seen {
-		p.beyond[n] = e.more || b.cut[n]
-		p.more = p.more || b.cut[n] && b.moved > 0
+		p.beyond[n] = e.More || b.Cut[n]
+		p.more = p.more || b.Cut[n] && b.Moved > 0
 		position := which(byLane[n])
-		if e.to > low {
-			position.stuck = low
+		if e.To > low {
+			position.Stuck = low
 		}
-		if !b.left[n] && min(e.to, low) > position.to {
-			position.to = min(e.to, low)
-			p.more = p.more || e.more && position.stuck != low
+		if !b.Left[n] && min(e.To, low) > position.To {
+			position.To = min(e.To, low)
+			p.more = p.more || e.More && position.Stuck != low
 		}
 	}
 	return p, nil
@@ -112,21 +114,21 @@ const (
 // It remembers nothing and begins at the same place each time. That is the price for going past rows beyond the mark,
 // where rows may still appear. It is safe for the order, because the whole stretch is read in one snapshot: a
 // snapshot that shows a row shows all earlier rows of its key.
-func (s *searcher) far(ctx context.Context, group []*lane) (moved int, err error) {
+func (s *searcher) far(ctx context.Context, group []*progress.Lane) (moved int, err error) {
 	ctx, cancel := s.limit.begun(ctx)
 	defer cancel()
 	if same, err := s.server.isSame(ctx); !same {
 		return 0, err
 	}
 	low, _ := s.server.mark.now()
-	byLane := map[int16]*lane{}
+	byLane := map[int16]*progress.Lane{}
 	var cursors []lanedb.Cursor
-	oldest := slices.SortedFunc(slices.Values(group), func(a, b *lane) int { return a.farSeen.Compare(b.farSeen) })
+	oldest := slices.SortedFunc(slices.Values(group), func(a, b *progress.Lane) int { return a.FarSeen.Compare(b.FarSeen) })
 	for _, l := range oldest {
-		if l.full && l.topics.stuck == low && len(cursors) < farLanes && time.Since(l.farSeen) >= farInterval {
-			l.farSeen = time.Now()
-			byLane[l.lease.Lane] = l
-			cursors = append(cursors, lanedb.Cursor{Lease: l.lease, Position: l.at, After: l.topics.to})
+		if l.Full && l.Topics.Stuck == low && len(cursors) < farLanes && time.Since(l.FarSeen) >= farInterval {
+			l.FarSeen = time.Now()
+			byLane[l.Lease.Lane] = l
+			cursors = append(cursors, lanedb.Cursor{Lease: l.Lease, Position: l.At, After: l.Topics.To})
 		}
 	}
 	if len(cursors) == 0 {
@@ -136,7 +138,7 @@ func (s *searcher) far(ctx context.Context, group []*lane) (moved int, err error
 	if err != nil {
 		return 0, err
 	}
-	ids := chooseFar(infos, share(infos, s.rows), s.seed, func(n int16) *skip { return &byLane[n].topics })
+	ids := schedule.ChooseFar(infos, schedule.Share(infos, s.rows), s.seed, func(n int16) *schedule.Search { return &byLane[n].Topics })
 	if len(ids) == 0 {
 		return 0, nil
 	}
@@ -144,8 +146,8 @@ func (s *searcher) far(ctx context.Context, group []*lane) (moved int, err error
 	if err != nil {
 		return 0, err
 	}
-	b, err := s.send.deliver(ctx, newBatch(byLane, s.rules), rows)
-	return b.moved, err
+	b, err := s.send.deliver(ctx, progress.NewBatch(byLane, s.rules), rows)
+	return b.Moved, err
 }
 
 // staying returns the topics and tenants whose rows stay now: topics in trouble, and paused tenants.
@@ -154,11 +156,11 @@ func (s *searcher) far(ctx context.Context, group []*lane) (moved int, err error
 // They also begin again if another tenant is paused: the first rows that a search knows of a topic in trouble may
 // belong to that tenant, and must not be sent as a probe.
 func (s *searcher) staying() lanedb.Filter {
-	now := lanedb.Filter{Topics: append(s.topics.list(), s.silence.leftOut()...), Tenants: s.tenants.list()}
+	now := lanedb.Filter{Topics: append(s.topics.List(), s.silence.LeftOut()...), Tenants: s.tenants.List()}
 	back := func(topic string) bool { return !slices.Contains(now.Topics, topic) }
 	if slices.ContainsFunc(s.stay.Topics, back) || !slices.Equal(s.stay.Tenants, now.Tenants) {
 		for _, l := range s.owned.all() {
-			l.searchAnew()
+			l.SearchAnew()
 		}
 	}
 	s.stay = now
@@ -168,14 +170,14 @@ func (s *searcher) staying() lanedb.Filter {
 // fair gives their turns to the tenants that wait behind the heads. Each turn takes no longer than the turn of the
 // heads took, which is budget. Only full lanes are searched: in the others, the fetch from the heads has seen all
 // rows.
-func (s *searcher) fair(ctx context.Context, group []*lane, budget time.Duration) (moved int, err error) {
-	var full []*lane
+func (s *searcher) fair(ctx context.Context, group []*progress.Lane, budget time.Duration) (moved int, err error) {
+	var full []*progress.Lane
 	for _, l := range group {
-		if l.full {
+		if l.Full {
 			full = append(full, l)
 		}
 	}
-	if len(s.backlogged.tenants) == 0 || len(full) == 0 {
+	if len(s.backlogged.Tenants) == 0 || len(full) == 0 {
 		return 0, nil
 	}
 	low, _ := s.server.mark.now()
@@ -184,14 +186,14 @@ func (s *searcher) fair(ctx context.Context, group []*lane, budget time.Duration
 		return 0, err
 	}
 	if !alone {
-		if moved, err = s.give(ctx, full, otherTenants, low, budget); err != nil {
+		if moved, err = s.give(ctx, full, schedule.OtherTenants, low, budget); err != nil {
 			return moved, err
 		}
 	}
-	for _, tenant := range s.backlogged.behind() {
+	for _, tenant := range s.backlogged.Behind() {
 		n, err := s.give(ctx, full, tenant, low, budget)
 		if moved += n; n > 0 || err != nil {
-			s.backlogged.last = slices.Index(s.backlogged.tenants, tenant)
+			s.backlogged.Last = slices.Index(s.backlogged.Tenants, tenant)
 			return moved, err
 		}
 	}
@@ -202,25 +204,25 @@ func (s *searcher) fair(ctx context.Context, group []*lane, budget time.Duration
 //
 // The search may find tenants that have a backlog too. They join the backlogged ones and are skipped from then on.
 // Their own search begins where the search of otherTenants is now, because their rows up to there have left with it.
-func (s *searcher) give(ctx context.Context, full []*lane, tenant string, low int64, budget time.Duration) (moved int, err error) {
+func (s *searcher) give(ctx context.Context, full []*progress.Lane, tenant string, low int64, budget time.Duration) (moved int, err error) {
 	stay := s.staying() // read again: topics may have got into trouble since the last turn
 	if slices.Contains(stay.Tenants, tenant) {
 		return 0, nil
 	}
-	lanes := slices.DeleteFunc(slices.Clone(full), func(l *lane) bool { return l.past(tenant).stuck == low })
+	lanes := slices.DeleteFunc(slices.Clone(full), func(l *progress.Lane) bool { return l.Past(tenant).Stuck == low })
 	for end, more := time.Now().Add(budget), true; more && time.Now().Before(end) && ctx.Err() == nil; {
 		if lanes = s.owned.stillReady(lanes); len(lanes) == 0 {
 			return moved, nil
 		}
-		keep := lanedb.Filter{Topics: stay.Topics, Tenants: slices.Concat(stay.Tenants, s.backlogged.but(tenant))}
-		p, err := s.pick(ctx, lanes, keep, func(l *lane) *skip { return l.past(tenant) })
+		keep := lanedb.Filter{Topics: stay.Topics, Tenants: slices.Concat(stay.Tenants, s.backlogged.But(tenant))}
+		p, err := s.pick(ctx, lanes, keep, func(l *progress.Lane) *schedule.Search { return l.Past(tenant) })
 		moved, more = moved+p.moved, p.more
 		if err != nil {
 			return moved, err
 		}
-		for _, joined := range s.backlogged.join(largest(p.rows, s.size, backlogShare)) {
+		for _, joined := range s.backlogged.Join(schedule.Largest(p.rows, s.size, schedule.BacklogShare)) {
 			for _, l := range s.owned.all() {
-				*l.past(joined) = l.past(otherTenants).clone() // it was one of them until now
+				*l.Past(joined) = l.Past(schedule.OtherTenants).Clone() // it was one of them until now
 			}
 		}
 	}
@@ -235,32 +237,32 @@ const aloneFor = 50 * time.Millisecond
 // low, and the search of otherTenants moves there at once. That misses no row: all rows up to the mark were visible
 // when the mark was taken, and a tenant is entered in its table before its first row becomes visible. So a tenant
 // with a row up to the mark would be in the table that is asked here.
-func (s *searcher) alone(ctx context.Context, full []*lane, low int64) (bool, error) {
+func (s *searcher) alone(ctx context.Context, full []*progress.Lane, low int64) (bool, error) {
 	if time.Now().Before(s.aloneUntil) {
 		return true, nil
 	}
 	ctx, cancel := s.limit.bounded(ctx)
 	defer cancel()
-	others, err := s.db.Leases.OtherTenants(ctx, slices.Concat(s.backlogged.tenants, s.stay.Tenants))
+	others, err := s.db.Leases.OtherTenants(ctx, slices.Concat(s.backlogged.Tenants, s.stay.Tenants))
 	if others || err != nil {
 		return false, err
 	}
 	s.aloneUntil = time.Now().Add(aloneFor)
 	for _, l := range full {
-		others := l.past(otherTenants)
-		others.to = max(others.to, low)
+		others := l.Past(schedule.OtherTenants)
+		others.To = max(others.To, low)
 	}
 	return true, nil
 }
 
 // forgetBacklogged forgets the backlogged tenants when no lane is full any more: the fetch from the heads reaches all
 // rows then.
-func (s *searcher) forgetBacklogged(lanes []*lane) {
-	if len(s.backlogged.tenants) == 0 || slices.ContainsFunc(lanes, func(l *lane) bool { return l.full }) {
+func (s *searcher) forgetBacklogged(lanes []*progress.Lane) {
+	if len(s.backlogged.Tenants) == 0 || slices.ContainsFunc(lanes, func(l *progress.Lane) bool { return l.Full }) {
 		return
 	}
-	s.backlogged, s.aloneUntil = backlogged{}, time.Time{}
+	s.backlogged, s.aloneUntil = schedule.Backlog{}, time.Time{}
 	for _, l := range lanes {
-		l.tenants = nil
+		l.Tenants = nil
 	}
 }

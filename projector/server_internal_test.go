@@ -10,6 +10,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
 
 // counter is a publisher that takes everything.
@@ -42,7 +43,7 @@ func TestSearchEndsWhenTheServerIsAnother(t *testing.T) {
 	}
 	search := func() {
 		low, _ := r.mark.now()
-		_, err := w.search.give(t.Context(), w.owned.ready(), otherTenants, low+1, time.Minute)
+		_, err := w.search.give(t.Context(), w.owned.ready(), schedule.OtherTenants, low+1, time.Minute)
 		require.NoError(t, err)
 	}
 	pass()

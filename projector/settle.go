@@ -9,6 +9,8 @@ import (
 
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/projector/internal/progress"
+	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
 
 // settler writes down what became of rows. What the broker has confirmed and the database has not recorded yet, it
@@ -18,8 +20,8 @@ type settler struct {
 	keeps     func() bool // published rows are kept
 	owned     *owned
 	server    *server
-	due       *dueTime
-	rules     *rules
+	due       *schedule.DueTime
+	rules     *progress.Rules
 	limit     limit
 	telemetry *instruments
 	log       *slog.Logger
@@ -31,31 +33,31 @@ type settler struct {
 // all other rows that leave the lane. Published rows come first, because they are the only ones that would be sent
 // twice if a later step fails. If the first step fails, it is tried again before the next fetch, see unsettled. After
 // a failure of the others, the next fetch finds the rows that are still in their lanes.
-func (s *settler) settle(ctx context.Context, b *batch) error {
-	for _, r := range b.refused {
+func (s *settler) settle(ctx context.Context, b *progress.Batch) error {
+	for _, r := range b.Refused {
 		s.telemetry.refused.Add(1, r.Topic, r.TenantID)
 	}
-	if n := len(b.send) - len(b.published); n > 0 {
+	if n := len(b.Send) - len(b.Published); n > 0 {
 		s.telemetry.unconfirmed.Add(ctx, int64(n))
 	}
-	if len(b.published) > 0 {
-		lost, err := s.settleFresh(ctx, b.lanes, b.out(s.keeps()))
+	if len(b.Published) > 0 {
+		lost, err := s.settleFresh(ctx, b.Lanes, b.Out(s.keeps()))
 		if err != nil {
 			return err
 		}
 		for _, n := range lost {
-			b.left[n] = true
+			b.Left[n] = true
 		}
-		b.moved += len(b.published)
+		b.Moved += len(b.Published)
 	}
 	if err := s.delay(ctx, b); err != nil {
 		return err
 	}
-	for n, outcomes := range b.outcomes {
-		*s.due = dueTime{} // these rows will be due, perhaps earlier than all others
-		l := b.lanes[n]
-		if err := s.db.Moves.Hold(ctx, l.lease, outcomes); err != nil {
-			b.left[n] = true
+	for n, outcomes := range b.Outcomes {
+		*s.due = schedule.DueTime{} // these rows will be due, perhaps earlier than all others
+		l := b.Lanes[n]
+		if err := s.db.Moves.Hold(ctx, l.Lease, outcomes); err != nil {
+			b.Left[n] = true
 			if err := s.forget(ctx, l, err); err != nil {
 				return err
 			}
@@ -63,10 +65,10 @@ func (s *settler) settle(ctx context.Context, b *batch) error {
 		}
 		// The blocks are added only after they are written. A block in memory alone would hold rows, and nothing
 		// would ever release them.
-		maps.Copy(l.blocks, b.blocked[n])
-		b.moved += len(outcomes)
+		maps.Copy(l.Blocks, b.Blocked[n])
+		b.Moved += len(outcomes)
 		for _, o := range outcomes {
-			s.report(ctx, b.rows[outboxdb.RowID{Lane: n, Seq: o.Seq}], o)
+			s.report(ctx, b.Rows[outboxdb.RowID{Lane: n, Seq: o.Seq}], o)
 		}
 	}
 	return nil
@@ -74,31 +76,31 @@ func (s *settler) settle(ctx context.Context, b *batch) error {
 
 // delay takes delayed rows without an ordering key out of their lanes. A row that a transaction is about to cancel or
 // move is locked and stays; the next fetch looks at it again.
-func (s *settler) delay(ctx context.Context, b *batch) error {
-	if len(b.timed) == 0 {
+func (s *settler) delay(ctx context.Context, b *progress.Batch) error {
+	if len(b.Timed) == 0 {
 		return nil
 	}
-	*s.due = dueTime{}
-	leases := leasesOf(b.lanes, b.timed)
-	delayed, held, err := s.db.Moves.Delay(ctx, leases, b.timed)
+	*s.due = schedule.DueTime{}
+	leases := progress.LeasesOf(b.Lanes, b.Timed)
+	delayed, held, err := s.db.Moves.Delay(ctx, leases, b.Timed)
 	if err != nil {
 		return err
 	}
 	for _, l := range leases {
 		if !held[l.Lane] {
-			_ = s.forget(ctx, b.lanes[l.Lane], lanedb.ErrFenced)
+			_ = s.forget(ctx, b.Lanes[l.Lane], lanedb.ErrFenced)
 		}
 	}
 	gone := map[outboxdb.RowID]bool{}
 	for _, id := range delayed {
 		gone[id] = true
 	}
-	for _, id := range b.timed {
+	for _, id := range b.Timed {
 		if !gone[id] {
-			b.left[id.Lane] = true
+			b.Left[id.Lane] = true
 		}
 	}
-	b.moved += len(delayed)
+	b.Moved += len(delayed)
 	return nil
 }
 
@@ -109,8 +111,8 @@ func (s *settler) delay(ctx context.Context, b *batch) error {
 // A settle that failed may have been carried out, because only its answer may have been lost. So the next try accepts
 // that rows are gone already.
 type unsettled struct {
-	lanes map[int16]*lane
-	fresh *out // rows of the log; nil: the rows are held ones
+	lanes map[int16]*progress.Lane
+	fresh *progress.Out // rows of the log; nil: the rows are held ones
 
 	held       []int64 // held rows of one key of one lane
 	key        string
@@ -119,7 +121,7 @@ type unsettled struct {
 
 // settleFresh writes down that the broker confirmed rows of the log. It returns the lanes that do not belong to this
 // worker any more. After an error, the rows are kept in unsettled.
-func (s *settler) settleFresh(ctx context.Context, lanes map[int16]*lane, o out) (lost []int16, err error) {
+func (s *settler) settleFresh(ctx context.Context, lanes map[int16]*progress.Lane, o progress.Out) (lost []int16, err error) {
 	gone := map[int16]bool{}
 	if err := s.writeDown(ctx, lanes, o, gone); err != nil {
 		s.unsettled = append(s.unsettled, unsettled{lanes: lanes, fresh: &o, generation: s.server.generation})
@@ -129,7 +131,7 @@ func (s *settler) settleFresh(ctx context.Context, lanes map[int16]*lane, o out)
 		lost = append(lost, n)
 		s.lost(ctx, lanes[n])
 	}
-	s.telemetry.published.Add(ctx, int64(o.rows()))
+	s.telemetry.published.Add(ctx, int64(o.Rows()))
 	return lost, nil
 }
 
@@ -139,10 +141,10 @@ func (s *settler) settleFresh(ctx context.Context, lanes map[int16]*lane, o out)
 // The order matters if the process dies in between. A position beyond a row that is still in the log would count this
 // row as published in its place, and the move would be lost. In this order, a row that was moved is simply not in the
 // log any more.
-func (s *settler) writeDown(ctx context.Context, lanes map[int16]*lane, o out, gone map[int16]bool) error {
-	if len(o.moved) > 0 {
-		leases := leasesOf(lanes, o.moved)
-		held, err := s.db.Moves.Settle(ctx, leases, o.moved)
+func (s *settler) writeDown(ctx context.Context, lanes map[int16]*progress.Lane, o progress.Out, gone map[int16]bool) error {
+	if len(o.Moved) > 0 {
+		leases := progress.LeasesOf(lanes, o.Moved)
+		held, err := s.db.Moves.Settle(ctx, leases, o.Moved)
 		if err != nil {
 			return err
 		}
@@ -151,8 +153,8 @@ func (s *settler) writeDown(ctx context.Context, lanes map[int16]*lane, o out, g
 		}
 	}
 	var placed []lanedb.Placed
-	for _, lease := range leasesOf(lanes, o.recorded()) {
-		placed = append(placed, lanedb.Placed{Lease: lease, Position: lanes[lease.Lane].next(o)})
+	for _, lease := range progress.LeasesOf(lanes, o.Recorded()) {
+		placed = append(placed, lanedb.Placed{Lease: lease, Position: lanes[lease.Lane].Next(o)})
 	}
 	if len(placed) > 0 {
 		held, err := s.db.Log.Record(ctx, placed)
@@ -161,7 +163,7 @@ func (s *settler) writeDown(ctx context.Context, lanes map[int16]*lane, o out, g
 		}
 		for _, p := range placed {
 			if n := p.Lease.Lane; held[n] {
-				lanes[n].moveTo(p.Position)
+				lanes[n].MoveTo(p.Position)
 			} else {
 				gone[n] = true
 			}
@@ -173,24 +175,24 @@ func (s *settler) writeDown(ctx context.Context, lanes map[int16]*lane, o out, g
 
 // settleHeld settles held rows of one key that the broker has confirmed, and lifts the block if no row of the key is
 // left. After an error, the rows are kept in unsettled, and the caller has to put the lane's blocks in doubt.
-func (s *settler) settleHeld(ctx context.Context, l *lane, key string, sent []int64) error {
-	lifted, err := s.db.Held.SettleHeld(ctx, l.lease, l.loaded, key, sent)
+func (s *settler) settleHeld(ctx context.Context, l *progress.Lane, key string, sent []int64) error {
+	lifted, err := s.db.Held.SettleHeld(ctx, l.Lease, l.Loaded, key, sent)
 	if err != nil {
 		s.owe(l, key, sent)
 		return err
 	}
 	if lifted {
-		delete(l.blocks, key)
+		delete(l.Blocks, key)
 	}
 	s.telemetry.published.Add(ctx, int64(len(sent)))
 	return nil
 }
 
 // owe keeps held rows that are confirmed and not settled.
-func (s *settler) owe(l *lane, key string, sent []int64) {
+func (s *settler) owe(l *progress.Lane, key string, sent []int64) {
 	if len(sent) > 0 {
 		s.unsettled = append(s.unsettled, unsettled{
-			lanes: map[int16]*lane{l.lease.Lane: l}, held: sent, key: key, generation: s.server.generation,
+			lanes: map[int16]*progress.Lane{l.Lease.Lane: l}, held: sent, key: key, generation: s.server.generation,
 		})
 	}
 }
@@ -222,7 +224,7 @@ func (s *settler) settleOwed(ctx context.Context) (settled int, err error) {
 		switch {
 		case !s.owned.keeps(u.lanes) || u.generation != now: // the rows are published once more, by this worker or another one
 		case u.fresh != nil:
-			n = u.fresh.rows()
+			n = u.fresh.Rows()
 			_, err = s.settleFresh(ctx, u.lanes, *u.fresh)
 		default:
 			for _, l := range u.lanes { // there is one lane
@@ -241,8 +243,8 @@ func (s *settler) settleOwed(ctx context.Context) (settled int, err error) {
 // settleHeldAgain settles held rows. If the blocks of the lane are unknown, it keeps the rows for the next pass:
 // nothing of that lane is published until the blocks are loaded. If the fence refuses, the lane is lost, which
 // [worker.owns] will find, or an operator has changed it, and the next pass tries again.
-func (s *settler) settleHeldAgain(ctx context.Context, l *lane, u unsettled) (settled int, err error) {
-	if l.loaded < 0 {
+func (s *settler) settleHeldAgain(ctx context.Context, l *progress.Lane, u unsettled) (settled int, err error) {
+	if l.Loaded < 0 {
 		s.owe(l, u.key, u.held)
 		return 0, nil
 	}
@@ -253,8 +255,8 @@ func (s *settler) settleHeldAgain(ctx context.Context, l *lane, u unsettled) (se
 }
 
 // owes reports whether confirmed rows of the lane still have to be settled.
-func (s *settler) owes(l *lane) bool {
-	return slices.ContainsFunc(s.unsettled, func(u unsettled) bool { return u.lanes[l.lease.Lane] == l })
+func (s *settler) owes(l *progress.Lane) bool {
+	return slices.ContainsFunc(s.unsettled, func(u unsettled) bool { return u.lanes[l.Lease.Lane] == l })
 }
 
 // settleLast settles the rows that a worker still owes when it has stopped. If that fails, the next owner publishes
@@ -269,14 +271,14 @@ func (s *settler) settleLast(ctx context.Context) {
 // Rows of lanes whose blocks are unknown stay, because the lane's counter would not match and the write would be
 // refused.
 func (s *settler) giveUp(
-	ctx context.Context, lanes map[int16]*lane, rows []*outboxdb.Row, reason string, blocks func(topic string) bool,
+	ctx context.Context, lanes map[int16]*progress.Lane, rows []*outboxdb.Row, reason string, blocks func(topic string) bool,
 ) (moved int, err error) {
 	outcomes := map[outboxdb.RowID]lanedb.HeldOutcome{}
 	var list []lanedb.HeldOutcome
 	var ids []outboxdb.RowID
 	byID := map[outboxdb.RowID]*outboxdb.Row{}
 	for _, r := range rows {
-		if lanes[r.Lane].loaded < 0 {
+		if lanes[r.Lane].Loaded < 0 {
 			continue
 		}
 		o := lanedb.HeldOutcome{RowID: outboxdb.RowID{Lane: r.Lane, Seq: r.Sequence}, Verdict: lanedb.Dead, Error: reason}
@@ -298,9 +300,9 @@ func (s *settler) giveUp(
 		o, r, l := outcomes[g.RowID], byID[g.RowID], lanes[g.Lane]
 		switch {
 		case r.Key != "" && o.Verdict == lanedb.Dead:
-			l.blocks[r.Key] = stateDead
+			l.Blocks[r.Key] = progress.StateDead
 		case g.Lifted:
-			delete(l.blocks, r.Key)
+			delete(l.Blocks, r.Key)
 		}
 		s.report(ctx, r, lanedb.Outcome{Seq: g.Seq, Verdict: o.Verdict, Error: o.Error})
 	}
@@ -309,15 +311,15 @@ func (s *settler) giveUp(
 
 // loadedLeasesOf is leasesOf with the operators' counters at which the blocks were read. The write does nothing in
 // lanes whose counter has changed.
-func loadedLeasesOf(lanes map[int16]*lane, ids []outboxdb.RowID) (leases []lanedb.LoadedLease) {
-	for _, l := range leasesOf(lanes, ids) {
-		leases = append(leases, lanedb.LoadedLease{Lease: l, Change: lanes[l.Lane].loaded})
+func loadedLeasesOf(lanes map[int16]*progress.Lane, ids []outboxdb.RowID) (leases []lanedb.LoadedLease) {
+	for _, l := range progress.LeasesOf(lanes, ids) {
+		leases = append(leases, lanedb.LoadedLease{Lease: l, Change: lanes[l.Lane].Loaded})
 	}
 	return leases
 }
 
 // forgetUnless marks the blocks of all lanes of a write as unknown, except of lanes whose write is confirmed (held).
-func (s *settler) forgetUnless(ctx context.Context, lanes map[int16]*lane, leases []lanedb.LoadedLease, held map[int16]bool, err error) error {
+func (s *settler) forgetUnless(ctx context.Context, lanes map[int16]*progress.Lane, leases []lanedb.LoadedLease, held map[int16]bool, err error) error {
 	for _, l := range leases {
 		switch {
 		case err != nil:
@@ -336,11 +338,11 @@ func (s *settler) forgetUnless(ctx context.Context, lanes map[int16]*lane, lease
 // expected, so forget returns nil. It returns any other error. Such an error leaves open what the database did: the
 // statement may have been committed and its answer lost. A worker that goes on with the old blocks would publish rows
 // behind a row that is held, or hold rows behind a block that is gone.
-func (s *settler) forget(ctx context.Context, l *lane, err error) error {
+func (s *settler) forget(ctx context.Context, l *progress.Lane, err error) error {
 	if err == nil {
 		return nil
 	}
-	l.loaded = -1
+	l.Loaded = -1
 	if !errors.Is(err, lanedb.ErrFenced) {
 		return err
 	}
@@ -350,8 +352,8 @@ func (s *settler) forget(ctx context.Context, l *lane, err error) error {
 
 // lost records that a lane belongs to another projector. This worker does not know the lane's position and blocks any
 // more.
-func (s *settler) lost(ctx context.Context, l *lane) {
-	l.located = false
+func (s *settler) lost(ctx context.Context, l *progress.Lane) {
+	l.Located = false
 	_ = s.forget(ctx, l, lanedb.ErrFenced)
 }
 

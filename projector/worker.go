@@ -9,6 +9,8 @@ import (
 
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/projector/internal/progress"
+	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
 
 // worker publishes the rows of its lanes. Only one goroutine runs its passes, so a lane has at most one batch on its
@@ -25,7 +27,7 @@ type worker struct {
 
 	owned   *owned
 	server  *server
-	silence *silence
+	silence *schedule.Silence
 	send    *sender
 	settle  *settler
 	search  *searcher
@@ -44,15 +46,15 @@ type worker struct {
 // After a pass that moved rows, the next one follows at once if rows were left behind, or if NOTIFY does not work: then nobody would
 // wake the worker for rows that came meanwhile. Otherwise the worker rests, and the next commit ends the rest.
 func (w *worker) turn(ctx context.Context) error {
-	w.silence.turn()
+	w.silence.Turn()
 	n, err := w.pass(ctx)
 	// The turn counts as progress, see Projector.Progress, unless it moved nothing because topics are left out that
 	// gave no answer.
-	if err == nil && (n > 0 || len(w.silence.avoided) == 0 && !w.silence.isQuiet()) {
+	if err == nil && (n > 0 || len(w.silence.Avoided) == 0 && !w.silence.IsQuiet()) {
 		w.stepped.mark()
 	}
 	if n == 0 {
-		w.silence.avoided = nil // no other topic has rows, so the silent ones are tried again
+		w.silence.Avoided = nil // no other topic has rows, so the silent ones are tried again
 	}
 	if err != nil || n > 0 {
 		w.pause = 0
@@ -64,8 +66,8 @@ func (w *worker) turn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if w.silence.isQuiet() { // rows that are due are not sent either
-		w.rest(ctx, time.Until(w.silence.quiet))
+	if w.silence.IsQuiet() { // rows that are due are not sent either
+		w.rest(ctx, time.Until(w.silence.Quiet))
 	} else {
 		w.rest(ctx, min(w.longerPause(), untilDue))
 	}
@@ -109,7 +111,7 @@ func (w *worker) pass(ctx context.Context) (moved int, err error) {
 		return moved, err
 	}
 	n, err := w.settle.settleAgain(ctx)
-	if moved += n; err != nil || len(lanes) == 0 || w.silence.isQuiet() {
+	if moved += n; err != nil || len(lanes) == 0 || w.silence.IsQuiet() {
 		return moved, err
 	}
 	n, err = w.serve(ctx, lanes)
@@ -128,15 +130,15 @@ func (w *worker) pass(ctx context.Context) (moved int, err error) {
 		return moved, err
 	}
 	w.more = w.more || n > 0 // rows of released keys may be due, or in the lanes
-	if w.held.due.isToBeChecked(w.cfg.SleepBusy) {
+	if w.held.due.IsToBeChecked(w.cfg.SleepBusy) {
 		began := time.Now()
 		n, err := w.held.held(ctx, lanes)
 		moved += n
 		if n > 0 || err != nil {
-			*w.held.due, w.more = dueTime{}, true
+			*w.held.due, w.more = schedule.DueTime{}, true
 			return moved, err
 		}
-		w.held.due.checked(began)
+		w.held.due.Checked(began)
 	}
 	return moved, nil
 }
@@ -148,12 +150,12 @@ func (w *worker) pass(ctx context.Context) (moved int, err error) {
 //   - fresh, in all other cases: it fetches from the heads of the lanes.
 //
 // Then tenants without a backlog get their turn, see fair.
-func (w *worker) serve(ctx context.Context, group []*lane) (moved int, err error) {
+func (w *worker) serve(ctx context.Context, group []*progress.Lane) (moved int, err error) {
 	start := time.Now()
 	_, short := w.server.mark.now()
 	if stay := w.search.staying(); len(stay.Topics)+len(stay.Tenants) > 0 {
 		moved, err = w.past(ctx, group)
-	} else if back := strayed(group, short); len(back) > 0 {
+	} else if back := progress.Strayed(group, short); len(back) > 0 {
 		w.more = true
 		moved, err = w.late.late(ctx, back)
 	} else {
@@ -174,7 +176,7 @@ func (w *worker) serve(ctx context.Context, group []*lane) (moved int, err error
 // row that the fetch did not see yet, and that row would never be published.
 //
 // A lane is in question (more) from the start, and only a batch that ends well takes that back.
-func (w *worker) fresh(ctx context.Context, group []*lane) (moved int, err error) {
+func (w *worker) fresh(ctx context.Context, group []*progress.Lane) (moved int, err error) {
 	// A batch that has begun is finished: rows that the broker has are settled even if the program is stopped
 	// meanwhile.
 	ctx, cancel := w.limit.begun(ctx)
@@ -183,9 +185,9 @@ func (w *worker) fresh(ctx context.Context, group []*lane) (moved int, err error
 	if len(group) == 0 {
 		return 0, nil
 	}
-	byLane := map[int16]*lane{}
+	byLane := map[int16]*progress.Lane{}
 	for _, l := range group {
-		byLane[l.lease.Lane], l.more = l, true // until the batch has ended
+		byLane[l.Lease.Lane], l.More = l, true // until the batch has ended
 	}
 	low, short := w.server.mark.now() // before the fetch begins, see watermark
 	rows, sure, err := w.send.fetch.fetchHeads(ctx, byLane, group, short)
@@ -193,33 +195,65 @@ func (w *worker) fresh(ctx context.Context, group []*lane) (moved int, err error
 		return 0, err
 	}
 	if !sure {
-		note(group, newBatch(byLane, w.send.rules))
+		progress.NoteFetched(group, progress.NewBatch(byLane, w.send.rules))
 		w.more, err = w.server.mark.lookAgain(ctx, short)
 		if w.more {
 			moved = 1 // the shortcut has ended: no pause
 		}
 		for _, l := range group {
-			l.more = w.more || err != nil
+			l.More = w.more || err != nil
 		}
 		return moved, err
 	}
-	w.search.backlogged.leads(rows, w.cfg.BatchSize)
-	b := newBatch(byLane, w.send.rules)
-	b.low, b.short = low, short
+	w.search.backlogged.Leads(rows, w.cfg.BatchSize)
+	b := progress.NewBatch(byLane, w.send.rules)
+	b.Low, b.Short = low, short
 	for n := range byLane {
-		b.inTurn[n] = true
+		b.InTurn[n] = true
 	}
 	_, err = w.send.deliver(ctx, b, rows)
-	note(group, b)
-	w.more = len(b.left) > 0 || slices.ContainsFunc(group, func(l *lane) bool { return l.full })
+	progress.NoteFetched(group, b)
+	w.more = len(b.Left) > 0 || slices.ContainsFunc(group, func(l *progress.Lane) bool { return l.Full })
 	if err != nil {
-		return b.moved, err
+		return b.Moved, err
 	}
 	for _, l := range group {
-		l.more = l.full || b.left[l.lease.Lane]
+		l.More = l.Full || b.Left[l.Lease.Lane]
 	}
-	b.advance(group)
-	return b.moved, nil
+	b.Advance(group)
+	return b.Moved, nil
+}
+
+// sender takes a batch from its rows to their end: it sorts them, hands them to the broker, and writes down what
+// became of them.
+type sender struct {
+	fetch   *fetcher
+	publish *publisher
+	settle  *settler
+	isolate *isolator
+	rules   *progress.Rules
+}
+
+// deliver publishes rows and writes down what became of them. The error is that of the database or of the broker. The
+// batch is never nil.
+//
+// Rows that were in flight when a former owner died come last, when all others are settled: if one of them kills this
+// process, nothing that was published has to be published again.
+func (s *sender) deliver(ctx context.Context, b *progress.Batch, rows []outboxdb.Row) (*progress.Batch, error) {
+	b.Sort(rows)
+	if len(b.Send) > 0 {
+		b.Errs = s.publish.publish(ctx, b.Lanes, b.Send)
+	}
+	b.Judge()
+	if err := s.settle.settle(ctx, b); err != nil {
+		return b, err
+	}
+	if b.Trouble != nil {
+		return b, b.Trouble
+	}
+	n, err := s.isolate.isolate(ctx, b.Lanes, b.Apart)
+	b.Moved += n
+	return b, err
 }
 
 // inQuestion returns the lanes in which rows may be: a commit was reported there, or the last pass left rows there. A
@@ -227,31 +261,31 @@ func (w *worker) fresh(ctx context.Context, group []*lane) (moved int, err error
 //
 // It returns all lanes if NOTIFY does not work, and once per Config.SleepBusy in any case: not every writer sends a
 // notification.
-func (w *worker) inQuestion(group []*lane) []*lane {
+func (w *worker) inQuestion(group []*progress.Lane) []*progress.Lane {
 	now := time.Now()
 	heard := w.owned.takeHeard()
 	if heard == outboxdb.AllLanes || !w.hears.Load() || now.Sub(w.looked) >= w.cfg.SleepBusy {
 		w.looked = now
 		return group
 	}
-	return slices.DeleteFunc(slices.Clone(group), func(l *lane) bool { return !l.more && !heard.Has(l.lease.Lane) })
+	return slices.DeleteFunc(slices.Clone(group), func(l *progress.Lane) bool { return !l.More && !heard.Has(l.Lease.Lane) })
 }
 
 // past publishes a batch of rows that may pass the rows that stay. It also starts a probe if the pause of a topic is
 // over.
-func (w *worker) past(ctx context.Context, group []*lane) (moved int, err error) {
-	p, err := w.search.pick(ctx, group, w.search.stay, func(l *lane) *skip { return &l.topics })
+func (w *worker) past(ctx context.Context, group []*progress.Lane) (moved int, err error) {
+	p, err := w.search.pick(ctx, group, w.search.stay, func(l *progress.Lane) *schedule.Search { return &l.Topics })
 	if err != nil {
 		return p.moved, err
 	}
 	for _, l := range group {
-		l.more = true // the heads of the lanes were not fetched, so they are in question afterwards
-		l.full = p.beyond[l.lease.Lane]
+		l.More = true // the heads of the lanes were not fetched, so they are in question afterwards
+		l.Full = p.beyond[l.Lease.Lane]
 		if len(w.search.stay.Topics) == 0 {
-			l.passed = l.topics.to
+			l.Passed = l.Topics.To
 		}
 	}
-	w.search.backlogged.leads(p.rows, w.cfg.BatchSize)
+	w.search.backlogged.Leads(p.rows, w.cfg.BatchSize)
 	beyond, err := w.search.far(ctx, group)
 	if moved = p.moved + beyond; err != nil {
 		return moved, err

@@ -1,4 +1,4 @@
-package projector
+package schedule
 
 import (
 	"errors"
@@ -11,13 +11,13 @@ import (
 	"github.com/oncebox/oncebox/retry"
 )
 
-// silence is the state of a worker whose calls to the broker bring no receipt at all. There are two possible reasons:
+// Silence is the state of a worker whose calls to the broker bring no receipt at all. There are two possible reasons:
 // the broker is away, or the topics of the call hang while other topics would work. To find out, the worker leaves
 // these topics out for a while and sends rows of other topics, if there are any. If a receipt comes for those, the
 // topics that are left out are in trouble.
-type silence struct {
+type Silence struct {
 	topics   []string  // topics that brought nothing in this turn
-	avoided  []string  // topics that are left out
+	Avoided  []string  // topics that are left out
 	until    time.Time // the end of avoided
 	failures int       // turns without a receipt in a row
 
@@ -25,62 +25,62 @@ type silence struct {
 	// may be stored, and each further try may store them once more. So the tries become rare and small, see quiet
 	// and batch.
 	unknown int
-	quiet   time.Time // nothing is sent until then, except one try of other topics
+	Quiet   time.Time // nothing is sent until then, except one try of other topics
 	others  bool      // the last such call was that try of other topics
 }
 
 // unheard records a call that may have been carried out.
-func (s *silence) unheard(pause retry.Policy) {
+func (s *Silence) unheard(pause retry.Policy) {
 	s.unknown++
-	s.others = len(s.avoided) > 0
-	s.quiet = time.Now().Add(pause.Longest(s.unknown))
+	s.others = len(s.Avoided) > 0
+	s.Quiet = time.Now().Add(pause.Longest(s.unknown))
 }
 
-// isQuiet reports whether nothing may be sent now. After a call for the heads of the lanes brought no receipt, other
+// IsQuiet reports whether nothing may be sent now. After a call for the heads of the lanes brought no receipt, other
 // topics have one try at once: they may work, and their rows may have come since the last try.
-func (s *silence) isQuiet() bool {
-	return time.Now().Before(s.quiet) && (s.others || len(s.avoided) == 0)
+func (s *Silence) IsQuiet() bool {
+	return time.Now().Before(s.Quiet) && (s.others || len(s.Avoided) == 0)
 }
 
-// batch returns the number of rows to publish at once from a number of lanes, roughly: a full batch, or one row per
+// Batch returns the number of rows to publish at once from a number of lanes, roughly: a full batch, or one row per
 // lane while no receipts come.
-func (s *silence) batch(full, lanes int) int {
+func (s *Silence) Batch(full, lanes int) int {
 	if s.unknown > 0 {
 		return lanes
 	}
 	return full
 }
 
-// turn begins a turn of the worker. It leaves out the topics that brought no receipt in the turn before, for one to
+// Turn begins a turn of the worker. It leaves out the topics that brought no receipt in the turn before, for one to
 // four seconds.
-func (s *silence) turn() {
+func (s *Silence) Turn() {
 	if len(s.topics) == 0 {
 		return
 	}
 	s.failures++
-	s.avoided, s.topics = s.topics, nil
+	s.Avoided, s.topics = s.topics, nil
 	s.until = time.Now().Add(retry.Policy{Delay: time.Second, MaxDelay: 4 * time.Second}.Longest(s.failures))
 }
 
-// leftOut returns the topics that are left out now.
-func (s *silence) leftOut() []string {
+// LeftOut returns the topics that are left out now.
+func (s *Silence) LeftOut() []string {
 	if time.Now().After(s.until) {
-		s.avoided = nil
+		s.Avoided = nil
 	}
-	return s.avoided
+	return s.Avoided
 }
 
 // trouble is a topic that takes nothing from now on.
 type trouble struct {
-	topic  string
-	pause  time.Duration
-	reason error
+	Topic  string
+	Pause  time.Duration
+	Reason error
 }
 
 // errSilent is the reason for the pause of a topic that gave no answer while other topics did.
 var errSilent = errors.New("projector: the topic gave no answer, others did")
 
-// report takes the result of a publication that began at the given time. It frees topics that took a message, and
+// Report takes the result of a publication that began at the given time. It frees topics that took a message, and
 // pauses topics in trouble, which it returns unless they were paused already. pause is the pause after calls of
 // unknown outcome.
 //
@@ -88,7 +88,7 @@ var errSilent = errors.New("projector: the topic gave no answer, others did")
 // of a call of any worker that began after this one, then the broker works, and the silent topics are in trouble:
 // their errors become errors of the topic. If not, nothing is known, and the worker avoids these topics in the next
 // turn to find out.
-func (s *silence) report(topics *pausedTopics, rows []*outboxdb.Row, errs map[int]error, began time.Time, pause retry.Policy) (found []trouble) {
+func (s *Silence) Report(topics *Topics, rows []*outboxdb.Row, errs map[int]error, began time.Time, pause retry.Policy) (found []trouble) {
 	leaveAlone := func(topic string, reason error) {
 		if pause, news := topics.begin(topic); news {
 			found = append(found, trouble{topic, pause, reason})
@@ -96,7 +96,7 @@ func (s *silence) report(topics *pausedTopics, rows []*outboxdb.Row, errs map[in
 	}
 	silent, unknown := map[string]error{}, false
 	for i, r := range rows {
-		if err := errs[i]; err != nil && classify(err) == classBroker {
+		if err := errs[i]; err != nil && Classify(err) == ClassBroker {
 			silent[r.Topic] = err
 			unknown = unknown || errors.Is(err, messaging.ErrUnknown)
 		}
@@ -110,19 +110,19 @@ func (s *silence) report(topics *pausedTopics, rows []*outboxdb.Row, errs map[in
 				topics.heal(r.Topic)
 				delete(silent, r.Topic)
 			}
-		case classify(err) == classTopic:
+		case Classify(err) == ClassTopic:
 			leaveAlone(r.Topic, err)
 			delete(silent, r.Topic)
 		}
 	}
 	switch {
 	case heard:
-		topics.answered(began)
-		for _, topic := range s.avoided {
+		topics.Answered(began)
+		for _, topic := range s.Avoided {
 			leaveAlone(topic, errSilent)
 		}
-		*s = silence{}
-	case !topics.answers(began):
+		*s = Silence{}
+	case !topics.Answers(began):
 		s.topics = slices.Collect(maps.Keys(silent))
 		if unknown {
 			s.unheard(pause)
@@ -133,7 +133,7 @@ func (s *silence) report(topics *pausedTopics, rows []*outboxdb.Row, errs map[in
 		leaveAlone(topic, err)
 	}
 	for i, r := range rows {
-		if reason, ok := silent[r.Topic]; ok && classify(errs[i]) == classBroker {
+		if reason, ok := silent[r.Topic]; ok && Classify(errs[i]) == ClassBroker {
 			errs[i] = &messaging.TopicError{Topic: r.Topic, Err: reason}
 		}
 	}

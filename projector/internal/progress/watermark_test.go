@@ -1,4 +1,4 @@
-package projector
+package progress
 
 import (
 	"testing"
@@ -25,12 +25,12 @@ func TestMarkCounts(t *testing.T) {
 		"the server crashed":     {mark(120, 9, 9, "1", "b"), 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var m watermark
-			m.take(m.begin(), first)
-			require.Zero(t, m.current())
-			m.take(m.begin(), c.then)
-			require.Equal(t, c.valid, m.current())
-			resets, _ := m.generation()
+			var m Watermark
+			m.Take(m.Begin(), first)
+			require.Zero(t, m.Current())
+			m.Take(m.Begin(), c.then)
+			require.Equal(t, c.valid, m.Current())
+			resets, _ := m.Generation()
 			require.Equal(t, c.resets, resets)
 		})
 	}
@@ -39,51 +39,51 @@ func TestMarkCounts(t *testing.T) {
 // Rows are taken by several workers at a time, and look at the sequence while they are.
 func TestMarkOfATake(t *testing.T) {
 	taken := func(seq, xid, xmin int64) lanedb.Watermark { return lanedb.Watermark{Seq: seq, XID: xid, Xmin: xmin} }
-	var m watermark
-	m.take(m.begin(), lanedb.Watermark{Seq: 100, XID: 7, Xmin: 7})
-	one := m.begin()
-	other := m.begin()
-	m.took(one, taken(150, 10, 8)) // 100 counts: the transactions up to 7 have ended
-	require.EqualValues(t, 100, m.current())
+	var m Watermark
+	m.Take(m.Begin(), lanedb.Watermark{Seq: 100, XID: 7, Xmin: 7})
+	one := m.Begin()
+	other := m.Begin()
+	m.Took(one, taken(150, 10, 8)) // 100 counts: the transactions up to 7 have ended
+	require.EqualValues(t, 100, m.Current())
 	// 150 was read after 11 was assigned, perhaps: a transaction 12 may have drawn it.
-	m.took(other, taken(160, 11, 8))
-	m.took(m.begin(), taken(170, 20, 12))
-	require.EqualValues(t, 100, m.current())
-	m.took(m.begin(), taken(180, 30, 21))
-	require.EqualValues(t, 160, m.current())
+	m.Took(other, taken(160, 11, 8))
+	m.Took(m.Begin(), taken(170, 20, 12))
+	require.EqualValues(t, 100, m.Current())
+	m.Took(m.Begin(), taken(180, 30, 21))
+	require.EqualValues(t, 160, m.Current())
 
-	stale := m.begin()
-	m.doubt()
-	m.took(stale, taken(500, 31, 31))
-	require.EqualValues(t, 160, m.current(), "it was sent before a look failed")
+	stale := m.Begin()
+	m.Doubt()
+	m.Took(stale, taken(500, 31, 31))
+	require.EqualValues(t, 160, m.Current(), "it was sent before a look failed")
 	require.Empty(t, m.pending)
 }
 
 // While a transaction stays open for long, the looks that wait are bounded.
 func TestMarksThatWaitAreBounded(t *testing.T) {
-	var m watermark
+	var m Watermark
 	for i := range int64(10_000) {
-		m.take(m.begin(), lanedb.Watermark{Seq: 100 * i, XID: 10 * i, Xmin: 5})
+		m.Take(m.Begin(), lanedb.Watermark{Seq: 100 * i, XID: 10 * i, Xmin: 5})
 		require.LessOrEqual(t, len(m.pending), maxPending)
 	}
-	m.take(m.begin(), lanedb.Watermark{Seq: 2_000_000, XID: 100_000, Xmin: 99_991})
-	require.EqualValues(t, 999_900, m.current(), "the latest of them counts")
+	m.Take(m.Begin(), lanedb.Watermark{Seq: 2_000_000, XID: 100_000, Xmin: 99_991})
+	require.EqualValues(t, 999_900, m.Current(), "the latest of them counts")
 }
 
 // Between a look and the next look that was answered, the server may have become another one.
 func TestMarkBeforeALookThatFailedDoesNotCount(t *testing.T) {
-	var m watermark
+	var m Watermark
 	look := func(seq, xid int64) {
-		m.take(m.begin(), lanedb.Watermark{Seq: seq, XID: xid, Xmin: xid, Timeline: "1", Incarnation: "a"})
+		m.Take(m.Begin(), lanedb.Watermark{Seq: seq, XID: xid, Xmin: xid, Timeline: "1", Incarnation: "a"})
 	}
 	look(100, 7)
-	m.doubt()
+	m.Doubt()
 	look(120, 9)
-	require.Zero(t, m.current())
+	require.Zero(t, m.Current())
 	look(130, 11)
-	require.EqualValues(t, 120, m.current())
-	m.doubt()
+	require.EqualValues(t, 120, m.Current())
+	m.Doubt()
 	look(99, 13)
-	resets, _ := m.generation()
+	resets, _ := m.Generation()
 	require.Equal(t, 1, resets, "what was seen before the failure is still compared")
 }

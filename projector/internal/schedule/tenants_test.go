@@ -1,4 +1,4 @@
-package projector
+package schedule
 
 import (
 	"testing"
@@ -13,16 +13,16 @@ import (
 
 // The lag of an event does not count for how long its tenant was paused.
 func TestLagBeginsWhenTheTenantIsResumed(t *testing.T) {
-	var tenants pausedTenants
+	var tenants Tenants
 	recorded, night := time.Now().Add(-8*time.Hour), time.Now()
-	require.True(t, tenants.set([]lanedb.Pause{{Tenant: "acme", ResumedAt: night}, {Tenant: "other"}}) && !tenants.set([]lanedb.Pause{{Tenant: "other"}}))
-	tenants.set([]lanedb.Pause{{Tenant: "acme", ResumedAt: night}})
+	require.True(t, tenants.Set([]lanedb.Pause{{Tenant: "acme", ResumedAt: night}, {Tenant: "other"}}) && !tenants.Set([]lanedb.Pause{{Tenant: "other"}}))
+	tenants.Set([]lanedb.Pause{{Tenant: "acme", ResumedAt: night}})
 	row := outboxdb.Row{CreatedAt: recorded, Envelope: event.Envelope{TenantID: "acme"}}
-	require.Equal(t, night, tenants.due(&row))
+	require.Equal(t, night, tenants.Due(&row))
 	row.Delivery.NotBefore = night.Add(time.Minute)
-	require.Equal(t, night.Add(time.Minute), tenants.due(&row))
+	require.Equal(t, night.Add(time.Minute), tenants.Due(&row))
 	row = outboxdb.Row{CreatedAt: recorded, Envelope: event.Envelope{TenantID: "small"}}
-	require.Equal(t, recorded, tenants.due(&row))
+	require.Equal(t, recorded, tenants.Due(&row))
 	row.CreatedAt = night.Add(time.Hour)
-	require.Equal(t, night.Add(time.Hour), tenants.due(&row))
+	require.Equal(t, night.Add(time.Hour), tenants.Due(&row))
 }

@@ -1,4 +1,4 @@
-package projector
+package progress
 
 import (
 	"errors"
@@ -11,9 +11,9 @@ import (
 	"github.com/oncebox/oncebox/retry"
 )
 
-// rules are the settings that decide what becomes of a row that cannot be published. The fields are those of
+// Rules are the settings that decide what becomes of a row that cannot be published. The fields are those of
 // projector.Config.
-type rules struct {
+type Rules struct {
 	MaxRetryAttempts  int
 	MaxCrashes        int
 	Retry             retry.Policy
@@ -21,13 +21,13 @@ type rules struct {
 	BlockExpired      bool
 }
 
-// errExpired is the reason of a dead letter that had expired before it could be published.
-var errExpired = errors.New("expired before it was published")
+// ErrExpired is the reason of a dead letter that had expired before it could be published.
+var ErrExpired = errors.New("expired before it was published")
 
-// refusal returns how long a refused row waits, or that it is dead. The row's own limit of tries comes before that of
+// Refusal returns how long a refused row waits, or that it is dead. The row's own limit of tries comes before that of
 // the configuration. -1 in the configuration means that no refusal makes the row dead, not even a permanent one,
 // unless the row has a limit of its own. A delay that the publisher asks for comes before the configured pause.
-func (s *rules) refusal(r *outboxdb.Row, err error) (wait time.Duration, dead bool) {
+func (s *Rules) Refusal(r *outboxdb.Row, err error) (wait time.Duration, dead bool) {
 	limit := s.MaxRetryAttempts
 	if r.Delivery.MaxAttempts > 0 {
 		limit = r.Delivery.MaxAttempts
@@ -42,22 +42,22 @@ func (s *rules) refusal(r *outboxdb.Row, err error) (wait time.Duration, dead bo
 	return s.Retry.Pause(attempts), false
 }
 
-// kills reports whether a row is to become a dead letter because projectors have died over it, and why. The first
+// Kills reports whether a row is to become a dead letter because projectors have died over it, and why. The first
 // count does not matter: at that time the row was one of many.
-func (s *rules) kills(r *outboxdb.Row) (reason string, dead bool) {
+func (s *Rules) Kills(r *outboxdb.Row) (reason string, dead bool) {
 	if s.MaxCrashes <= 0 || r.Crashes <= s.MaxCrashes {
 		return "", false
 	}
 	return fmt.Sprintf("%d projectors died while they published this row alone", r.Crashes-1), true
 }
 
-// blocksExpired reports whether an expired row of a topic blocks its key.
-func (s *rules) blocksExpired(topic string) bool { return s.BlockExpired && s.blocksDead(topic) }
+// BlocksExpired reports whether an expired row of a topic blocks its key.
+func (s *Rules) BlocksExpired(topic string) bool { return s.BlockExpired && s.BlocksDead(topic) }
 
-// blocksDead reports whether a dead row of a topic blocks its key.
-func (s *rules) blocksDead(topic string) bool { return !s.goesOn(topic) }
+// BlocksDead reports whether a dead row of a topic blocks its key.
+func (s *Rules) BlocksDead(topic string) bool { return !s.goesOn(topic) }
 
 // goesOn reports whether the keys of a topic go on after a dead row.
-func (s *rules) goesOn(topic string) bool {
+func (s *Rules) goesOn(topic string) bool {
 	return slices.Contains(s.ContinueAfterDead, topic) || slices.Contains(s.ContinueAfterDead, "*")
 }

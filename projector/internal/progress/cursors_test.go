@@ -1,4 +1,4 @@
-package projector
+package progress
 
 import (
 	"testing"
@@ -6,16 +6,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
 
 // A lane with ten times the rows of another one reaches the same places together with it.
 func TestLanesKeepStep(t *testing.T) {
 	const rows = 1_000_000
-	lanes := make([]*lane, 10)
+	lanes := make([]*Lane, 10)
 	queues := map[int16][]int64{}
 	for n := range lanes {
-		lanes[n] = &lane{}
-		lanes[n].lease.Lane = int16(n)
+		lanes[n] = &Lane{}
+		lanes[n].Lease.Lane = int16(n)
 	}
 	for seq := range int64(rows) {
 		n := int16(seq * 7919 % 55) // lane n has n+1 of 55
@@ -28,9 +29,9 @@ func TestLanesKeepStep(t *testing.T) {
 	}
 	least, most, apart := rows, 0, int64(0)
 	for passes := 0; len(queues[9]) > 1000; passes++ {
-		b := newBatch(nil, nil)
+		b := NewBatch(nil, nil)
 		total := 0
-		for i, c := range cursors(lanes, shortcut{}, 1000, lanedb.MaxFetch) {
+		for i, c := range Cursors(lanes, Shortcut{}, 1000, lanedb.MaxFetch) {
 			n := int16(i)
 			take := min(int(c.Quota), len(queues[n]))
 			b.fetched[n], total = take, total+take
@@ -39,14 +40,14 @@ func TestLanesKeepStep(t *testing.T) {
 				queues[n] = queues[n][take:]
 			}
 		}
-		note(lanes, b)
+		NoteFetched(lanes, b)
 		if passes < 20 {
 			continue
 		}
 		least, most = min(least, total), max(most, total)
-		low, high := lanes[0].pace.at, lanes[0].pace.at
+		low, high := lanes[0].pace.At, lanes[0].pace.At
 		for _, l := range lanes[1:] {
-			low, high = min(low, l.pace.at), max(high, l.pace.at)
+			low, high = min(low, l.pace.At), max(high, l.pace.At)
 		}
 		apart = max(apart, high-low)
 	}
@@ -56,8 +57,8 @@ func TestLanesKeepStep(t *testing.T) {
 }
 
 func TestALaneThatIsAheadIsNotForgotten(t *testing.T) {
-	ahead, behind := &lane{full: true, pace: pace{at: 1_000_000, density: 0.5}}, &lane{full: true, pace: pace{at: 1, density: 0.5}}
-	list := cursors([]*lane{ahead, behind}, shortcut{}, 1000, lanedb.MaxFetch)
+	ahead, behind := &Lane{Full: true, pace: schedule.Pace{At: 1_000_000, Density: 0.5}}, &Lane{Full: true, pace: schedule.Pace{At: 1, Density: 0.5}}
+	list := Cursors([]*Lane{ahead, behind}, Shortcut{}, 1000, lanedb.MaxFetch)
 	require.EqualValues(t, 62, list[0].Quota)
 	require.EqualValues(t, 500, list[1].Quota)
 }

@@ -1,4 +1,4 @@
-package projector
+package progress
 
 import (
 	"slices"
@@ -10,7 +10,7 @@ import (
 // lanes when it ends, so with many of them a shortcut would never last.
 const shortcutOpen = 8
 
-// shortcut is a mark that counts although some transactions below it are open. A transaction that writes for ten
+// Shortcut is a mark that counts although some transactions below it are open. A transaction that writes for ten
 // minutes holds up the watermark for ten minutes, and each fetch would walk over the index entries of all rows that
 // were published meanwhile.
 //
@@ -23,17 +23,17 @@ const shortcutOpen = 8
 // names the open transactions, and PostgreSQL compares them with the snapshot of the fetch itself. If one of them has
 // ended, the fetch returns nothing. Then lookAgain finds out, the shortcut is dropped, and the next fetch begins at
 // the position of the lane. The progress that lanes made on the shortcut is void by then, see strayed.
-type shortcut struct {
+type Shortcut struct {
 	to   int64
 	open []int64 // transaction ids, in order; empty: there is no shortcut
-	n    int     // changes when the progress of lanes on the shortcut becomes void
+	N    int     // changes when the progress of lanes on the shortcut becomes void
 }
 
 // drop ends the shortcut. The number n grows, so that lanes cannot take their old progress for progress on the next
 // shortcut.
-func (s *shortcut) drop() {
+func (s *Shortcut) drop() {
 	if len(s.open) > 0 {
-		*s = shortcut{n: s.n + 1}
+		*s = Shortcut{N: s.N + 1}
 	}
 }
 
@@ -45,7 +45,7 @@ func (s *shortcut) drop() {
 //
 // The shortcut grows without becoming void as long as its transactions are open. If one of them is not open any more,
 // it is dropped first.
-func (s *shortcut) find(now lanedb.Watermark, waits []pendingMark) {
+func (s *Shortcut) find(now lanedb.Watermark, waits []pendingMark) {
 	n, _ := slices.BinarySearch(now.Running, waits[0].xid)
 	open := now.Running[:n]
 	if len(open) == 0 || len(open) > shortcutOpen {
@@ -74,27 +74,27 @@ type passed struct {
 }
 
 // cursor makes a fetch of the lane begin where the lane is on the shortcut, if that is further than its position.
-func (p *passed) cursor(s shortcut, c *lanedb.Cursor) {
-	if to := p.reached(s); to > c.Position.Sent {
+func (p *passed) cursor(s Shortcut, c *lanedb.Cursor) {
+	if to := p.Reached(s); to > c.Position.Sent {
 		c.After, c.While = to, s.open
 	}
 }
 
-// reached returns how far the lane has come on this shortcut. It returns 0 if its progress belongs to another one.
-func (p *passed) reached(s shortcut) int64 {
-	if p.n != s.n || len(s.open) == 0 {
+// Reached returns how far the lane has come on this shortcut. It returns 0 if its progress belongs to another one.
+func (p *passed) Reached(s Shortcut) int64 {
+	if p.n != s.N || len(s.open) == 0 {
 		return 0
 	}
 	return p.to
 }
 
 // advance records that a fetch on this shortcut left no row at or below the number to.
-func (p *passed) advance(s shortcut, to int64) {
+func (p *passed) advance(s Shortcut, to int64) {
 	if len(s.open) == 0 {
 		return
 	}
-	if p.n != s.n {
-		*p = passed{n: s.n}
+	if p.n != s.N {
+		*p = passed{n: s.N}
 	}
 	p.to = max(p.to, min(s.to, to))
 }

@@ -1,4 +1,4 @@
-package projector
+package schedule
 
 import (
 	"slices"
@@ -6,39 +6,39 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
-// backlogShare is the share of a full batch that makes a tenant a backlogged one: a sixteenth.
-const backlogShare = 16
+// BacklogShare is the share of a full batch that makes a tenant a backlogged one: a sixteenth.
+const BacklogShare = 16
 
-// backlogged lists the tenants whose backlog fills the lanes. Without it, a tenant with a million rows would make all
+// Backlog lists the tenants whose backlog fills the lanes. Without it, a tenant with a million rows would make all
 // tenants behind it wait for a million rows, because a lane is read from its head.
 //
 // While there are backlogged tenants, each pass gives three turns: to the tenants at the heads of the lanes, then to
 // all tenants without a backlog, then to one backlogged tenant that waits behind the heads. For the second and third
 // turn the worker searches beyond the backlog of the others, so these tenants wait for the search only. The order is
 // kept, because a key belongs to one tenant.
-type backlogged struct {
-	tenants []string // in the order in which they were found
+type Backlog struct {
+	Tenants []string // in the order in which they were found
 	heads   []string // the tenants that fill the last full batch from the heads
-	last    int      // the index of the tenant that had the last turn of its own
+	Last    int      // the index of the tenant that had the last turn of its own
 }
 
-// otherTenants stands for all tenants that are not backlogged.
-const otherTenants = ""
+// OtherTenants stands for all tenants that are not backlogged.
+const OtherTenants = ""
 
-// leads takes a batch from the heads of the lanes. If it is full, its large tenants are backlogged and at the heads.
-func (b *backlogged) leads(rows []outboxdb.Row, batch int) {
+// Leads takes a batch from the heads of the lanes. If it is full, its large tenants are backlogged and at the heads.
+func (b *Backlog) Leads(rows []outboxdb.Row, batch int) {
 	if !filled(rows, batch) {
 		return
 	}
-	b.join(largest(rows, batch, backlogShare))
-	b.heads = largest(rows, batch, 2*backlogShare) // half the share is enough to stay there, so that chance does not remove a tenant
+	b.Join(Largest(rows, batch, BacklogShare))
+	b.heads = Largest(rows, batch, 2*BacklogShare) // half the share is enough to stay there, so that chance does not remove a tenant
 }
 
-// join adds tenants and returns the new ones.
-func (b *backlogged) join(large []string) (joined []string) {
+// Join adds tenants and returns the new ones.
+func (b *Backlog) Join(large []string) (joined []string) {
 	for _, tenant := range large {
-		if !slices.Contains(b.tenants, tenant) {
-			b.tenants, joined = append(b.tenants, tenant), append(joined, tenant)
+		if !slices.Contains(b.Tenants, tenant) {
+			b.Tenants, joined = append(b.Tenants, tenant), append(joined, tenant)
 		}
 	}
 	return joined
@@ -57,9 +57,9 @@ func isCut(rows []outboxdb.Row) bool {
 	return false
 }
 
-// largest returns the tenants that have at least one share of the batch. What filled the batch is shared: its rows,
+// Largest returns the tenants that have at least one share of the batch. What filled the batch is shared: its rows,
 // its bytes, or both.
-func largest(rows []outboxdb.Row, batch, shares int) (large []string) {
+func Largest(rows []outboxdb.Row, batch, shares int) (large []string) {
 	if len(rows) >= batch/2 {
 		large = largestBy(rows, shares, func(*outboxdb.Row) int { return 1 })
 	}
@@ -86,18 +86,18 @@ func largestBy(rows []outboxdb.Row, shares int, weight func(*outboxdb.Row) int) 
 	return large
 }
 
-// behind returns the backlogged tenants that are not at the heads, in the order of their turns: the tenant that had
+// Behind returns the backlogged tenants that are not at the heads, in the order of their turns: the tenant that had
 // the last turn comes last.
-func (b *backlogged) behind() (tenants []string) {
-	for i := range b.tenants {
-		if tenant := b.tenants[(b.last+1+i)%len(b.tenants)]; !slices.Contains(b.heads, tenant) {
+func (b *Backlog) Behind() (tenants []string) {
+	for i := range b.Tenants {
+		if tenant := b.Tenants[(b.Last+1+i)%len(b.Tenants)]; !slices.Contains(b.heads, tenant) {
 			tenants = append(tenants, tenant)
 		}
 	}
 	return tenants
 }
 
-// but returns all backlogged tenants except the given one.
-func (b *backlogged) but(tenant string) []string {
-	return slices.DeleteFunc(slices.Clone(b.tenants), func(t string) bool { return t == tenant })
+// But returns all backlogged tenants except the given one.
+func (b *Backlog) But(tenant string) []string {
+	return slices.DeleteFunc(slices.Clone(b.Tenants), func(t string) bool { return t == tenant })
 }

@@ -1,4 +1,4 @@
-package projector
+package progress
 
 import (
 	"testing"
@@ -30,7 +30,7 @@ func TestShortcutIsFound(t *testing.T) {
 		"only younger transactions are running": {[]int64{12}, 40, 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var s shortcut
+			var s Shortcut
 			s.find(lanedb.Watermark{Running: c.running, Xmax: c.xmax}, waits)
 			require.Equal(t, c.to, s.to)
 			require.Equal(t, c.open, s.open)
@@ -40,14 +40,14 @@ func TestShortcutIsFound(t *testing.T) {
 
 // What a lane knows of a shortcut is void when a transaction has ended, and stays when another one comes.
 func TestShortcutEndsWithItsTransactions(t *testing.T) {
-	m := watermark{patience: 0}
-	look := func(seq, xid int64, running ...int64) shortcut {
+	m := Watermark{Patience: 0}
+	look := func(seq, xid int64, running ...int64) Shortcut {
 		xmin := xid
 		if len(running) > 0 {
 			xmin = running[0]
 		}
-		m.take(m.begin(), lanedb.Watermark{Seq: seq, XID: xid, Xmin: xmin, Xmax: xid, Running: running})
-		return m.shortcut()
+		m.Take(m.Begin(), lanedb.Watermark{Seq: seq, XID: xid, Xmin: xmin, Xmax: xid, Running: running})
+		return m.Shortcut()
 	}
 	look(100, 10, 5)
 	one := look(200, 20, 5)
@@ -57,7 +57,7 @@ func TestShortcutEndsWithItsTransactions(t *testing.T) {
 	lane.advance(one, 90)
 	lane.advance(one, 150)
 	require.EqualValues(t, 100, lane.to, "it never passes the mark")
-	cursor := func(s shortcut) (after int64, while []int64) {
+	cursor := func(s Shortcut) (after int64, while []int64) {
 		c := lanedb.Cursor{Position: lanedb.Position{Sent: 50}}
 		lane.cursor(s, &c)
 		return c.After, c.While
@@ -84,24 +84,24 @@ func TestShortcutEndsWithItsTransactions(t *testing.T) {
 }
 
 func TestShortcutNeedsPatience(t *testing.T) {
-	m := watermark{patience: time.Hour}
+	m := Watermark{Patience: time.Hour}
 	for i := range int64(100) {
-		m.take(m.begin(), lanedb.Watermark{Seq: 100 * i, XID: 10 + i, Xmin: 5, Xmax: 10 + i, Running: []int64{5}})
-		require.Empty(t, m.shortcut().open)
+		m.Take(m.Begin(), lanedb.Watermark{Seq: 100 * i, XID: 10 + i, Xmin: 5, Xmax: 10 + i, Running: []int64{5}})
+		require.Empty(t, m.Shortcut().open)
 	}
 }
 
 // Another server gives out transaction ids anew.
 func TestShortcutEndsWithItsServer(t *testing.T) {
-	m := watermark{patience: 0}
+	m := Watermark{Patience: 0}
 	at := lanedb.Watermark{Seq: 100, XID: 10, Xmin: 5, Xmax: 10, Running: []int64{5}, Timeline: "1", Incarnation: "a"}
-	m.take(m.begin(), at)
+	m.Take(m.Begin(), at)
 	at.XID, at.Xmax = 20, 20
-	m.take(m.begin(), at)
-	before := m.shortcut()
+	m.Take(m.Begin(), at)
+	before := m.Shortcut()
 	require.NotEmpty(t, before.open)
 	at.Incarnation = "b"
-	m.take(m.begin(), at)
-	require.Empty(t, m.shortcut().open)
-	require.NotEqual(t, before.n, m.shortcut().n)
+	m.Take(m.Begin(), at)
+	require.Empty(t, m.Shortcut().open)
+	require.NotEqual(t, before.N, m.Shortcut().N)
 }

@@ -1,4 +1,4 @@
-package projector
+package progress
 
 import (
 	"time"
@@ -22,11 +22,11 @@ type inFlight struct {
 	lanedb.InFlight
 
 	picked  map[int64]bool
-	cleared map[int64]bool // rows whose publication this process has survived
+	Cleared map[int64]bool // rows whose publication this process has survived
 }
 
 func newInFlight(s lanedb.InFlight) inFlight {
-	out := inFlight{InFlight: s, picked: map[int64]bool{}, cleared: map[int64]bool{}}
+	out := inFlight{InFlight: s, picked: map[int64]bool{}, Cleared: map[int64]bool{}}
 	for _, seq := range s.Picked {
 		out.picked[seq] = true
 	}
@@ -35,13 +35,13 @@ func newInFlight(s lanedb.InFlight) inFlight {
 
 // has reports whether a fresh row was in flight and has not been cleared since.
 func (s *inFlight) has(seq int64) bool {
-	return (seq <= s.UpTo || s.picked[seq]) && !s.cleared[seq]
+	return (seq <= s.UpTo || s.picked[seq]) && !s.Cleared[seq]
 }
 
-// hasHeld reports whether a held row was in flight. The note of the former owner does not name held rows, so each one
+// HasHeld reports whether a held row was in flight. The note of the former owner does not name held rows, so each one
 // that was due at the takeover counts.
-func (s *inFlight) hasHeld(h *lanedb.DueRow) bool {
-	return !h.RetryAfter.After(s.HeldUntil) && !s.cleared[h.Sequence]
+func (s *inFlight) HasHeld(h *lanedb.DueRow) bool {
+	return !h.RetryAfter.After(s.HeldUntil) && !s.Cleared[h.Sequence]
 }
 
 // passed forgets the rows in turn when the first unsent row of the lane lies beyond them.
@@ -54,10 +54,10 @@ func (s *inFlight) passed(head int64) {
 // mostAlone is the largest number of rows that one pass sends one by one before it turns to the other rows again.
 const mostAlone = 32
 
-// groupsOf divides the rows that were in flight into groups that are sent one after another: a group for each row
+// GroupsOf divides the rows that were in flight into groups that are sent one after another: a group for each row
 // that is counted already, then one group for all others. Projectors rarely die because of a row, and there may be
 // many such rows, so they are sent together, as fast as other rows, the first time.
-func groupsOf(rows []*outboxdb.Row) (groups [][]*outboxdb.Row) {
+func GroupsOf(rows []*outboxdb.Row) (groups [][]*outboxdb.Row) {
 	var together []*outboxdb.Row
 	for _, r := range rows {
 		if r.Crashes == 0 {
@@ -72,5 +72,5 @@ func groupsOf(rows []*outboxdb.Row) (groups [][]*outboxdb.Row) {
 	return groups
 }
 
-// forgetHeld records that all held rows that were due at the takeover have been tried.
-func (s *inFlight) forgetHeld() { s.HeldUntil = time.Time{} }
+// ForgetHeld records that all held rows that were due at the takeover have been tried.
+func (s *inFlight) ForgetHeld() { s.HeldUntil = time.Time{} }

@@ -1,4 +1,4 @@
-package projector
+package schedule
 
 import (
 	"hash/maphash"
@@ -25,10 +25,10 @@ func TestSearchTellsWhetherSomethingIsLeft(t *testing.T) {
 		"the last one waits":   {[]lanedb.RowInfo{row(11, "b", true, false), row(12, "waits", true, false)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			seed, s := maphash.MakeSeed(), &skip{}
+			seed, s := maphash.MakeSeed(), &Search{}
 			s.keys.pause(maphash.String(seed, "waits"), 10)
-			_, seen := choose(c.infos, 100, seed, func(int16) *skip { return s })
-			require.Equal(t, c.whole, seen[1].whole)
+			_, seen := Choose(c.infos, 100, seed, func(int16) *Search { return s })
+			require.Equal(t, c.whole, seen[1].Whole)
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package projector
+package schedule
 
 import (
 	"sync"
@@ -7,14 +7,14 @@ import (
 	"github.com/oncebox/oncebox/retry"
 )
 
-// pausedTopics holds the topics in trouble, for all workers of a relay. The workers leave such a topic alone until
+// Topics holds the topics in trouble, for all workers of a relay. The workers leave such a topic alone until
 // the broker takes one row of it, which is sent by itself after a pause, see projector.prober. The pause grows with each
 // failure.
 //
 // A topic goes through three states: it is paused until a time; it is ripe, when that time has come and a worker may
 // probe it; and it is probed, while the row is on its way. Then it is removed, or paused again.
-type pausedTopics struct {
-	pause retry.Policy
+type Topics struct {
+	Pause retry.Policy
 
 	mu    sync.Mutex
 	byKey map[string]topicPause // by topic
@@ -32,7 +32,7 @@ const forgotten = time.Minute
 
 // begin starts to leave a topic alone. It returns the length of the pause, and whether the topic was free or ripe
 // until now.
-func (t *pausedTopics) begin(topic string) (time.Duration, bool) {
+func (t *Topics) begin(topic string) (time.Duration, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if p := t.byKey[topic]; p.probed || time.Now().Before(p.until) {
@@ -42,19 +42,19 @@ func (t *pausedTopics) begin(topic string) (time.Duration, bool) {
 }
 
 // prolong adds failures to a topic and pauses it anew. It ends a probe. The caller has the lock.
-func (t *pausedTopics) prolong(topic string, failures int) time.Duration {
+func (t *Topics) prolong(topic string, failures int) time.Duration {
 	if t.byKey == nil {
 		t.byKey = map[string]topicPause{}
 	}
 	failures += t.byKey[topic].failures
-	d := t.pause.Pause(failures)
+	d := t.Pause.Pause(failures)
 	t.byKey[topic] = topicPause{failures: failures, until: time.Now().Add(d)}
 	return d
 }
 
 // heal records that the topic took a message. It does nothing while a probe is on its way: the call that brought this
 // message may have begun before the probe, and no other row of the probe's key may be sent until the probe has ended.
-func (t *pausedTopics) heal(topic string) {
+func (t *Topics) heal(topic string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.byKey[topic].probed {
@@ -62,8 +62,8 @@ func (t *pausedTopics) heal(topic string) {
 	}
 }
 
-// list returns the topics that are to be left alone now.
-func (t *pausedTopics) list() []string {
+// List returns the topics that are to be left alone now.
+func (t *Topics) List() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	topics := []string{}
@@ -77,8 +77,8 @@ func (t *pausedTopics) list() []string {
 	return topics
 }
 
-// ripe returns the topics whose pause is over and that no worker probes.
-func (t *pausedTopics) ripe() (topics []string) {
+// Ripe returns the topics whose pause is over and that no worker probes.
+func (t *Topics) Ripe() (topics []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for topic, p := range t.byKey {
@@ -89,9 +89,9 @@ func (t *pausedTopics) ripe() (topics []string) {
 	return topics
 }
 
-// probe gives the caller the right to send a row of the topic. No other worker gets it until the caller calls
+// Probe gives the caller the right to send a row of the topic. No other worker gets it until the caller calls
 // [pausedTopics.probed]. It returns false if another worker was faster, or if the topic is not ripe any more.
-func (t *pausedTopics) probe(topic string) bool {
+func (t *Topics) Probe(topic string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p, paused := t.byKey[topic]
@@ -103,18 +103,18 @@ func (t *pausedTopics) probe(topic string) bool {
 	return true
 }
 
-// verdict is the result of a probe for its topic.
-type verdict int
+// Finding is the result of a probe for its topic.
+type Finding int
 
 const (
-	verdictSound    verdict = iota // the topic takes messages
-	verdictTrouble                 // the topic still takes none: a longer pause
-	verdictNone                    // nothing is known, and another probe would not help now: the same pause again
-	verdictOfTheRow                // the row itself was the reason: another row may be probed at once
+	TopicSound     Finding = iota // the topic takes messages
+	TopicInTrouble                // the topic still takes none: a longer pause
+	NothingKnown                  // nothing is known, and another probe would not help now: the same pause again
+	RowRefused                    // the row itself was the reason: another row may be probed at once
 )
 
-// probed ends a probe. It returns the length of the next pause; 0: the topic is free, or may be probed again at once.
-func (t *pausedTopics) probed(topic string, v verdict) time.Duration {
+// Probed ends a probe. It returns the length of the next pause; 0: the topic is free, or may be probed again at once.
+func (t *Topics) Probed(topic string, v Finding) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.byKey[topic]
@@ -122,21 +122,21 @@ func (t *pausedTopics) probed(topic string, v verdict) time.Duration {
 		return 0
 	}
 	switch v {
-	case verdictSound:
+	case TopicSound:
 		delete(t.byKey, topic)
-	case verdictTrouble:
+	case TopicInTrouble:
 		return t.prolong(topic, 1)
-	case verdictNone:
+	case NothingKnown:
 		return t.prolong(topic, 0)
-	case verdictOfTheRow:
+	case RowRefused:
 		p.probed = false
 		t.byKey[topic] = p
 	}
 	return 0
 }
 
-// answered records that a call to the broker, which began at the given time, brought a receipt.
-func (t *pausedTopics) answered(began time.Time) {
+// Answered records that a call to the broker, which began at the given time, brought a receipt.
+func (t *Topics) Answered(began time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if began.After(t.heard) {
@@ -144,9 +144,9 @@ func (t *pausedTopics) answered(began time.Time) {
 	}
 }
 
-// answers reports whether the broker has given a receipt to a call that began after since. Then a call without any
+// Answers reports whether the broker has given a receipt to a call that began after since. Then a call without any
 // answer is the trouble of its topics, not of the broker.
-func (t *pausedTopics) answers(since time.Time) bool {
+func (t *Topics) Answers(since time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.heard.After(since)

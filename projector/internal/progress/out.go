@@ -1,4 +1,4 @@
-package projector
+package progress
 
 import (
 	"time"
@@ -6,14 +6,14 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
-// out holds rows that the broker has confirmed, and the way in which each is recorded.
+// Out holds rows that the broker has confirmed, and the way in which each is recorded.
 //
 // The cheap way is to leave a row where it is, in the log, and to record only the lane's position: one small write
 // for a batch. The row is history from then on. The other way moves the row to outbox_sent, or deletes it if nothing
 // is kept: one write for each row. It is needed for rows that a position cannot describe well.
-type out struct {
+type Out struct {
 	logged map[int16][]int64 // numbers of rows that stay in the log, by lane; an empty list records the position alone
-	moved  []outboxdb.RowID  // rows that leave the log
+	Moved  []outboxdb.RowID  // rows that leave the log
 	ends   map[int16]int64   // the number up to which a lane is done, once the rows are recorded
 }
 
@@ -32,20 +32,20 @@ const (
 	recordEvery = 5 * time.Second
 )
 
-// out decides which of the published rows stay in the log. A row up to the end of its lane is covered by the
+// Out decides which of the published rows stay in the log. A row up to the end of its lane is covered by the
 // position. A row beyond it is listed in the position, as long as there is room. All other rows are moved, and so are
 // rows that were published out of their turn or late.
-func (b *batch) out(keeps bool) out {
-	o := out{logged: map[int16][]int64{}, ends: map[int16]int64{}}
+func (b *Batch) Out(keeps bool) Out {
+	o := Out{logged: map[int16][]int64{}, ends: map[int16]int64{}}
 	room := map[int16]int{}
 	b.findEnds(&o, keeps, room)
-	for _, r := range b.published {
-		l := b.lanes[r.Lane]
+	for _, r := range b.Published {
+		l := b.Lanes[r.Lane]
 		end, done := o.ends[r.Lane]
 		covered := done && r.Sequence <= end
-		late := r.Sequence <= l.at.Upto && time.Since(l.reached) > maxLate
-		if !keeps || !b.inTurn[r.Lane] || late || !covered && room[r.Lane] == 0 {
-			o.moved = append(o.moved, outboxdb.RowID{Lane: r.Lane, Seq: r.Sequence})
+		late := r.Sequence <= l.At.Upto && time.Since(l.reached) > maxLate
+		if !keeps || !b.InTurn[r.Lane] || late || !covered && room[r.Lane] == 0 {
+			o.Moved = append(o.Moved, outboxdb.RowID{Lane: r.Lane, Seq: r.Sequence})
 			continue
 		}
 		if !covered {
@@ -59,18 +59,18 @@ func (b *batch) out(keeps bool) out {
 // findEnds finds the number up to which each lane is done, and the room for further rows in each position. A lane
 // with rows that go to other tables is not done: these rows are in the log until that is written down, and a crash in
 // between must not lose them.
-func (b *batch) findEnds(o *out, keeps bool, room map[int16]int) {
+func (b *Batch) findEnds(o *Out, keeps bool, room map[int16]int) {
 	elsewhere := map[int16]bool{}
-	for _, id := range b.timed {
+	for _, id := range b.Timed {
 		elsewhere[id.Lane] = true
 	}
-	for n, l := range b.lanes {
-		if !l.located || !b.inTurn[n] {
+	for n, l := range b.Lanes {
+		if !l.Located || !b.InTurn[n] {
 			continue
 		}
-		at := l.at
-		if _, some := b.last[n]; some && !b.left[n] && !elsewhere[n] && len(b.outcomes[n]) == 0 {
-			o.ends[n] = b.end(n, b.low)
+		at := l.At
+		if _, some := b.last[n]; some && !b.Left[n] && !elsewhere[n] && len(b.Outcomes[n]) == 0 {
+			o.ends[n] = b.end(n, b.Low)
 			at = at.Advance(o.ends[n])
 			if !keeps && time.Since(l.recorded) >= recordEvery {
 				o.logged[n] = nil
@@ -80,17 +80,17 @@ func (b *batch) findEnds(o *out, keeps bool, room map[int16]int) {
 	}
 }
 
-// rows returns the number of rows.
-func (o out) rows() int {
-	n := len(o.moved)
+// Rows returns the number of rows.
+func (o Out) Rows() int {
+	n := len(o.Moved)
 	for _, seqs := range o.logged {
 		n += len(seqs)
 	}
 	return n
 }
 
-// recorded returns an id for each lane whose position is recorded. The ids have no sequence number.
-func (o out) recorded() (ids []outboxdb.RowID) {
+// Recorded returns an id for each lane whose position is recorded. The ids have no sequence number.
+func (o Out) Recorded() (ids []outboxdb.RowID) {
 	for n := range o.logged {
 		ids = append(ids, outboxdb.RowID{Lane: n})
 	}

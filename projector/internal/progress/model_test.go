@@ -1,4 +1,4 @@
-package projector
+package progress
 
 import (
 	"fmt"
@@ -100,22 +100,22 @@ const (
 // modelRelay is a projector with one worker.
 type modelRelay struct {
 	id    int
-	mark  watermark
-	lanes map[int16]*lane
+	mark  Watermark
+	lanes map[int16]*Lane
 	epoch map[int16]int64
 	late  map[int16]bool // the lease has ended: it publishes nothing of the lane, and may not know it
 	phase int
 	gen   int
 	low   int64
-	short shortcut
+	short Shortcut
 	void  bool // the fetch gave nothing, because its shortcut had ended
 	rows  []modelRow
 	taken map[int16]bool
-	look  look
+	look  Look
 	asked *modelLook
 	take  lanedb.Watermark
-	b     *batch
-	o     out
+	b     *Batch
+	o     Out
 	hold  []modelRow
 }
 
@@ -131,7 +131,7 @@ func newModel(draw func(int, string) int, w wrong) *model {
 }
 
 func (m *model) newRelay(id int) *modelRelay {
-	return &modelRelay{id: id, lanes: map[int16]*lane{}, epoch: map[int16]int64{}, late: map[int16]bool{}}
+	return &modelRelay{id: id, lanes: map[int16]*Lane{}, epoch: map[int16]int64{}, late: map[int16]bool{}}
 }
 
 // changed notes a state that a crash may go back to. flush makes it the earliest one.
@@ -255,9 +255,9 @@ func (m *model) claim(r *modelRelay, n int16) {
 	m.db.epoch[n]++
 	m.flush()
 	r.epoch[n], r.late[n] = m.db.epoch[n], false
-	r.lanes[n] = newLane(lanedb.Lease{Lane: n, Epoch: m.db.epoch[n]})
+	r.lanes[n] = NewLane(lanedb.Lease{Lane: n, Epoch: m.db.epoch[n]})
 	if m.wrong == noReload {
-		r.lanes[n].located, r.lanes[n].lease.Incarnation = true, m.name()
+		r.lanes[n].Located, r.lanes[n].Lease.Incarnation = true, m.name()
 	}
 	r.phase = 0
 }
@@ -266,13 +266,13 @@ func (m *model) owns(r *modelRelay, n int16) bool {
 	return m.db.owner[n] == r.id && m.db.epoch[n] == r.epoch[n]
 }
 
-func (m *model) same(l *lane) bool {
-	return m.wrong == noIncarnation || l.lease.Incarnation == m.name()
+func (m *model) same(l *Lane) bool {
+	return m.wrong == noIncarnation || l.Lease.Incarnation == m.name()
 }
 
 // modelLook is a look of another worker whose answer is on its way.
 type modelLook struct {
-	before      look
+	before      Look
 	now         lanedb.Watermark
 	incarnation int
 }
@@ -286,15 +286,15 @@ func (m *model) observe(r *modelRelay) {
 // answer is what ask was answered. Takes of this relay may have been answered meanwhile.
 func (m *model) answer(r *modelRelay) {
 	if r.asked.incarnation == m.incarnation {
-		r.mark.take(r.asked.before, r.asked.now)
+		r.mark.Take(r.asked.before, r.asked.now)
 	} else {
-		r.mark.doubt()
+		r.mark.Doubt()
 	}
 	r.asked = nil
 }
 
 func (m *model) ask(r *modelRelay) {
-	before := r.mark.begin()
+	before := r.mark.Begin()
 	now := lanedb.Watermark{Seq: m.db.seq, Xmin: m.xmin(), Xmax: m.xmax(), Running: m.open(), Timeline: "1", Incarnation: m.name()}
 	if m.wrong == markFromXmax {
 		now.Xmin = m.xmax()
@@ -320,44 +320,44 @@ func (m *model) prepare(r *modelRelay) {
 	if r.mark.last.XID == 0 || m.draw(2, "look") == 0 { // else it has looked a moment before
 		m.observe(r)
 	}
-	gen, _ := r.mark.generation()
+	gen, _ := r.mark.Generation()
 	for _, l := range r.lanes {
-		if gen != r.gen || l.located && m.wrong != noIncarnation && l.lease.Incarnation != r.mark.last.Incarnation {
-			l.startAnew()
+		if gen != r.gen || l.Located && m.wrong != noIncarnation && l.Lease.Incarnation != r.mark.last.Incarnation {
+			l.StartAnew()
 		}
 	}
 	r.gen = gen
 	for n, l := range r.lanes {
-		if !l.located {
+		if !l.Located {
 			if m.wrong != noIncarnation && m.name() != r.mark.last.Incarnation {
 				return // errAnotherServer
 			}
-			l.at = m.db.at[n]
-			l.at.Ahead = slices.Clone(l.at.Ahead)
-			l.located, l.lease.Incarnation = true, m.name()
+			l.At = m.db.at[n]
+			l.At.Ahead = slices.Clone(l.At.Ahead)
+			l.Located, l.Lease.Incarnation = true, m.name()
 		}
 	}
-	r.low, r.short = r.mark.current(), r.mark.shortcut()
+	r.low, r.short = r.mark.Current(), r.mark.Shortcut()
 	r.phase = 1
 }
 
 func (m *model) fetch(r *modelRelay) {
 	r.phase = 2
-	r.rows, r.hold, r.b, r.void = nil, nil, newBatch(map[int16]*lane{}, &rules{}), false
-	if back := strayed(slices.Collect(maps.Values(r.lanes)), r.short); len(back) > 0 && m.wrong != shortcutKept {
+	r.rows, r.hold, r.b, r.void = nil, nil, NewBatch(map[int16]*Lane{}, &Rules{}), false
+	if back := Strayed(slices.Collect(maps.Values(r.lanes)), r.short); len(back) > 0 && m.wrong != shortcutKept {
 		m.late(r, back)
 		return
 	}
 	for _, n := range slices.Sorted(maps.Keys(r.lanes)) {
 		l := r.lanes[n]
-		if !l.located || r.late[n] && m.draw(2, "knows") == 0 {
+		if !l.Located || r.late[n] && m.draw(2, "knows") == 0 {
 			continue
 		}
-		r.b.lanes[n], r.b.inTurn[n] = l, true
+		r.b.Lanes[n], r.b.InTurn[n] = l, true
 		if !m.same(l) {
 			continue
 		}
-		rows := m.fromCursor(r, m.unsent(l.at, n, m.db.log), l)
+		rows := m.fromCursor(r, m.unsent(l.At, n, m.db.log), l)
 		if quota := 1 + m.draw(4, "quota"); len(rows) > quota {
 			rows = rows[:quota]
 		}
@@ -375,19 +375,19 @@ func (m *model) fetch(r *modelRelay) {
 		clear(r.b.first)
 		clear(r.b.last)
 	}
-	r.b.low, r.b.short = r.low, r.short
+	r.b.Low, r.b.Short = r.low, r.short
 	if m.wrong == cursorRemembered {
-		r.b.low = math.MaxInt64 / 2
+		r.b.Low = math.MaxInt64 / 2
 	}
 }
 
 // late brings what the transactions of a shortcut have left behind.
-func (m *model) late(r *modelRelay, back []*lane) {
-	slices.SortFunc(back, func(a, b *lane) int { return int(a.lease.Lane - b.lease.Lane) })
+func (m *model) late(r *modelRelay, back []*Lane) {
+	slices.SortFunc(back, func(a, b *Lane) int { return int(a.Lease.Lane - b.Lease.Lane) })
 	var cursors []lanedb.Cursor
-	r.b, cursors = lateBatch(back, r.low, r.short, &rules{})
+	r.b, cursors = LateBatch(back, r.low, r.short, &Rules{})
 	if m.wrong == shortcutDone {
-		r.b.low = math.MaxInt64 / 2
+		r.b.Low = math.MaxInt64 / 2
 	}
 	for _, c := range cursors {
 		n := c.Lease.Lane
@@ -404,12 +404,12 @@ func (m *model) late(r *modelRelay, back []*lane) {
 }
 
 // fromCursor leaves out the rows that a shortcut leaves out, and notes whether it has ended.
-func (m *model) fromCursor(r *modelRelay, rows []modelRow, l *lane) []modelRow {
+func (m *model) fromCursor(r *modelRelay, rows []modelRow, l *Lane) []modelRow {
 	if m.wrong == shortcutKept {
-		l.short.n = r.short.n
+		l.Short.n = r.short.N
 	}
-	c := lanedb.Cursor{Position: l.at}
-	l.short.cursor(r.short, &c)
+	c := lanedb.Cursor{Position: l.At}
+	l.Short.cursor(r.short, &c)
 	ended := func(xid int64) bool { return !slices.Contains(m.open(), xid) }
 	if slices.ContainsFunc(c.While, ended) && m.wrong != shortcutAlways {
 		r.void = true
@@ -418,7 +418,7 @@ func (m *model) fromCursor(r *modelRelay, rows []modelRow, l *lane) []modelRow {
 }
 
 func (m *model) beginTake(r *modelRelay) {
-	r.look = r.mark.begin()
+	r.look = r.mark.Begin()
 	r.take = lanedb.Watermark{Xmin: m.xmin()}
 	if m.wrong == markFromXmax {
 		r.take.Xmin = m.xmax()
@@ -427,7 +427,7 @@ func (m *model) beginTake(r *modelRelay) {
 	m.running = append(m.running, &modelTx{xid: m.db.xid}) // the statement runs
 	r.take.XID = m.db.xid
 	r.taken = map[int16]bool{}
-	for n, l := range r.b.lanes {
+	for n, l := range r.b.Lanes {
 		r.taken[n] = m.same(l) && m.owns(r, n)
 	}
 	r.phase = 3
@@ -435,20 +435,20 @@ func (m *model) beginTake(r *modelRelay) {
 
 // otherTake is a take of another worker.
 func (m *model) otherTake(r *modelRelay) {
-	before := r.mark.begin()
+	before := r.mark.Begin()
 	now := lanedb.Watermark{Seq: m.db.seq, Xmin: m.xmin()}
 	if m.wrong == markFromXmax {
 		now.Xmin = m.xmax()
 	}
 	now.XID = m.statementXID()
-	r.mark.took(before, now)
+	r.mark.Took(before, now)
 	m.changed()
 }
 
 func (m *model) endTake(r *modelRelay) {
 	n := slices.IndexFunc(m.running, func(tx *modelTx) bool { return tx.xid == r.take.XID })
 	if n < 0 { // the server went
-		r.mark.doubt()
+		r.mark.Doubt()
 		r.phase = 0
 		return
 	}
@@ -458,11 +458,11 @@ func (m *model) endTake(r *modelRelay) {
 	if m.wrong == markReadLate {
 		r.look.seq = r.take.Seq
 	}
-	r.mark.took(r.look, r.take)
-	for lane := range r.b.lanes {
+	r.mark.Took(r.look, r.take)
+	for lane := range r.b.Lanes {
 		if !r.taken[lane] && r.b.fetched[lane] > 0 {
-			r.b.lanes[lane].located = false
-			delete(r.b.lanes, lane)
+			r.b.Lanes[lane].Located = false
+			delete(r.b.Lanes, lane)
 		}
 	}
 	r.phase = 4
@@ -476,9 +476,9 @@ func (m *model) publish(r *modelRelay) {
 		behind[h.key] = true
 	}
 	for _, row := range r.rows {
-		_, mine := r.b.lanes[row.lane]
+		_, mine := r.b.Lanes[row.lane]
 		if !mine || r.late[row.lane] {
-			r.b.left[row.lane] = true // the lease has ended
+			r.b.Left[row.lane] = true // the lease has ended
 			continue
 		}
 		refused := m.draw(8, "refused") == 0
@@ -486,25 +486,25 @@ func (m *model) publish(r *modelRelay) {
 			behind[row.key] = behind[row.key] || row.key != ""
 			r.hold = append(r.hold, row)
 			if m.wrong != endsPastHeld {
-				r.b.outcomes[row.lane] = append(r.b.outcomes[row.lane], lanedb.Outcome{Seq: row.seq})
+				r.b.Outcomes[row.lane] = append(r.b.Outcomes[row.lane], lanedb.Outcome{Seq: row.seq})
 			}
 			continue
 		}
 		m.send(r, row)
-		r.b.published = append(r.b.published, &outboxdb.Row{Lane: row.lane, Key: row.key})
-		r.b.published[len(r.b.published)-1].Sequence = row.seq
+		r.b.Published = append(r.b.Published, &outboxdb.Row{Lane: row.lane, Key: row.key})
+		r.b.Published[len(r.b.Published)-1].Sequence = row.seq
 	}
 	if m.wrong == markOfNow {
-		r.b.low = r.mark.current()
+		r.b.Low = r.mark.Current()
 	}
-	r.o = r.b.out(m.draw(8, "retention 0") != 0)
+	r.o = r.b.Out(m.draw(8, "retention 0") != 0)
 	r.phase = 5
 }
 
 // send publishes a row. The owner of a lane knows what was recorded: it sends nothing a second time that was.
 func (m *model) send(r *modelRelay, row modelRow) {
 	m.wire = append(m.wire, row)
-	if !m.owns(r, row.lane) || r.b.lanes[row.lane].lease.Incarnation != m.name() {
+	if !m.owns(r, row.lane) || r.b.Lanes[row.lane].Lease.Incarnation != m.name() {
 		return
 	}
 	if m.db.published[row.uid] || m.db.at[row.lane].Has(row.seq) && slices.Contains(m.db.log, row) {
@@ -515,9 +515,9 @@ func (m *model) send(r *modelRelay, row modelRow) {
 func (m *model) record(r *modelRelay) {
 	lost := map[int16]bool{}
 	may := func(n int16) bool {
-		return (m.owns(r, n) || m.wrong == noFence) && m.same(r.b.lanes[n])
+		return (m.owns(r, n) || m.wrong == noFence) && m.same(r.b.Lanes[n])
 	}
-	for _, id := range r.o.moved {
+	for _, id := range r.o.Moved {
 		if !may(id.Lane) {
 			lost[id.Lane] = true
 			continue
@@ -533,14 +533,14 @@ func (m *model) record(r *modelRelay) {
 			lost[n] = true
 			continue
 		}
-		at := r.b.lanes[n].next(r.o)
+		at := r.b.Lanes[n].Next(r.o)
 		m.db.at[n] = at
-		r.b.lanes[n].moveTo(at)
+		r.b.Lanes[n].MoveTo(at)
 	}
 	m.changed()
 	for n := range lost {
-		r.b.left[n] = true
-		r.b.lanes[n].located = false
+		r.b.Left[n] = true
+		r.b.Lanes[n].Located = false
 	}
 	r.phase = 6
 }
@@ -550,7 +550,7 @@ func (m *model) holdRows(r *modelRelay) {
 	for _, row := range r.hold {
 		n := row.lane
 		if !m.owns(r, n) {
-			r.b.left[n] = true
+			r.b.Left[n] = true
 			continue
 		}
 		for _, there := range m.unsent(m.db.at[n], n, m.db.log) { // a row that is out is not in the log
@@ -562,14 +562,14 @@ func (m *model) holdRows(r *modelRelay) {
 	if len(r.hold) > 0 {
 		m.flush()
 	}
-	var group []*lane
-	for _, l := range r.b.lanes {
-		if _, mine := r.lanes[l.lease.Lane]; mine {
+	var group []*Lane
+	for _, l := range r.b.Lanes {
+		if _, mine := r.lanes[l.Lease.Lane]; mine {
 			group = append(group, l)
 		}
 	}
 	if !r.void || m.wrong == shortcutTrusted {
-		r.b.advance(group)
+		r.b.Advance(group)
 	}
 	r.phase = 0
 }
@@ -630,7 +630,7 @@ func (m *model) act() {
 	case 9:
 		switch {
 		case m.draw(8, "failed look") == 0:
-			r.mark.doubt()
+			r.mark.Doubt()
 		case r.phase > 0 && r.asked == nil:
 			m.ask(r)
 		case r.asked != nil && m.draw(3, "answer") == 0:

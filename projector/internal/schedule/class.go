@@ -1,4 +1,4 @@
-package projector
+package schedule
 
 import (
 	"errors"
@@ -11,26 +11,26 @@ import (
 type class int
 
 const (
-	classMessage class = iota // the broker refused this message: the only class that counts as a try of the event
-	classTopic                // the topic is in trouble
-	classBroker               // nothing can be sent, or it is unknown whether the message was stored
+	ClassMessage class = iota // the broker refused this message: the only class that counts as a try of the event
+	ClassTopic                // the topic is in trouble
+	ClassBroker               // nothing can be sent, or it is unknown whether the message was stored
 	classBehind               // an earlier message of its key was not stored, which says nothing about topic or broker
 )
 
-// classify sorts errors from the most specific to the least. An error that says nothing about itself is one of the
+// Classify sorts errors from the most specific to the least. An error that says nothing about itself is one of the
 // message: then the message becomes a dead letter in the end, instead of holding up a topic for ever.
-func classify(err error) class {
+func Classify(err error) class {
 	var topic *messaging.TopicError
 	switch {
 	case messaging.IsPermanent(err):
-		return classMessage
+		return ClassMessage
 	case errors.As(err, &topic):
-		return classTopic
+		return ClassTopic
 	case errors.Is(err, messaging.ErrBrokerDown), errors.Is(err, messaging.ErrUnknown):
-		return classBroker
+		return ClassBroker
 	case errors.Is(err, messaging.ErrBehind):
 		return classBehind
 	default:
-		return classMessage
+		return ClassMessage
 	}
 }

@@ -1,4 +1,4 @@
-package projector
+package schedule
 
 import (
 	"hash/maphash"
@@ -8,7 +8,7 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
-// skip is the progress of a search through a lane for rows that may leave before the rows in front of them. The
+// Search is the progress of a search through a lane for rows that may leave before the rows in front of them. The
 // search does not read the same rows again and again: it remembers what it has passed.
 //
 // That is right for one filter. If the filter keeps more topics or tenants later, the progress stays true. If it
@@ -16,35 +16,35 @@ import (
 //
 // The search never passes the mark. A row could still appear below its position there, and a later row of the same
 // key must not have been published by then.
-type skip struct {
-	to    int64            // the search has passed all rows up to this number
-	stuck int64            // the mark at which the search could get no further; it is useless to try before the mark has moved
+type Search struct {
+	To    int64            // the search has passed all rows up to this number
+	Stuck int64            // the mark at which the search could get no further; it is useless to try before the mark has moved
 	keys  pausedKeys       // keys of paused rows; later rows of these keys wait
-	first map[string]int64 // paused topics, and the first row of each that was seen
+	First map[string]int64 // paused topics, and the first row of each that was seen
 }
 
 // saw records a row of a paused topic.
-func (s *skip) saw(topic string, seq int64) {
-	if s.first == nil {
-		s.first = map[string]int64{}
+func (s *Search) saw(topic string, seq int64) {
+	if s.First == nil {
+		s.First = map[string]int64{}
 	}
-	if first, ok := s.first[topic]; !ok || seq < first {
-		s.first[topic] = seq
+	if first, ok := s.First[topic]; !ok || seq < first {
+		s.First[topic] = seq
 	}
 }
 
-func (s *skip) clone() skip {
-	return skip{to: s.to, stuck: s.stuck, keys: s.keys.clone(), first: maps.Clone(s.first)}
+func (s *Search) Clone() Search {
+	return Search{To: s.To, Stuck: s.Stuck, keys: s.keys.clone(), First: maps.Clone(s.First)}
 }
 
 // extent is the stretch of a lane that one scan has seen.
 type extent struct {
-	to    int64
-	more  bool // there are rows beyond it
-	whole bool // all of its rows are chosen
+	To    int64
+	More  bool // there are rows beyond it
+	Whole bool // all of its rows are chosen
 }
 
-// choose takes rows that may leave, about a batch, in equal parts from all lanes that have such rows. Otherwise a
+// Choose takes rows that may leave, about a batch, in equal parts from all lanes that have such rows. Otherwise a
 // lane with a backlog would be served to its end before the next one. A row may leave if the filter lets it through,
 // and no paused row of its key is in front of it.
 //
@@ -52,7 +52,7 @@ type extent struct {
 //
 // part is the number of rows to take from each lane, see [share]. of returns the search of a lane, which records the
 // rows that stay.
-func choose(infos []lanedb.RowInfo, part int, seed maphash.Seed, of func(lane int16) *skip) ([]outboxdb.RowID, map[int16]extent) {
+func Choose(infos []lanedb.RowInfo, part int, seed maphash.Seed, of func(lane int16) *Search) ([]outboxdb.RowID, map[int16]extent) {
 	var ids []outboxdb.RowID
 	seen := map[int16]extent{}
 	full, left := map[int16]bool{}, map[int16]bool{}
@@ -72,7 +72,7 @@ func choose(infos []lanedb.RowInfo, part int, seed maphash.Seed, of func(lane in
 		if g.Pass && (g.Key == "" || !position.keys.waits(key, g.Seq)) {
 			if taken[g.Lane] == part {
 				full[g.Lane] = true
-				seen[g.Lane] = extent{to: g.Seq - 1, more: true, whole: !g.Kept && !left[g.Lane]}
+				seen[g.Lane] = extent{To: g.Seq - 1, More: true, Whole: !g.Kept && !left[g.Lane]}
 				continue
 			}
 			taken[g.Lane]++
@@ -80,14 +80,14 @@ func choose(infos []lanedb.RowInfo, part int, seed maphash.Seed, of func(lane in
 		} else {
 			left[g.Lane] = true
 		}
-		seen[g.Lane] = extent{to: g.Seq, more: g.More, whole: !g.Kept && !left[g.Lane]}
+		seen[g.Lane] = extent{To: g.Seq, More: g.More, Whole: !g.Kept && !left[g.Lane]}
 	}
 	return ids, seen
 }
 
-// share returns the number of rows to take from each lane, so that all lanes with rows make about one batch together.
+// Share returns the number of rows to take from each lane, so that all lanes with rows make about one batch together.
 // batch returns the size of a batch for a number of lanes.
-func share(infos []lanedb.RowInfo, batch func(lanes int) int) int {
+func Share(infos []lanedb.RowInfo, batch func(lanes int) int) int {
 	lanes := map[int16]bool{}
 	for _, g := range infos {
 		if g.Pass {
@@ -97,8 +97,8 @@ func share(infos []lanedb.RowInfo, batch func(lanes int) int) int {
 	return max(1, batch(len(lanes))/max(1, len(lanes)))
 }
 
-// chooseFar takes rows far behind the rows that stay, as [choose] does, and records nothing.
-func chooseFar(infos []lanedb.RowInfo, part int, seed maphash.Seed, of func(lane int16) *skip) (ids []outboxdb.RowID) {
+// ChooseFar takes rows far behind the rows that stay, as [choose] does, and records nothing.
+func ChooseFar(infos []lanedb.RowInfo, part int, seed maphash.Seed, of func(lane int16) *Search) (ids []outboxdb.RowID) {
 	taken := map[int16]int{}
 	for _, g := range infos {
 		behind := g.Key != "" && of(g.Lane).keys.waits(maphash.String(seed, g.Key), g.Seq)
@@ -110,8 +110,8 @@ func chooseFar(infos []lanedb.RowInfo, part int, seed maphash.Seed, of func(lane
 	return ids
 }
 
-// headsOf returns the paused rows of a topic that no row of their key stands before.
-func (s *skip) headsOf(infos []lanedb.RowInfo, topic string, seed maphash.Seed) (ids []outboxdb.RowID) {
+// HeadsOf returns the paused rows of a topic that no row of their key stands before.
+func (s *Search) HeadsOf(infos []lanedb.RowInfo, topic string, seed maphash.Seed) (ids []outboxdb.RowID) {
 	seen := map[string]bool{}
 	for _, g := range infos {
 		head := g.Key == "" || !seen[g.Key] && !s.keys.waits(maphash.String(seed, g.Key), g.Seq)

@@ -1,4 +1,4 @@
-package projector
+package progress
 
 import (
 	"testing"
@@ -25,29 +25,29 @@ func TestRowStaysIfItsTimeIsThatOfALaterOne(t *testing.T) {
 		"it is the latest of a lane that is new": {11, time.Time{}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLane(lanedb.Lease{Lane: 1})
-			l.located, l.at, l.reached = true, lanedb.Position{Upto: 10, Sent: 5}, c.reached
-			b := newBatch(map[int16]*lane{1: l}, nil)
-			b.inTurn[1] = true
+			l := NewLane(lanedb.Lease{Lane: 1})
+			l.Located, l.At, l.reached = true, lanedb.Position{Upto: 10, Sent: 5}, c.reached
+			b := NewBatch(map[int16]*Lane{1: l}, nil)
+			b.InTurn[1] = true
 			row := &outboxdb.Row{Lane: 1}
 			row.Sequence, row.CreatedAt = c.seq, time.Now()
-			b.published = []*outboxdb.Row{row}
-			o := b.out(true)
+			b.Published = []*outboxdb.Row{row}
+			o := b.Out(true)
 			require.Equal(t, c.stays, len(o.logged[1]) == 1)
-			require.Equal(t, !c.stays, len(o.moved) == 1)
+			require.Equal(t, !c.stays, len(o.Moved) == 1)
 		})
 	}
 }
 
 func TestLaneKnowsWhenItsLatestRowLeft(t *testing.T) {
-	l := newLane(lanedb.Lease{Lane: 1})
-	l.moveTo(lanedb.Position{Upto: 10})
+	l := NewLane(lanedb.Lease{Lane: 1})
+	l.MoveTo(lanedb.Position{Upto: 10})
 	first := l.reached
 	require.False(t, first.IsZero())
-	l.moveTo(lanedb.Position{Upto: 10, Sent: 9})
+	l.MoveTo(lanedb.Position{Upto: 10, Sent: 9})
 	require.Equal(t, first, l.reached, "the latest row is that of before")
-	l.moveTo(lanedb.Position{Upto: 11})
+	l.MoveTo(lanedb.Position{Upto: 11})
 	require.True(t, l.reached.After(first))
-	l.startAt(lanedb.Position{Upto: 12}, "")
+	l.StartAt(lanedb.Position{Upto: 12}, "")
 	require.True(t, l.reached.IsZero(), "another owner may have published it")
 }

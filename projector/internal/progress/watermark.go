@@ -1,4 +1,4 @@
-package projector
+package progress
 
 import (
 	"slices"
@@ -7,7 +7,7 @@ import (
 	"github.com/oncebox/oncebox/internal/lanedb"
 )
 
-// watermark is a number of the sequence at or below which no row can appear any more. Published rows leave dead
+// Watermark is a number of the sequence at or below which no row can appear any more. Published rows leave dead
 // entries in the index, and every fetch from the head of a lane would walk over them until VACUUM removes them. With
 // the mark, the fetch begins behind them.
 //
@@ -25,15 +25,15 @@ import (
 // takes over. Both show by another incarnation or timeline, or by a lower number. Then everything that is known about
 // the lanes is void (resets). Until that is noticed, the statements that rest on a mark find another incarnation and
 // do nothing.
-type watermark struct {
+type Watermark struct {
 	last    lanedb.Watermark // the latest look
 	pending []pendingMark    // looks that do not count yet; empty after a look that failed
-	short   shortcut         // exists while one of them waits for long
+	short   Shortcut         // exists while one of them waits for long
 	valid   int64            // the mark; 0: none
 	resets  int              // how often everything that was known became void
 	doubts  int              // how often a look failed
 
-	patience time.Duration // the time that a mark waits before there is a shortcut
+	Patience time.Duration // the time that a mark waits before there is a shortcut
 }
 
 // pendingMark counts once all transactions up to xid have ended. xid was assigned after seq was read.
@@ -46,31 +46,31 @@ type pendingMark struct {
 // for long, every second one is dropped: the marks become coarser, and none of them becomes wrong.
 const maxPending = 64
 
-// doubt drops the marks that do not count yet, after a look that failed. The server may have crashed and may give out
+// Doubt drops the marks that do not count yet, after a look that failed. The server may have crashed and may give out
 // the same numbers and transaction ids again. A pending mark would then be confirmed by the end of transactions that
 // it knows nothing about.
-func (m *watermark) doubt() {
+func (m *Watermark) Doubt() {
 	m.pending = nil
 	m.doubts++
 }
 
-// look is the state of the watermark at the moment at which a statement began.
-type look struct {
+// Look is the state of the watermark at the moment at which a statement began.
+type Look struct {
 	seq            int64
 	resets, doubts int
 }
 
-// begin must be called before a statement is sent that looks at the sequence. With its result, take and took find out
+// Begin must be called before a statement is sent that looks at the sequence. With its result, take and took find out
 // what has changed meanwhile.
-func (m *watermark) begin() look {
-	return look{max(m.valid, m.last.Seq), m.resets, m.doubts}
+func (m *Watermark) Begin() Look {
+	return Look{max(m.valid, m.last.Seq), m.resets, m.doubts}
 }
 
-// take takes an answer of [lanedb.Log.ReadWatermark].
+// Take takes an answer of [lanedb.Log.ReadWatermark].
 //
 // A number below the one that was known before the look means that the server has forgotten numbers. A number below
 // that of a took that was answered meanwhile means nothing, so the comparison is with before and not with last.
-func (m *watermark) take(before look, now lanedb.Watermark) {
+func (m *Watermark) Take(before Look, now lanedb.Watermark) {
 	last := m.last
 	m.last = now
 	switch {
@@ -83,7 +83,7 @@ func (m *watermark) take(before look, now lanedb.Watermark) {
 		m.last.Seq = max(now.Seq, last.Seq) // the answer of a took may have come first
 		m.confirm(now.Xmin)
 	}
-	if waits := m.pending; len(waits) > 0 && time.Since(waits[0].since) >= m.patience {
+	if waits := m.pending; len(waits) > 0 && time.Since(waits[0].since) >= m.Patience {
 		m.short.find(now, waits)
 	} else {
 		m.short.drop()
@@ -91,12 +91,12 @@ func (m *watermark) take(before look, now lanedb.Watermark) {
 	m.wait(pendingMark{now.Seq, now.XID, time.Now()})
 }
 
-// took takes an answer of [lanedb.Log.Take], which saves looks while the relay is busy. That statement may have read
+// Took takes an answer of [lanedb.Log.Take], which saves looks while the relay is busy. That statement may have read
 // the sequence after its transaction id was assigned, so its number proves nothing about its id. The new mark is the
 // number that was known before the statement was sent.
 //
 // The answer is ignored if a look has failed or has found another server meanwhile.
-func (m *watermark) took(before look, now lanedb.Watermark) {
+func (m *Watermark) Took(before Look, now lanedb.Watermark) {
 	if now.XID == 0 || before.resets != m.resets || before.doubts != m.doubts {
 		return
 	}
@@ -109,7 +109,7 @@ func (m *watermark) took(before look, now lanedb.Watermark) {
 
 // confirm records that all transactions below xmin have ended. The pending marks that waited for them count now. It
 // drops pending marks that are not beyond the mark any more.
-func (m *watermark) confirm(xmin int64) {
+func (m *Watermark) confirm(xmin int64) {
 	m.pending = slices.DeleteFunc(m.pending, func(p pendingMark) bool {
 		if p.xid < xmin {
 			m.valid = max(m.valid, p.seq)
@@ -120,7 +120,7 @@ func (m *watermark) confirm(xmin int64) {
 }
 
 // wait adds a pending mark.
-func (m *watermark) wait(p pendingMark) {
+func (m *Watermark) wait(p pendingMark) {
 	if len(m.pending) == maxPending {
 		half := m.pending[:0]
 		for i := 0; i < len(m.pending); i += 2 {
@@ -131,18 +131,18 @@ func (m *watermark) wait(p pendingMark) {
 	m.pending = append(m.pending, p)
 }
 
-// generation returns a number that changes whenever the cursors of all lanes become void, and the incarnation of the
+// Generation returns a number that changes whenever the cursors of all lanes become void, and the incarnation of the
 // server as of the last look.
-func (m *watermark) generation() (n int, incarnation string) {
+func (m *Watermark) Generation() (n int, incarnation string) {
 	return m.resets, m.last.Incarnation
 }
 
-// current returns the mark. It must be read before a fetch begins, see watermark.
-func (m *watermark) current() int64 {
+// Current returns the mark. It must be read before a fetch begins, see watermark.
+func (m *Watermark) Current() int64 {
 	return m.valid
 }
 
-// shortcut returns the shortcut. It must be read before a fetch begins, as current.
-func (m *watermark) shortcut() shortcut {
+// Shortcut returns the shortcut. It must be read before a fetch begins, as current.
+func (m *Watermark) Shortcut() Shortcut {
 	return m.short
 }

@@ -1,74 +1,75 @@
-package projector
+package progress
 
 import (
 	"strconv"
 
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
 
 // States of a block, as in the table outbox_block.
 const (
 	stateFailed   = "failed"
 	stateDraining = "draining"
-	stateDead     = "dead"
+	StateDead     = "dead"
 )
 
-// batch is the rows of one fetch on their way through sort, publish, judge and settle.
-type batch struct {
-	rules *rules
+// Batch is the rows of one fetch on their way through sort, publish, judge and settle.
+type Batch struct {
+	rules *Rules
 
 	// What the fetch brought, by lane.
-	lanes   map[int16]*lane
-	inTurn  map[int16]bool  // the rows are the heads of these lanes: no unsent row lies before them
-	low     int64           // the mark when the fetch began
-	short   shortcut        // the shortcut when the fetch began
+	Lanes   map[int16]*Lane
+	InTurn  map[int16]bool  // the rows are the heads of these lanes: no unsent row lies before them
+	Low     int64           // the mark when the fetch began
+	Short   Shortcut        // the shortcut when the fetch began
 	upto    map[int16]int64 // the number at which the fetch ended, if it brought all rows up to there
 	fetched map[int16]int   // how many rows came
-	cut     map[int16]bool  // lanes with a row that did not fit into Config.BatchBytes
+	Cut     map[int16]bool  // lanes with a row that did not fit into Config.BatchBytes
 	first   map[int16]int64 // the lowest sequence number
 	last    map[int16]int64 // the highest sequence number
 
 	// What sort decided.
-	send  []*outboxdb.Row
-	errs  map[int]error   // the errors of send after the publication, by index
-	apart []*outboxdb.Row // rows that are sent apart from the others, see isolate
+	Send  []*outboxdb.Row
+	Errs  map[int]error   // the errors of send after the publication, by index
+	Apart []*outboxdb.Row // rows that are sent apart from the others, see isolate
 
 	// What became of the rows.
-	published []*outboxdb.Row
-	timed     []outboxdb.RowID                 // delayed rows without an ordering key, which sort has found
-	outcomes  map[int16][]lanedb.Outcome       // of the rows that leave the lane without having been published
-	rows      map[outboxdb.RowID]*outboxdb.Row // the rows of the outcomes
-	blocked   map[int16]map[string]string      // keys that the outcomes block, with the state of the block, by lane
-	left      map[int16]bool                   // lanes in which rows stay for another try
+	Published []*outboxdb.Row
+	Timed     []outboxdb.RowID                 // delayed rows without an ordering key, which sort has found
+	Outcomes  map[int16][]lanedb.Outcome       // of the rows that leave the lane without having been published
+	Rows      map[outboxdb.RowID]*outboxdb.Row // the rows of the outcomes
+	Blocked   map[int16]map[string]string      // keys that the outcomes block, with the state of the block, by lane
+	Left      map[int16]bool                   // lanes in which rows stay for another try
 	stays     map[string]bool                  // keys of rows that were sent and stay
-	moved     int
-	refused   []*outboxdb.Row // rows that the broker refused, whether they wait or are dead
-	trouble   error           // why rows stay, if the broker is the reason
+	Moved     int
+	Refused   []*outboxdb.Row // rows that the broker refused, whether they wait or are dead
+	Trouble   error           // why rows stay, if the broker is the reason
 }
 
-func newBatch(lanes map[int16]*lane, by *rules) *batch {
-	return &batch{
-		lanes: lanes, rules: by, inTurn: map[int16]bool{}, fetched: map[int16]int{}, cut: map[int16]bool{}, first: map[int16]int64{}, last: map[int16]int64{},
-		outcomes: map[int16][]lanedb.Outcome{}, rows: map[outboxdb.RowID]*outboxdb.Row{},
-		blocked: map[int16]map[string]string{}, left: map[int16]bool{}, stays: map[string]bool{},
+func NewBatch(lanes map[int16]*Lane, by *Rules) *Batch {
+	return &Batch{
+		Lanes: lanes, rules: by, InTurn: map[int16]bool{}, fetched: map[int16]int{}, Cut: map[int16]bool{}, first: map[int16]int64{}, last: map[int16]int64{},
+		Outcomes: map[int16][]lanedb.Outcome{}, Rows: map[outboxdb.RowID]*outboxdb.Row{},
+		Blocked: map[int16]map[string]string{}, Left: map[int16]bool{}, stays: map[string]bool{},
 	}
 }
 
-// sort decides what happens to each row. A row that must wait goes to the held rows. A row that may have killed a
+// Sort decides what happens to each row. A row that must wait goes to the held rows. A row that may have killed a
 // projector is sent later and apart. All other rows are sent.
 //
 // If rows of one key go different ways, the second way has to wait: the first row that goes another way than its
 // predecessor, and all later rows of the key, stay for the next fetch. That includes a row that has expired or must
 // wait. It is not known yet whether the row in front of it will leave, and a block made now would hold that row
 // behind its own successor.
-func (b *batch) sort(rows []outboxdb.Row) {
+func (b *Batch) Sort(rows []outboxdb.Row) {
 	ways := map[string]string{}
 	stays := map[string]bool{}
 	for i := range rows {
 		r := &rows[i]
 		if r.Cut {
-			b.cut[r.Lane], b.left[r.Lane] = true, true
+			b.Cut[r.Lane], b.Left[r.Lane] = true, true
 			continue
 		}
 		b.fetched[r.Lane]++
@@ -77,16 +78,16 @@ func (b *batch) sort(rows []outboxdb.Row) {
 		}
 		switch {
 		case r.Key != "" && stays[r.Key]:
-			b.left[r.Lane] = true
+			b.Left[r.Lane] = true
 		case b.isBlocked(r):
 			b.follow(r)
 		case r.Key != "" && ways[r.Key] != "" && ways[r.Key] != b.way(r):
-			b.left[r.Lane] = true
+			b.Left[r.Lane] = true
 			stays[r.Key] = true
 		case r.IsTimed(): // also when its time has come: a transaction may be about to cancel it, see lanedb.Moves.Delay
-			b.timed = append(b.timed, outboxdb.RowID{Lane: r.Lane, Seq: r.Sequence})
+			b.Timed = append(b.Timed, outboxdb.RowID{Lane: r.Lane, Seq: r.Sequence})
 		case r.Expired:
-			b.die(r, errExpired.Error(), b.rules.blocksExpired)
+			b.Die(r, ErrExpired.Error(), b.rules.BlocksExpired)
 		case r.Waits:
 			b.add(r, lanedb.Outcome{Seq: r.Sequence, Verdict: lanedb.Delayed}, stateFailed)
 		default:
@@ -105,7 +106,7 @@ func (b *batch) sort(rows []outboxdb.Row) {
 //   - Rows that are not sent at all, because they have expired or wait, are a group too.
 //
 // The name is never "".
-func (b *batch) way(r *outboxdb.Row) string {
+func (b *Batch) way(r *outboxdb.Row) string {
 	place := r.Topic + "\x00" + r.RoutingKey
 	switch {
 	case r.Expired || r.Waits:
@@ -119,100 +120,100 @@ func (b *batch) way(r *outboxdb.Row) string {
 	}
 }
 
-func (b *batch) wasInFlight(r *outboxdb.Row) bool { return b.lanes[r.Lane].inFlight.has(r.Sequence) }
+func (b *Batch) wasInFlight(r *outboxdb.Row) bool { return b.Lanes[r.Lane].InFlight.has(r.Sequence) }
 
 // put adds a row to the rows that are sent. A row that was in flight goes apart. Its lane then counts as left, so
 // that the lane's position does not move beyond the row before it is out.
-func (b *batch) put(r *outboxdb.Row) {
+func (b *Batch) put(r *outboxdb.Row) {
 	if b.wasInFlight(r) {
-		b.apart = append(b.apart, r)
-		b.left[r.Lane] = true
+		b.Apart = append(b.Apart, r)
+		b.Left[r.Lane] = true
 		return
 	}
-	b.send = append(b.send, r)
+	b.Send = append(b.Send, r)
 }
 
 // isBlocked reports whether the key of a row is blocked: in the database, or by an earlier row of this batch.
-func (b *batch) isBlocked(r *outboxdb.Row) bool {
+func (b *Batch) isBlocked(r *outboxdb.Row) bool {
 	if r.Key == "" {
 		return false
 	}
-	_, before := b.lanes[r.Lane].blocks[r.Key]
-	_, now := b.blocked[r.Lane][r.Key]
+	_, before := b.Lanes[r.Lane].Blocks[r.Key]
+	_, now := b.Blocked[r.Lane][r.Key]
 	return before || now
 }
 
 // follow moves a row behind the block of its key.
-func (b *batch) follow(r *outboxdb.Row) {
+func (b *Batch) follow(r *outboxdb.Row) {
 	b.add(r, lanedb.Outcome{Seq: r.Sequence, Verdict: lanedb.Follower}, "")
 }
 
-// die makes the row a dead letter. blocks reports whether such a row of a topic blocks its key.
-func (b *batch) die(r *outboxdb.Row, reason string, blocks func(topic string) bool) {
+// Die makes the row a dead letter. blocks reports whether such a row of a topic blocks its key.
+func (b *Batch) Die(r *outboxdb.Row, reason string, blocks func(topic string) bool) {
 	if !blocks(r.Topic) {
 		b.add(r, lanedb.Outcome{Seq: r.Sequence, Verdict: lanedb.Abandoned, Error: reason}, "")
 		return
 	}
-	b.add(r, lanedb.Outcome{Seq: r.Sequence, Verdict: lanedb.Dead, Error: reason}, stateDead)
+	b.add(r, lanedb.Outcome{Seq: r.Sequence, Verdict: lanedb.Dead, Error: reason}, StateDead)
 }
 
 // add notes the outcome of a row. blocks is the state of the block that the row leaves on its key; "": none.
-func (b *batch) add(r *outboxdb.Row, o lanedb.Outcome, blocks string) {
-	b.outcomes[r.Lane] = append(b.outcomes[r.Lane], o)
-	b.rows[outboxdb.RowID{Lane: r.Lane, Seq: r.Sequence}] = r
+func (b *Batch) add(r *outboxdb.Row, o lanedb.Outcome, blocks string) {
+	b.Outcomes[r.Lane] = append(b.Outcomes[r.Lane], o)
+	b.Rows[outboxdb.RowID{Lane: r.Lane, Seq: r.Sequence}] = r
 	if r.Key == "" || blocks == "" {
 		return
 	}
-	if b.blocked[r.Lane] == nil {
-		b.blocked[r.Lane] = map[string]string{}
+	if b.Blocked[r.Lane] == nil {
+		b.Blocked[r.Lane] = map[string]string{}
 	}
-	b.blocked[r.Lane][r.Key] = blocks
+	b.Blocked[r.Lane][r.Key] = blocks
 }
 
-// judge decides about each row that was sent, by the error that the publisher returned for it.
+// Judge decides about each row that was sent, by the error that the publisher returned for it.
 //
 // Rows of a key come in order. Once one of them stays for another try, the later rows stay as well; once one is held
 // or dead, they follow it. A publisher reports such rows as failed itself. If it reports a later row as confirmed,
 // the order is broken already and cannot be mended. The row is settled all the same, because sending it again would
 // only add a duplicate.
-func (b *batch) judge() {
-	for i, r := range b.send {
-		err := b.errs[i]
-		switch class := classify(err); {
+func (b *Batch) Judge() {
+	for i, r := range b.Send {
+		err := b.Errs[i]
+		switch class := schedule.Classify(err); {
 		case err == nil:
-			b.published = append(b.published, r)
+			b.Published = append(b.Published, r)
 		case r.Key != "" && b.stays[r.Key]:
-			b.left[r.Lane] = true
+			b.Left[r.Lane] = true
 		case b.isBlocked(r):
 			b.follow(r)
-		case class == classMessage:
-			b.refused = append(b.refused, r)
-			if wait, dead := b.rules.refusal(r, err); dead {
-				b.die(r, err.Error(), b.rules.blocksDead)
+		case class == schedule.ClassMessage:
+			b.Refused = append(b.Refused, r)
+			if wait, dead := b.rules.Refusal(r, err); dead {
+				b.Die(r, err.Error(), b.rules.BlocksDead)
 				b.stays[r.Key] = b.rules.goesOn(r.Topic) // the publisher held back the rows behind it, they are sent again
 			} else {
 				b.add(r, lanedb.Outcome{Seq: r.Sequence, Verdict: lanedb.Refused, Wait: wait, Error: err.Error()}, stateFailed)
 			}
 		default:
 			b.stays[r.Key] = true
-			b.left[r.Lane] = true
-			if class == classBroker && b.trouble == nil {
-				b.trouble = err // the first error stands for all of them
+			b.Left[r.Lane] = true
+			if class == schedule.ClassBroker && b.Trouble == nil {
+				b.Trouble = err // the first error stands for all of them
 			}
 		}
 	}
 }
 
-// advance moves the positions of lanes in which no row was left behind. A lane that gave no row is empty up to the
+// Advance moves the positions of lanes in which no row was left behind. A lane that gave no row is empty up to the
 // mark. The positions move in memory only; the next batch writes them down. If the process dies before that, the next
 // owner reads some empty stretches again, and no more.
-func (b *batch) advance(group []*lane) {
+func (b *Batch) Advance(group []*Lane) {
 	for _, l := range group {
-		n := l.lease.Lane
-		l.inFlight.passed(b.first[n])
-		if l.located && !b.left[n] {
-			l.at = l.at.Advance(b.end(n, b.low))
-			l.short.advance(b.short, b.end(n, b.short.to))
+		n := l.Lease.Lane
+		l.InFlight.passed(b.first[n])
+		if l.Located && !b.Left[n] {
+			l.At = l.At.Advance(b.end(n, b.Low))
+			l.Short.advance(b.Short, b.end(n, b.Short.to))
 		}
 	}
 }
@@ -220,7 +221,7 @@ func (b *batch) advance(group []*lane) {
 // end returns the number up to which a lane is done if no row of it was left. It is never beyond the mark, because
 // rows may still appear there. If the fetch ended before the end of the lane, it is never beyond the last row that
 // came, because the rows behind it were not read.
-func (b *batch) end(n int16, mark int64) int64 {
+func (b *Batch) end(n int16, mark int64) int64 {
 	if upto, all := b.upto[n]; all {
 		return min(mark, upto)
 	}
@@ -230,13 +231,13 @@ func (b *batch) end(n int16, mark int64) int64 {
 	return mark
 }
 
-// leasesOf returns the leases of the lanes that the rows are in.
-func leasesOf(lanes map[int16]*lane, ids []outboxdb.RowID) (leases []lanedb.Lease) {
+// LeasesOf returns the leases of the lanes that the rows are in.
+func LeasesOf(lanes map[int16]*Lane, ids []outboxdb.RowID) (leases []lanedb.Lease) {
 	seen := map[int16]bool{}
 	for _, id := range ids {
 		if !seen[id.Lane] {
 			seen[id.Lane] = true
-			leases = append(leases, lanes[id.Lane].lease)
+			leases = append(leases, lanes[id.Lane].Lease)
 		}
 	}
 	return leases
