@@ -67,7 +67,7 @@ func bulkOf(v *visit, q url.Values) (*bulkView, error) {
 		if err := hasBox(v.Console, ops.BoxInbox); err != nil {
 			return nil, invalid(err)
 		}
-		view.Count, err = v.cfg.Inbox.RetryAll(v.Context(), s.Parked(), v.by(""), &operator.Bulk{DryRun: true})
+		view.Count, err = v.cfg.Inbox.Parked().RetryAll(v.Context(), s.Parked(), v.by(""), &operator.Bulk{DryRun: true})
 		return view, err
 	}
 	view.Count, err = v.view().Dead().Count(v.Context(), s.Box, s.filter)
@@ -146,7 +146,7 @@ func treat(v *visit, view *bulkView, out *lines) (int64, error) {
 	var err error
 	by, bulk := v.by(view.Reason), &operator.Bulk{BatchSize: batch, Progress: progress}
 	if view.Deed.Action == operator.Retry {
-		done, err = v.cfg.Inbox.RetryAll(ctx, view.Selection.Parked(), by, bulk)
+		done, err = v.cfg.Inbox.Parked().RetryAll(ctx, view.Selection.Parked(), by, bulk)
 	} else {
 		done, err = v.view().Dead().ActOnAll(ctx, view.Deed.Action, view.Selection.Box, view.Selection.filter, by, bulk)
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/parked"
 	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -43,7 +43,7 @@ func decisionOf(action string) (*decision, error) {
 			Name: action, Title: "Retry now", Done: "The message is tried now.", Box: ops.BoxInbox, Page: pageStuck,
 			Explained: "The message is handled at once, and not only when its pause is over. What waits behind it under its key follows.",
 			do: func(v *visit, r ref, _ time.Time, reason string) error {
-				return v.cfg.Inbox.RetryNow(v.Context(), r.Message(), v.by(reason))
+				return v.cfg.Inbox.Parked().RetryNow(v.Context(), r.Message(), v.by(reason))
 			},
 		}, nil
 	case decideGiveUp:
@@ -52,7 +52,7 @@ func decisionOf(action string) (*decision, error) {
 			Explained: "The message becomes a dead letter at once. It can be replayed later, edited or discarded; " +
 				"what waits behind it under its key waits for that, unless the consumer goes on after dead letters.",
 			do: func(v *visit, r ref, _ time.Time, reason string) error {
-				return v.cfg.Inbox.GiveUp(v.Context(), r.Message(), v.by(reason))
+				return v.cfg.Inbox.Parked().GiveUp(v.Context(), r.Message(), v.by(reason))
 			},
 		}, nil
 	case decideCancel:
@@ -143,7 +143,7 @@ func decide(v *visit) error {
 		return v.write(http.StatusUnprocessableEntity, "decide", v.page(d.Title, view))
 	}
 	switch err := d.do(v, view.Ref, at, view.Reason); {
-	case errors.Is(err, inbox.ErrNotParked):
+	case errors.Is(err, parked.ErrNotParked):
 		return &problem{
 			http.StatusConflict, "The message does not wait any more, or is not the first of its key",
 			"Nothing was changed. It may have been handled meanwhile: the page of the event shows its whole life.",

@@ -31,12 +31,12 @@ func TestWhoAndWhyAreAskedFor(t *testing.T) {
 	}
 	require.ErrorContains(t, w.box.Replay(t.Context(), key, nobody), "By.Actor is empty")
 	require.ErrorContains(t, w.box.Discard(t.Context(), key, noReason), "By.Reason is empty")
-	require.ErrorContains(t, w.box.RetryNow(t.Context(), key, nobody), "By.Actor is empty")
-	require.ErrorContains(t, w.box.GiveUp(t.Context(), key, noReason), "By.Reason is empty")
+	require.ErrorContains(t, w.box.Parked().RetryNow(t.Context(), key, nobody), "By.Actor is empty")
+	require.ErrorContains(t, w.box.Parked().GiveUp(t.Context(), key, noReason), "By.Reason is empty")
 	for text, err := range map[string]error{
 		"the former payload is gone, say why":                      w.box.ReplayEdited(t.Context(), key, []byte("new"), noReason),
 		"what is deleted is gone, say why":                         w.box.Discard(t.Context(), key, noReason),
-		"what is behind the message waits for a decision, say why": w.box.GiveUp(t.Context(), key, noReason),
+		"what is behind the message waits for a decision, say why": w.box.Parked().GiveUp(t.Context(), key, noReason),
 	} {
 		require.ErrorContains(t, err, text)
 	}
@@ -107,8 +107,8 @@ func TestDeedAndEntryAreOneTransaction(t *testing.T) {
 	w.exec("ALTER TABLE oncebox_audit ADD CHECK (actor <> 'ann')")
 	require.Error(t, w.box.Replay(t.Context(), key, ann))
 	require.Error(t, w.box.Discard(t.Context(), key, ann))
-	require.Error(t, w.box.RetryNow(t.Context(), head, ann))
-	require.Error(t, w.box.GiveUp(t.Context(), head, ann))
+	require.Error(t, w.box.Parked().RetryNow(t.Context(), head, ann))
+	require.Error(t, w.box.Parked().GiveUp(t.Context(), head, ann))
 	require.Equal(t, before, state())
 
 	bob := operator.By{Actor: "bob", Reason: "r"}

@@ -54,7 +54,7 @@ type Config struct {
 	// from here. A transaction that fails may call it again, and so does a message that is replayed and becomes a dead letter again. If it
 	// returns an error, panics, or takes longer than OnDeadTimeout, the dead letter is made without it and an error is logged. It must
 	// return when ctx ends. Events that are emitted under ctx carry [event.DeadLetterOf]; if one of them becomes a dead letter, OnDead is
-	// not called for it, nor is it for a message that an operator gives up ([Inbox.GiveUp]). Default: none.
+	// not called for it, nor is it for a message that an operator gives up (package inbox/parked). Default: none.
 	OnDead func(ctx context.Context, u *uow.Unit, d DeadLetter) error
 	// OnDeadTimeout is the longest that a call of OnDead may take. The key of the message is locked meanwhile. Default: 2s.
 	OnDeadTimeout time.Duration `env:"ON_DEAD_TIMEOUT"`

@@ -5,36 +5,18 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/deadletter"
 	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/operator"
 )
 
-// MessageRef identifies a message of a consumer, parked or dead.
-type MessageRef struct {
-	// MessageKey is the id of the message if that is a UUIDv7, else a UUIDv8 made of its source and id.
-	MessageKey string
-	// Consumer is the name of the consumer. TenantID and Source are those of the message.
-	Consumer, TenantID, Source string
-}
-
-// args returns the arguments of the statements about one message.
-func (k MessageRef) args() ([]any, error) {
-	parsed, err := uuid.Parse(k.MessageKey)
-	if err != nil {
-		return nil, fmt.Errorf("MessageRef.MessageKey %q is not a UUID: %w", k.MessageKey, err)
-	}
-	return []any{parsed.String(), k.Consumer, k.TenantID, k.Source}, nil
-}
-
-// dead names the dead letter of a message.
-func (k MessageRef) dead() deadletter.One {
-	one := deadletter.One{Name: k.MessageKey + " of consumer " + k.Consumer, Where: &pgsql.Where{}}
-	args, err := k.args()
+// deadOf names the dead letter of a message.
+func deadOf(ref operator.MessageRef) deadletter.One {
+	one := deadletter.One{Name: ref.MessageKey + " of consumer " + ref.Consumer, Where: &pgsql.Where{}}
+	args, err := store.RefArgs(ref)
 	if one.Invalid = err; err == nil {
 		one.Where.Add("d.message_key = %s::uuid AND d.consumer = %s::text AND d.tenant_id = %s::text AND d.source = %s::text", args...)
 	}
@@ -43,7 +25,7 @@ func (k MessageRef) dead() deadletter.One {
 
 // DeadLetter is a message that a consumer gave up.
 type DeadLetter struct {
-	Key MessageRef
+	Key operator.MessageRef
 	// Envelope is the message as it came. Only identifiers that cannot be stored were made readable.
 	Envelope event.Envelope
 	// Attempts counts its tries, as far as they are known.
@@ -63,8 +45,8 @@ func (i *Inbox) Dead(ctx context.Context, filter operator.DeadFilter, after *Dea
 }
 
 // DeadLetter returns one dead letter with its payload, or [operator.ErrNotDead].
-func (i *Inbox) DeadLetter(ctx context.Context, key MessageRef) (DeadLetter, error) {
-	return i.dead.Show(ctx, i.store.DB(ctx), key.dead())
+func (i *Inbox) DeadLetter(ctx context.Context, key operator.MessageRef) (DeadLetter, error) {
+	return i.dead.Show(ctx, i.store.DB(ctx), deadOf(key))
 }
 
 // CountDead counts the dead letters that the filter selects.
@@ -85,21 +67,21 @@ func (i *Inbox) DeadErrors(ctx context.Context, limit int) ([]operator.DeadError
 // If the key flows, because the letter has no order or its consumer goes on after dead letters, the letter is handled as soon as a process
 // looks for parked messages, and from then on later messages of the key wait for it. A letter whose key another dead letter holds waits
 // until that one is decided. A letter whose message came again after its entry had expired, and was handled then, is not handled twice.
-func (i *Inbox) Replay(ctx context.Context, key MessageRef, by operator.By) error {
-	return i.dead.Replay(ctx, key.dead(), by)
+func (i *Inbox) Replay(ctx context.Context, key operator.MessageRef, by operator.By) error {
+	return i.dead.Replay(ctx, deadOf(key), by)
 }
 
 // ReplayEdited is [Inbox.Replay] with a new payload, in one transaction. The rest of the message stays, and other consumers keep their
 // copies. The former payload is lost. by must give a reason. An empty payload is an error, and so is a payload that is larger than
 // Config.MaxPayload.
-func (i *Inbox) ReplayEdited(ctx context.Context, key MessageRef, payload []byte, by operator.By) error {
-	return i.dead.ReplayEdited(ctx, key.dead(), payload, by)
+func (i *Inbox) ReplayEdited(ctx context.Context, key operator.MessageRef, payload []byte, by operator.By) error {
+	return i.dead.ReplayEdited(ctx, deadOf(key), payload, by)
 }
 
 // Discard deletes a dead letter for good; the messages that wait behind it are handled without it. by must give a reason. It returns
 // [operator.ErrNotDead] if there is none with this key.
-func (i *Inbox) Discard(ctx context.Context, key MessageRef, by operator.By) error {
-	return i.dead.Discard(ctx, key.dead(), by)
+func (i *Inbox) Discard(ctx context.Context, key operator.MessageRef, by operator.By) error {
+	return i.dead.Discard(ctx, deadOf(key), by)
 }
 
 // ReplayAll replays the dead letters that the filter selects and that are dead when it begins, per key in their order. It returns how many

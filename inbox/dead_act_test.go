@@ -13,6 +13,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/parked"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/messaging"
@@ -27,7 +28,7 @@ var ann = operator.By{Actor: "ann", Reason: "tried it"}
 func (w *world) operator() *inbox.Inbox { return newBox(w.units, nil) }
 
 // kill makes dead letters of the messages and returns their keys.
-func (w *world) kill(box *inbox.Inbox, consumer string, msgs ...*messaging.Message) (keys []inbox.MessageRef) {
+func (w *world) kill(box *inbox.Inbox, consumer string, msgs ...*messaging.Message) (keys []operator.MessageRef) {
 	w.t.Helper()
 	h := box.Wrap(consumer, gaveUp())
 	for _, m := range msgs {
@@ -197,9 +198,9 @@ func TestReplayLeavesAFailedKeyAlone(t *testing.T) {
 	require.Equal(t, []string{"a", "b"}, w.parked(), "at its place")
 
 	box.Wrap("billing", messaging.HandlerFunc(w.effect))
-	first, err := w.operator().Parked(t.Context(), inbox.ParkedFilter{FirstOnly: true}, nil, 0)
+	first, err := w.operator().Parked().List(t.Context(), parked.Filter{FirstOnly: true}, nil, 0)
 	require.NoError(t, err)
-	require.NoError(t, w.operator().RetryNow(t.Context(), first[0].Key, ann))
+	require.NoError(t, w.operator().Parked().RetryNow(t.Context(), first[0].Key, ann))
 	runParked(t, box)
 	w.awaitEffects(2)
 	require.Equal(t, []string{"a", "b"}, w.effects())
@@ -487,11 +488,11 @@ func TestExpiredDeadLettersFreeTheirKeys(t *testing.T) {
 func TestReplayRefusesWhatIsNoKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	require.ErrorContains(t, w.box.Replay(t.Context(), inbox.MessageRef{MessageKey: "4711"}, ann), "not a UUID")
-	require.ErrorIs(t, w.box.Replay(t.Context(), inbox.MessageRef{MessageKey: newID(t), Consumer: "billing"}, ann), operator.ErrNotDead)
-	_, err := w.box.DeadLetter(t.Context(), inbox.MessageRef{MessageKey: newID(t), Consumer: "billing"})
+	require.ErrorContains(t, w.box.Replay(t.Context(), operator.MessageRef{MessageKey: "4711"}, ann), "not a UUID")
+	require.ErrorIs(t, w.box.Replay(t.Context(), operator.MessageRef{MessageKey: newID(t), Consumer: "billing"}, ann), operator.ErrNotDead)
+	_, err := w.box.DeadLetter(t.Context(), operator.MessageRef{MessageKey: newID(t), Consumer: "billing"})
 	require.ErrorIs(t, err, operator.ErrNotDead)
-	_, err = w.box.DeadLetter(t.Context(), inbox.MessageRef{MessageKey: "4711"})
+	_, err = w.box.DeadLetter(t.Context(), operator.MessageRef{MessageKey: "4711"})
 	require.ErrorContains(t, err, "not a UUID")
 }
 

@@ -8,15 +8,12 @@ import (
 	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/deadletter"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/uow"
 )
 
-const (
-	// deadBatch is how many dead letters one transaction moves. Their keys are locked meanwhile.
-	deadBatch = 100
-	// defaultPage is the size of a page whose limit is not given.
-	defaultPage = 100
-)
+// deadBatch is how many dead letters one transaction moves. Their keys are locked meanwhile.
+const deadBatch = 100
 
 // death holds the fields of a dead letter that do not belong to its message.
 type death struct {
@@ -47,9 +44,7 @@ func (i *Inbox) newDead() *deadletter.Box[DeadLetter] {
 		},
 		Run: i.store.AdHoc(), DB: i.store.Units.DB, Within: i.withinDead,
 		Scan: func(scan pgsql.Scan, d *DeadLetter) (err error) {
-			var key store.Ref
-			key, d.Envelope, err = store.ScanEnvelope(scan, &d.Attempts, &d.Error, &d.DiedAt, &d.Holds)
-			d.Key = MessageRef(key)
+			d.Key, d.Envelope, err = store.ScanEnvelope(scan, &d.Attempts, &d.Error, &d.DiedAt, &d.Holds)
 			return err
 		},
 		Place: func(d *DeadLetter) []any {
@@ -68,7 +63,7 @@ func (i *Inbox) withinDead(ctx context.Context, fn func(context.Context, bun.IDB
 			u.AfterCommit(func(context.Context) { i.wake() })
 		}
 		return err
-	}, readCommitted())
+	}, store.ReadCommitted())
 }
 
 // deadMessages are the dead letters of one transaction, in the order of the locks of their keys.
@@ -80,7 +75,7 @@ type deadMessages struct {
 
 func (b *deadMessages) Add(scan pgsql.Scan) error {
 	var (
-		k    MessageRef
+		k    operator.MessageRef
 		lock int64
 	)
 	if err := scan(&k.MessageKey, &k.Consumer, &k.TenantID, &k.Source, &lock, &b.seq); err != nil {

@@ -40,7 +40,7 @@ func TestEditedMessageIsHandledWithAllElseAsItWas(t *testing.T) {
 	stop()
 	require.Equal(t, []byte("new"), got.Payload)
 	require.Equal(t, []string{m.ID, m.Type, m.Topic, m.RoutingKey}, []string{got.ID, got.Type, got.Topic, got.RoutingKey})
-	for key, payload := range map[inbox.MessageRef]string{keys[1]: "other", elsewhere: "wrong"} {
+	for key, payload := range map[operator.MessageRef]string{keys[1]: "other", elsewhere: "wrong"} {
 		d, err := w.operator().DeadLetter(t.Context(), key)
 		require.NoError(t, err)
 		require.Equal(t, payload, string(d.Envelope.Payload), "another dead letter, and that of another consumer, are as they were")

@@ -2,7 +2,6 @@ package inbox
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	"github.com/oncebox/oncebox/inbox/internal/store"
@@ -30,26 +29,13 @@ func (i *Inbox) ExplainPick(ctx context.Context, lock, seq int64) (string, error
 }
 
 // ExplainMove returns the plan of what one batch of a replay writes.
-func (i *Inbox) ExplainMove(ctx context.Context, keys []MessageRef, locks []int64) (string, error) {
+func (i *Inbox) ExplainMove(ctx context.Context, keys []operator.MessageRef, locks []int64) (string, error) {
 	b := deadMessages{locks: locks}
 	for _, k := range keys {
 		b.keys, b.consumers = append(b.keys, k.MessageKey), append(b.consumers, k.Consumer)
 		b.tenants, b.sources = append(b.tenants, k.TenantID), append(b.sources, k.Source)
 	}
 	return i.explain(ctx, store.ReplayDead, append([]any{"ann", string(operator.Replay), ""}, b.Refs()...))
-}
-
-// ExplainParked returns the plan of a page of [Inbox.Parked].
-func (i *Inbox) ExplainParked(ctx context.Context, filter ParkedFilter, after *Parked, limit int) (string, error) {
-	statement, args := parkedPage(filter, after, limit)
-	return i.explain(ctx, statement, args)
-}
-
-// ExplainLocate returns the plans of [Inbox.Locate].
-func (i *Inbox) ExplainLocate(ctx context.Context, keys ...string) (string, error) {
-	messages, err := i.explain(ctx, locateMessages, []any{keys})
-	steps, failed := i.explain(ctx, locateSteps, []any{keys})
-	return messages + steps, errors.Join(err, failed)
 }
 
 // ExplainNextDue returns the plan of the question when the next key becomes due.

@@ -49,7 +49,7 @@ func TestPermanentMakesADeadLetterWithTheExactBytes(t *testing.T) {
 
 	require.Len(t, w.dead(), 1)
 	d := w.dead()[0]
-	require.Equal(t, inbox.MessageRef{MessageKey: m.ID, Consumer: "billing", TenantID: "t1", Source: "shop"}, d.Key)
+	require.Equal(t, operator.MessageRef{MessageKey: m.ID, Consumer: "billing", TenantID: "t1", Source: "shop"}, d.Key)
 	require.Equal(t, m.Envelope, d.Envelope)
 	require.Equal(t, 7, d.Attempts)
 	require.Equal(t, "handle: no such customer", d.Error)
@@ -209,7 +209,7 @@ func TestDeadPages(t *testing.T) {
 	_, err := w.db.ExecContext(t.Context(), "UPDATE inbox_dead SET died_at = '2026-11-21'")
 	require.NoError(t, err)
 	for consumer, want := range map[string]int{"": 10, "billing": 5, "nobody": 0} {
-		seen := map[inbox.MessageRef]bool{}
+		seen := map[operator.MessageRef]bool{}
 		var after *inbox.DeadLetter
 		for {
 			page, err := w.box.Dead(t.Context(), operator.DeadFilter{Consumer: consumer}, after, 3)

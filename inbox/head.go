@@ -86,7 +86,7 @@ func (i *Inbox) runHead(ctx context.Context, k store.ParkedKey) (ran, error) {
 		}
 		more, err = i.table.Heads.Remove(ctx, u.DB(), k, h.Seq)
 		return err
-	}, readCommitted())
+	}, store.ReadCommitted())
 	err = explainLate(timed, err)
 	switch {
 	case err == nil:

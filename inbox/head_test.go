@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/parked"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/messaging"
@@ -148,11 +149,11 @@ func TestGiveUpOfAMessageWhoseHandlerFails(t *testing.T) {
 		m := ordered(fmt.Sprint(n), fmt.Sprint("o", n))
 		require.NoError(t, h.Handle(t.Context(), m))
 		await.Receive(t, began, "the handler runs")
-		parked, err := w.box.Parked(t.Context(), inbox.ParkedFilter{OrderingKey: m.OrderingKey()}, nil, 1)
+		parked, err := w.box.Parked().List(t.Context(), parked.Filter{OrderingKey: m.OrderingKey()}, nil, 1)
 		require.NoError(t, err)
 		require.Len(t, parked, 1)
 		done := make(chan error, 1)
-		go func() { done <- w.operator().GiveUp(t.Context(), parked[0].Key, ann) }()
+		go func() { done <- w.operator().Parked().GiveUp(t.Context(), parked[0].Key, ann) }()
 		await.True(t, waits, "the operator waits for the handler")
 		fail <- struct{}{}
 		require.NoError(t, await.Receive(t, done, "the message is given up"))

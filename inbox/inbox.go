@@ -16,6 +16,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox/internal/store"
+	"github.com/oncebox/oncebox/inbox/parked"
 	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/internal/audit"
 	"github.com/oncebox/oncebox/internal/deadletter"
@@ -39,6 +40,7 @@ type Inbox struct {
 	audit      *audit.Log
 	attributes sync.Map // consumer and outcome -> metric.MeasurementOption
 	state      *state.Reader
+	parked     *parked.Messages
 
 	// woken gets a token when a message was parked here.
 	woken chan struct{}
@@ -92,9 +94,13 @@ func New(m *uow.Manager, cfg *Config) *Inbox {
 	i.table = store.NewTables(i.store)
 	i.dead = i.newDead()
 	i.audit = &audit.Log{Part: operator.PartInbox, Run: i.store.AdHoc(), Retention: c.AuditRetention}
-	i.state = state.New(i.Handle(), meter)
+	i.state = state.New(i.store, meter)
+	i.parked = parked.New(i.store, i.continuesAfterDead)
 	return i
 }
+
+// Parked returns the parked messages, for operators.
+func (i *Inbox) Parked() *parked.Messages { return i.parked }
 
 // State returns the reader of what runs and what waits, for operators.
 func (i *Inbox) State() *state.Reader { return i.state }

@@ -74,7 +74,7 @@ func (w *wrapped) storeBehind(ctx context.Context, id store.Identity, m *messagi
 			return errFlows
 		}
 		return w.store(ctx, u, store.Parking{ID: id, Message: m}, became)
-	}, readCommitted())
+	}, store.ReadCommitted())
 	if err == nil {
 		w.settled(ctx, became)
 	}
@@ -213,7 +213,7 @@ func (l *lease) finishHead(ctx context.Context, k store.ParkedKey, h store.Head)
 			became = ranMore
 		}
 		return errors.Join(err, l.w.box.table.Steps.Forget(ctx, u.DB(), l.id))
-	}, readCommitted())
+	}, store.ReadCommitted())
 	if err != nil {
 		return ranFailed, fmt.Errorf("inbox: settle parked message %s, whose handler has ended: %w", h.Key.MessageKey, err)
 	}

@@ -209,6 +209,6 @@ func (w *wrapped) moveHead(ctx context.Context, k store.ParkedKey, h store.Head,
 			return err
 		}
 		return w.box.table.Keys.Free(ctx, u.DB(), k.Consumer, k.Lock)
-	}, readCommitted())
+	}, store.ReadCommitted())
 	return moved, err
 }

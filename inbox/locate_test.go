@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -21,17 +22,17 @@ func TestLocateTellsOnePlacePerConsumer(t *testing.T) {
 	require.NoError(t, fine.Handle(t.Context(), m))
 	w.exec(`INSERT INTO inbox_attempt (message_key, consumer, tenant_id, source, attempts, error_message)
 		SELECT message_key, c, tenant_id, source, 2, 'away' FROM inbox_dead, unnest(ARRAY['dead', 'tried', 'fine']) c`)
-	list, err := w.box.Locate(t.Context(), m.ID)
+	list, err := w.box.State().Locate(t.Context(), m.ID)
 	require.NoError(t, err)
-	got := map[string]inbox.Place{}
+	got := map[string]state.Place{}
 	for _, l := range list {
 		got[l.Key.Consumer] = l.Place
 		require.NotZero(t, l.At)
 		require.Equal(t, m.ID, l.Key.MessageKey)
 	}
-	require.Equal(t, map[string]inbox.Place{"dead": inbox.PlaceDead, "fine": inbox.PlaceSettled, "tried": inbox.PlaceTried}, got)
+	require.Equal(t, map[string]state.Place{"dead": state.PlaceDead, "fine": state.PlaceSettled, "tried": state.PlaceTried}, got)
 	require.Equal(t, []any{"away", 2}, []any{list[2].Error, list[2].Attempts})
-	_, err = w.box.Locate(t.Context(), "order-7")
+	_, err = w.box.State().Locate(t.Context(), "order-7")
 	require.ErrorContains(t, err, `the message key "order-7" is not a UUID`)
 }
 
@@ -47,10 +48,10 @@ func TestLocateTellsTheStepsThatAreDone(t *testing.T) {
 		return messaging.Permanent(errors.New("no"))
 	}))
 	require.NoError(t, h.Handle(t.Context(), m))
-	list, err := w.box.Locate(t.Context(), m.ID)
+	list, err := w.box.State().Locate(t.Context(), m.ID)
 	require.NoError(t, err)
 	require.Len(t, list, 1)
-	require.Equal(t, inbox.PlaceDead, list[0].Place)
+	require.Equal(t, state.PlaceDead, list[0].Place)
 	require.Len(t, list[0].Steps, 1)
 	require.Equal(t, "charge", list[0].Steps[0].Name)
 }

@@ -48,11 +48,11 @@ func (w *wrapped) announced(ctx context.Context, l letter, write func(a *announc
 // its entry had expired, and it was announced the first time.
 func (a *announcement) make(ctx context.Context, u *uow.Unit, d death) error {
 	a.made = false
-	var ref MessageRef
+	var ref operator.MessageRef
 	there := false
 	if a.hook != nil {
-		ref = MessageRef{MessageKey: a.l.id.Key.String(), Consumer: a.l.id.Consumer, TenantID: a.l.id.Tenant, Source: a.l.id.Source}
-		_, err := a.w.box.dead.Show(ctx, u.DB(), ref.dead())
+		ref = operator.MessageRef{MessageKey: a.l.id.Key.String(), Consumer: a.l.id.Consumer, TenantID: a.l.id.Tenant, Source: a.l.id.Source}
+		_, err := a.w.box.dead.Show(ctx, u.DB(), deadOf(ref))
 		if there = err == nil; err != nil && !errors.Is(err, operator.ErrNotDead) {
 			return err
 		}
@@ -64,7 +64,7 @@ func (a *announcement) make(ctx context.Context, u *uow.Unit, d death) error {
 	if a.hook == nil || there {
 		return nil
 	}
-	letter, err := a.w.box.dead.Show(ctx, u.DB(), ref.dead())
+	letter, err := a.w.box.dead.Show(ctx, u.DB(), deadOf(ref))
 	if err != nil {
 		return err
 	}

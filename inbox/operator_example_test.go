@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/parked"
 	"github.com/oncebox/oncebox/operator"
 )
 
@@ -55,7 +56,7 @@ func ExampleInbox_ReplayAll() {
 }
 
 func ExampleInbox_Discard() {
-	discard := func(ctx context.Context, box *inbox.Inbox, key inbox.MessageRef) error {
+	discard := func(ctx context.Context, box *inbox.Inbox, key operator.MessageRef) error {
 		err := box.Discard(ctx, key, operator.By{Actor: "ann@example.com", Reason: "test data of 21 November"})
 		return err
 	}
@@ -65,7 +66,7 @@ func ExampleInbox_Discard() {
 
 func ExampleInbox_Parked() {
 	look := func(ctx context.Context, box *inbox.Inbox) error {
-		page, err := box.Parked(ctx, inbox.ParkedFilter{Consumer: "billing", State: inbox.KeyFailed, FirstOnly: true}, nil, 100)
+		page, err := box.Parked().List(ctx, parked.Filter{Consumer: "billing", State: parked.KeyFailed, FirstOnly: true}, nil, 100)
 		for _, p := range page {
 			fmt.Println(p.OrderingKey, p.Key, p.Attempts, p.DueAt, p.Error)
 		}
@@ -75,14 +76,14 @@ func ExampleInbox_Parked() {
 	// Output:
 }
 
-func ExampleInbox_GiveUp() {
-	decide := func(ctx context.Context, box *inbox.Inbox, key inbox.MessageRef) error {
+func ExampleInbox_Parked_giveUp() {
+	decide := func(ctx context.Context, box *inbox.Inbox, key operator.MessageRef) error {
 		by := operator.By{Actor: "ann@example.com", Reason: "the bank will never answer for this account"}
-		err := box.RetryNow(ctx, key, by) // it need not wait for its pause
+		err := box.Parked().RetryNow(ctx, key, by) // it need not wait for its pause
 		if err != nil {
 			return err
 		}
-		err = box.GiveUp(ctx, key, by) // it is a dead letter: discard it, or replay it later
+		err = box.Parked().GiveUp(ctx, key, by) // it is a dead letter: discard it, or replay it later
 		return err
 	}
 	_ = decide
@@ -90,7 +91,7 @@ func ExampleInbox_GiveUp() {
 }
 
 func ExampleInbox_Audit() {
-	history := func(ctx context.Context, box *inbox.Inbox, key inbox.MessageRef) ([]operator.AuditEntry, error) {
+	history := func(ctx context.Context, box *inbox.Inbox, key operator.MessageRef) ([]operator.AuditEntry, error) {
 		entries, err := box.Audit(ctx, operator.AuditFilter{EventID: key.MessageKey}, nil, 10)
 		return entries, err
 	}

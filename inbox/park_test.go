@@ -22,6 +22,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/parked"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/retry"
@@ -302,11 +303,11 @@ func TestDeadLettersOfOneConsumerLetPass(t *testing.T) {
 		require.NoError(t, h.Handle(t.Context(), ordered("bad", "o2")))
 	}
 	require.Equal(t, []string{"waits"}, column[string](t, w.db.DB, "SELECT consumer FROM inbox_dead WHERE holds"))
-	parked, err := box.Parked(t.Context(), inbox.ParkedFilter{}, nil, 0)
+	parked, err := box.Parked().List(t.Context(), parked.Filter{}, nil, 0)
 	require.NoError(t, err)
 	require.Len(t, parked, 2)
 	for _, p := range parked {
-		require.NoError(t, box.GiveUp(t.Context(), p.Key, ann))
+		require.NoError(t, box.Parked().GiveUp(t.Context(), p.Key, ann))
 	}
 	require.Equal(t, []string{"waits", "waits"}, column[string](t, w.db.DB, "SELECT consumer FROM inbox_dead WHERE holds"))
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/parked"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/operator"
 )
@@ -33,23 +33,23 @@ func TestManyAreTriedAtOnce(t *testing.T) {
 	waiting := func() int {
 		return len(column[string](t, w.db.DB, "SELECT consumer FROM inbox_key WHERE state = 'WAITING'"))
 	}
-	count := func(f inbox.ParkedFilter, want int64) {
+	count := func(f parked.Filter, want int64) {
 		t.Helper()
-		n, err := w.operator().CountParked(t.Context(), f)
+		n, err := w.operator().Parked().Count(t.Context(), f)
 		require.NoError(t, err)
 		require.Equal(t, want, n, "%+v", f)
 	}
-	count(inbox.ParkedFilter{}, 16)
-	count(inbox.ParkedFilter{Consumer: "mailer", FirstOnly: true}, 8)
-	count(inbox.ParkedFilter{Consumer: "mailer", Error: "smtp: connection ", FirstOnly: true}, 7)
-	count(inbox.ParkedFilter{Topic: "none"}, 0)
-	list, err := w.operator().Parked(t.Context(), inbox.ParkedFilter{Consumer: "mailer", Error: "such"}, nil, 0)
+	count(parked.Filter{}, 16)
+	count(parked.Filter{Consumer: "mailer", FirstOnly: true}, 8)
+	count(parked.Filter{Consumer: "mailer", Error: "smtp: connection ", FirstOnly: true}, 7)
+	count(parked.Filter{Topic: "none"}, 0)
+	list, err := w.operator().Parked().List(t.Context(), parked.Filter{Consumer: "mailer", Error: "such"}, nil, 0)
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 
-	_, err = w.operator().RetryAll(t.Context(), inbox.ParkedFilter{}, operator.By{}, nil)
+	_, err = w.operator().Parked().RetryAll(t.Context(), parked.Filter{}, operator.By{}, nil)
 	require.ErrorContains(t, err, "By.Actor is empty")
-	n, err := w.operator().RetryAll(t.Context(), inbox.ParkedFilter{Consumer: "mailer"}, ann, &operator.Bulk{DryRun: true})
+	n, err := w.operator().Parked().RetryAll(t.Context(), parked.Filter{Consumer: "mailer"}, ann, &operator.Bulk{DryRun: true})
 	require.NoError(t, err)
 	require.EqualValues(t, 8, n)
 	require.Zero(t, waiting())
@@ -57,13 +57,13 @@ func TestManyAreTriedAtOnce(t *testing.T) {
 
 	var steps []int64
 	bulk := &operator.Bulk{BatchSize: 3, Progress: func(done int64) { steps = append(steps, done) }}
-	n, err = w.operator().RetryAll(t.Context(), inbox.ParkedFilter{Consumer: "mailer", Error: "smtp"}, ann, bulk)
+	n, err = w.operator().Parked().RetryAll(t.Context(), parked.Filter{Consumer: "mailer", Error: "smtp"}, ann, bulk)
 	require.NoError(t, err)
 	require.EqualValues(t, 7, n)
 	require.Equal(t, []int64{3, 6, 7}, steps)
 	require.Equal(t, 7, waiting())
 	require.Equal(t, 7, w.count("oncebox_audit"))
-	n, err = w.operator().RetryAll(t.Context(), inbox.ParkedFilter{}, ann, nil)
+	n, err = w.operator().Parked().RetryAll(t.Context(), parked.Filter{}, ann, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, n, "the others are due already")
 }
@@ -75,7 +75,7 @@ func TestWhatIsBeingTriedIsLeftAlone(t *testing.T) {
 	w.failed("a", "o1")
 	w.failed("b", "o2")
 	w.exec("UPDATE inbox_key SET owner = gen_random_uuid() WHERE ordering_key = (SELECT min(ordering_key) FROM inbox_key)")
-	n, err := w.operator().RetryAll(t.Context(), inbox.ParkedFilter{}, ann, nil)
+	n, err := w.operator().Parked().RetryAll(t.Context(), parked.Filter{}, ann, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n)
 }

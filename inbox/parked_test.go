@@ -11,32 +11,34 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/parked"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/operator"
 )
 
 // failed parks an ordered message for an hour, and returns its key.
-func (w *world) failed(id, aggregate string) inbox.MessageRef {
+func (w *world) failed(id, aggregate string) operator.MessageRef {
 	w.t.Helper()
 	h := w.box.Wrap("billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
 		return messaging.RetryAfter(time.Hour, errNotNow)
 	}))
 	require.NoError(w.t, h.Handle(w.t.Context(), ordered(id, aggregate)))
-	for _, p := range w.listParked(inbox.ParkedFilter{}, 100) {
+	for _, p := range w.listParked(parked.Filter{}, 100) {
 		if p.Envelope.ID == id {
 			return p.Key
 		}
 	}
 	require.Fail(w.t, "it is not parked")
-	return inbox.MessageRef{}
+	return operator.MessageRef{}
 }
 
 // listParked reads all pages.
-func (w *world) listParked(filter inbox.ParkedFilter, limit int) (list []inbox.Parked) {
+func (w *world) listParked(filter parked.Filter, limit int) (list []parked.Message) {
 	w.t.Helper()
-	var after *inbox.Parked
+	var after *parked.Message
 	for {
-		page, err := w.box.Parked(w.t.Context(), filter, after, limit)
+		page, err := w.box.Parked().List(w.t.Context(), filter, after, limit)
 		require.NoError(w.t, err)
 		require.LessOrEqual(w.t, len(page), limit)
 		if len(page) == 0 {
@@ -58,20 +60,20 @@ func TestParkedMessagesAreFilteredAndPaged(t *testing.T) {
 	}
 	w.kill(w.box, "shipping", ordered("dead", "o1"), ordered("behind", "o1"))
 	for name, c := range map[string]struct {
-		filter inbox.ParkedFilter
+		filter parked.Filter
 		want   int
 	}{
-		"all":            {inbox.ParkedFilter{}, 17},
-		"consumer":       {inbox.ParkedFilter{Consumer: "billing"}, 16},
-		"state":          {inbox.ParkedFilter{State: inbox.KeyDead}, 1},
-		"key":            {inbox.ParkedFilter{Consumer: "billing", OrderingKey: "t1|order|o1"}, 4},
-		"first of each":  {inbox.ParkedFilter{FirstOnly: true}, 5},
-		"first, failed":  {inbox.ParkedFilter{FirstOnly: true, State: inbox.KeyFailed}, 4},
-		"another tenant": {inbox.ParkedFilter{TenantID: "t2"}, 0},
+		"all":            {parked.Filter{}, 17},
+		"consumer":       {parked.Filter{Consumer: "billing"}, 16},
+		"state":          {parked.Filter{State: parked.KeyDead}, 1},
+		"key":            {parked.Filter{Consumer: "billing", OrderingKey: "t1|order|o1"}, 4},
+		"first of each":  {parked.Filter{FirstOnly: true}, 5},
+		"first, failed":  {parked.Filter{FirstOnly: true, State: parked.KeyFailed}, 4},
+		"another tenant": {parked.Filter{TenantID: "t2"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, limit := range []int{1, 3, 100} {
-				seen, last := map[inbox.MessageRef]bool{}, map[int64]string{}
+				seen, last := map[operator.MessageRef]bool{}, map[int64]string{}
 				for _, p := range w.listParked(c.filter, limit) {
 					require.False(t, seen[p.Key])
 					seen[p.Key] = true
@@ -83,25 +85,25 @@ func TestParkedMessagesAreFilteredAndPaged(t *testing.T) {
 		})
 	}
 
-	list := w.listParked(inbox.ParkedFilter{Consumer: "billing", OrderingKey: "t1|order|o2"}, 100)
+	list := w.listParked(parked.Filter{Consumer: "billing", OrderingKey: "t1|order|o2"}, 100)
 	require.WithinDuration(t, time.Now(), list[0].ParkedAt, time.Minute)
 	require.WithinDuration(t, time.Now().Add(time.Hour), list[0].DueAt, time.Minute)
 	env := ordered("2/0", "o2").Envelope
 	env.Payload, env.Metadata, env.SchemaVersion = nil, event.Metadata{}, 1
-	require.Equal(t, inbox.Parked{
-		Key: list[0].Key, Envelope: env, OrderingKey: "t1|order|o2", State: inbox.KeyFailed, First: true, Attempts: 1, Error: list[0].Error,
+	require.Equal(t, parked.Message{
+		Key: list[0].Key, Envelope: env, OrderingKey: "t1|order|o2", State: parked.KeyFailed, First: true, Attempts: 1, Error: list[0].Error,
 		ParkedAt: list[0].ParkedAt, DueAt: list[0].DueAt, KeyLock: list[0].KeyLock, Seq: list[0].Seq,
 	}, list[0])
 	require.Contains(t, list[0].Error, "not now")
 	require.False(t, list[1].First)
 	require.Zero(t, list[1].Attempts)
-	behind := w.listParked(inbox.ParkedFilter{State: inbox.KeyDead}, 100)[0]
+	behind := w.listParked(parked.Filter{State: parked.KeyDead}, 100)[0]
 	require.False(t, behind.First, "the dead letter is")
 	require.Zero(t, behind.DueAt)
 
-	_, err := w.box.Parked(t.Context(), inbox.ParkedFilter{State: "RUNNING", Consumer: "\x00"}, nil, 0)
-	require.ErrorContains(t, err, "ParkedFilter.State")
-	require.ErrorContains(t, err, "ParkedFilter.Consumer")
+	_, err := w.box.Parked().List(t.Context(), parked.Filter{State: "RUNNING", Consumer: "\x00"}, nil, 0)
+	require.ErrorContains(t, err, "parked.Filter.State")
+	require.ErrorContains(t, err, "parked.Filter.Consumer")
 }
 
 func TestRetryNow(t *testing.T) {
@@ -111,16 +113,16 @@ func TestRetryNow(t *testing.T) {
 	box := w.hasty(nil)
 	h := box.Wrap("billing", messaging.HandlerFunc(w.effect))
 	require.NoError(t, h.Handle(t.Context(), ordered("b", "o1")))
-	second := w.listParked(inbox.ParkedFilter{}, 100)[1].Key
-	require.ErrorIs(t, w.operator().RetryNow(t.Context(), second, ann), inbox.ErrNotParked)
+	second := w.listParked(parked.Filter{}, 100)[1].Key
+	require.ErrorIs(t, w.operator().Parked().RetryNow(t.Context(), second, ann), parked.ErrNotParked)
 	dead := w.kill(w.box, "shipping", ordered("a", "o1"))[0]
-	require.ErrorIs(t, w.operator().RetryNow(t.Context(), dead, ann), inbox.ErrNotParked)
+	require.ErrorIs(t, w.operator().Parked().RetryNow(t.Context(), dead, ann), parked.ErrNotParked)
 	box.Wrap("billing", messaging.HandlerFunc(w.effect))
 	runParked(t, box)
-	require.NoError(t, w.operator().RetryNow(t.Context(), key, ann))
+	require.NoError(t, w.operator().Parked().RetryNow(t.Context(), key, ann))
 	w.awaitEffects(2)
 	require.Equal(t, []string{"a", "b"}, w.effects())
-	require.ErrorIs(t, w.operator().RetryNow(t.Context(), key, ann), inbox.ErrNotParked)
+	require.ErrorIs(t, w.operator().Parked().RetryNow(t.Context(), key, ann), parked.ErrNotParked)
 	require.Equal(t, 1, w.count("oncebox_audit WHERE action = 'retry' AND message_id = 'a'"))
 }
 
@@ -131,11 +133,11 @@ func TestGiveUp(t *testing.T) {
 	box := w.hasty(nil)
 	h := box.Wrap("billing", messaging.HandlerFunc(w.effect))
 	require.NoError(t, h.Handle(t.Context(), ordered("b", "o1")))
-	second := w.listParked(inbox.ParkedFilter{}, 100)[1].Key
-	require.ErrorIs(t, w.operator().GiveUp(t.Context(), second, ann), inbox.ErrNotParked)
+	second := w.listParked(parked.Filter{}, 100)[1].Key
+	require.ErrorIs(t, w.operator().Parked().GiveUp(t.Context(), second, ann), parked.ErrNotParked)
 	seq := column[int64](t, w.db.DB, "SELECT min(seq) FROM inbox_parked")
-	require.NoError(t, w.operator().GiveUp(t.Context(), key, ann))
-	require.ErrorIs(t, w.operator().GiveUp(t.Context(), key, ann), inbox.ErrNotParked)
+	require.NoError(t, w.operator().Parked().GiveUp(t.Context(), key, ann))
+	require.ErrorIs(t, w.operator().Parked().GiveUp(t.Context(), key, ann), parked.ErrNotParked)
 	d := w.dead()[0]
 	require.Equal(t, key, d.Key)
 	require.Contains(t, d.Error, "not now")
@@ -162,10 +164,10 @@ func TestGiveUpLetsPass(t *testing.T) {
 	h := box.Wrap("billing", messaging.HandlerFunc(w.effect))
 	require.NoError(t, h.Handle(t.Context(), ordered("b", "o1")))
 	runParked(t, box)
-	require.NoError(t, newBox(w.units, &inbox.Config{ContinueAfterDead: true}).GiveUp(t.Context(), key, ann))
+	require.NoError(t, newBox(w.units, &inbox.Config{ContinueAfterDead: true}).Parked().GiveUp(t.Context(), key, ann))
 	w.awaitUnparked("b")
-	key.MessageKey, key.Source = w.listParked(inbox.ParkedFilter{}, 100)[0].Key.MessageKey, "clock"
-	require.NoError(t, w.operator().GiveUp(t.Context(), key, ann))
+	key.MessageKey, key.Source = w.listParked(parked.Filter{}, 100)[0].Key.MessageKey, "clock"
+	require.NoError(t, w.operator().Parked().GiveUp(t.Context(), key, ann))
 	require.Empty(t, w.keys(), "nothing is behind a message without order")
 	require.Len(t, w.dead(), 2)
 }
@@ -183,7 +185,7 @@ func TestGiveUpWaitsForWhatParksBehindIt(t *testing.T) {
 	key := w.failed("a", "o1")
 	commit := w.arriving(w.box.Wrap("billing", messaging.HandlerFunc(w.effect)), ordered("b", "o1"))
 	gaveUp := make(chan error, 1)
-	go func() { gaveUp <- w.operator().GiveUp(t.Context(), key, ann) }()
+	go func() { gaveUp <- w.operator().Parked().GiveUp(t.Context(), key, ann) }()
 	w.awaitWaiters(1)
 	commit()
 	require.NoError(t, <-gaveUp)
@@ -210,11 +212,11 @@ func TestGiveUpWaitsForTheHandler(t *testing.T) {
 			return w.effect(ctx, m)
 		}))
 		runParked(t, box)
-		require.NoError(t, w.operator().RetryNow(t.Context(), key, ann))
+		require.NoError(t, w.operator().Parked().RetryNow(t.Context(), key, ann))
 		<-began
-		require.ErrorIs(t, w.operator().RetryNow(t.Context(), key, ann), inbox.ErrNotParked, "it is running")
+		require.ErrorIs(t, w.operator().Parked().RetryNow(t.Context(), key, ann), parked.ErrNotParked, "it is running")
 		gaveUp := make(chan error, 1)
-		go func() { gaveUp <- w.operator().GiveUp(t.Context(), key, ann) }()
+		go func() { gaveUp <- w.operator().Parked().GiveUp(t.Context(), key, ann) }()
 		w.awaitWaiters(1)
 		letEnd()
 		err := <-gaveUp
@@ -224,7 +226,7 @@ func TestGiveUpWaitsForTheHandler(t *testing.T) {
 			require.Equal(t, []string{"DEAD"}, w.keys())
 			continue
 		}
-		require.ErrorIs(t, err, inbox.ErrNotParked)
+		require.ErrorIs(t, err, parked.ErrNotParked)
 		require.Equal(t, []string{"a"}, w.effects())
 		require.Empty(t, w.dead())
 		require.Empty(t, w.keys())

@@ -35,7 +35,7 @@ func (w *wrapped) handlePart(ctx context.Context, p part, done *outcomes) error 
 	}
 	timed, cancel := context.WithCancelCause(ctx)
 	limit := newLimit(cancel, w.timeout)
-	err := w.box.store.Units.Do(timed, func(ctx context.Context, u *uow.Unit) error { return w.tryAll(ctx, u, b, limit) }, readCommitted())
+	err := w.box.store.Units.Do(timed, func(ctx context.Context, u *uow.Unit) error { return w.tryAll(ctx, u, b, limit) }, store.ReadCommitted())
 	err = explainLate(timed, err)
 	limit.stop()
 	cancel(nil)

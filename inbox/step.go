@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/calls"
 	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/messaging"
@@ -92,7 +93,7 @@ func StepInUnit(ctx context.Context, name string, fn func(ctx context.Context, u
 		}
 		// This comes last, because it locks the lease, which cannot be renewed until COMMIT.
 		return l.storeStep(ctx, u.DB(), name, []byte("null"))
-	}, readCommitted())
+	}, store.ReadCommitted())
 	committed = err == nil
 	return err
 }

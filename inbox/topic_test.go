@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/parked"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/telemetry"
@@ -123,9 +124,9 @@ func TestKeyWithSeveralTopicsGoesFromOneProcessToTheOther(t *testing.T) {
 			require.NoError(w.t, b.Handle(w.t.Context(), of("b", "0", "k")))
 			require.NoError(w.t, a.Handle(w.t.Context(), of("a", "1", "k")))
 			require.NoError(w.t, b.Handle(w.t.Context(), of("b", "2", "k")))
-			list := w.listParked(inbox.ParkedFilter{FirstOnly: true}, 1)
-			operator := newBox(w.units, &inbox.Config{ContinueAfterDead: true})
-			require.NoError(w.t, operator.GiveUp(w.t.Context(), list[0].Key, ann))
+			list := w.listParked(parked.Filter{FirstOnly: true}, 1)
+			passing := newBox(w.units, &inbox.Config{ContinueAfterDead: true})
+			require.NoError(w.t, passing.Parked().GiveUp(w.t.Context(), list[0].Key, ann))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

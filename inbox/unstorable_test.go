@@ -14,6 +14,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/parked"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -39,7 +40,7 @@ func TestNumbersThatNoColumnTakesAreClamped(t *testing.T) {
 	require.EqualValues(t, math.MinInt64, d.AggregateVersion)
 	require.True(t, d.OccurredAt.IsZero())
 	require.Equal(t, []byte(`{"a":1}`), d.Payload)
-	require.Len(t, w.listParked(inbox.ParkedFilter{}, 10), 2)
+	require.Len(t, w.listParked(parked.Filter{}, 10), 2)
 }
 
 // refusing has tables refuse what a message has in it, as PostgreSQL does for reasons that nobody has thought of.
@@ -124,7 +125,7 @@ func TestMessageThatCannotBeParkedIsADeadLetter(t *testing.T) {
 	require.NoError(t, h.Handle(t.Context(), ordered("first", "o6")))
 	require.NoError(t, h.Handle(t.Context(), large(ordered("behind", "o6"))))
 	require.NoError(t, h.Handle(t.Context(), ordered("last", "o6")))
-	require.Len(t, w.listParked(inbox.ParkedFilter{Consumer: "billing"}, 10), 2)
+	require.Len(t, w.listParked(parked.Filter{Consumer: "billing"}, 10), 2)
 	require.Equal(t, 1, w.count("inbox_dead WHERE message_id = 'behind' AND NOT holds"))
 }
 

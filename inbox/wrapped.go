@@ -2,7 +2,6 @@ package inbox
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -141,7 +140,7 @@ func (w *wrapped) try(ctx context.Context, id store.Identity, m *messaging.Messa
 		}
 		// This comes after the handler, because it locks a row that copies of the message in other processes update to count their tries.
 		return w.box.table.Attempts.Forget(ctx, u.DB(), id)
-	}, readCommitted())
+	}, store.ReadCommitted())
 	return became, explainLate(timed, errors.Join(err, w.box.table.Entries.Revoke(ctx, w.consumer, err, id)))
 }
 
@@ -291,13 +290,9 @@ func (w *wrapped) settle(ctx context.Context, id store.Identity, fn func(context
 			return err
 		}
 		return fn(ctx, u, became)
-	}, readCommitted())
+	}, store.ReadCommitted())
 	return became, err
 }
-
-// readCommitted is the isolation level of all units here. Order and deduplication depend on it: a statement has to see rows that were
-// committed while it waited for a lock.
-func readCommitted() uow.Option { return uow.WithIsolation(sql.LevelReadCommitted) }
 
 // hopeless reports whether another try is pointless: the error is permanent, and does not ask for another build of the program.
 func hopeless(err error) bool {

@@ -6,7 +6,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/state"
 )
 
 // A message of another service is not called gone: its outbox is elsewhere. One of this service, whose row is away, is.
@@ -26,7 +26,7 @@ func TestLifeOfWhatWasRecordedElsewhere(t *testing.T) {
 	require.True(t, l.Elsewhere)
 	require.Equal(t, "tickets", l.Source)
 	require.Empty(t, l.Gone)
-	require.Equal(t, inbox.PlaceSettled, l.Consumers[0].Place)
+	require.Equal(t, state.PlaceSettled, l.Consumers[0].Place)
 	l = s.life(own)
 	require.False(t, l.Elsewhere)
 	require.Contains(t, l.Gone, "does not have the event any more")

@@ -5,6 +5,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -18,8 +19,8 @@ type LetterRef struct {
 }
 
 // Message is the name of a letter of the inbox for the calls of package inbox.
-func (r LetterRef) Message() inbox.MessageRef {
-	return inbox.MessageRef{MessageKey: r.ID, Consumer: r.Consumer, TenantID: r.Tenant, Source: r.Source}
+func (r LetterRef) Message() operator.MessageRef {
+	return operator.MessageRef{MessageKey: r.ID, Consumer: r.Consumer, TenantID: r.Tenant, Source: r.Source}
 }
 
 // Letter is a dead letter, of the outbox or of a consumer.

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
@@ -38,7 +38,7 @@ type Life struct {
 	// Outbox lists its places in the outbox, usually one. It is empty if the event was recorded elsewhere, or is gone.
 	Outbox []outboxstate.Located
 	// Consumers lists the consumers of this database that have received it, by their names.
-	Consumers []inbox.Located
+	Consumers []state.Located
 	// History lists everything that happened to it, in the order of time. A consumer may have an event before the outbox has recorded that
 	// it was published.
 	History []Moment
@@ -114,7 +114,7 @@ func (v *View) Life(ctx context.Context, id string, sources ...string) ([]Life, 
 		}
 	}
 	for _, source := range sources {
-		found.keys = append(found.keys, inbox.MessageKey(source, id))
+		found.keys = append(found.keys, state.MessageKey(source, id))
 	}
 	if len(found.keys) == 0 {
 		return nil, fmt.Errorf("ops: %q is not a UUID: give the source of the message as well, or its message key: %w", id, ErrUnknown)
@@ -160,11 +160,11 @@ func (v *View) events(ctx context.Context, id string) ([]outboxstate.Located, er
 	return v.outbox.State().Locate(ctx, id)
 }
 
-func (v *View) messages(ctx context.Context, keys []string) ([]inbox.Located, error) {
+func (v *View) messages(ctx context.Context, keys []string) ([]state.Located, error) {
 	if v.inbox == nil {
 		return nil, nil
 	}
-	return v.inbox.Locate(ctx, keys...)
+	return v.inbox.State().Locate(ctx, keys...)
 }
 
 // decisions adds the actions of operators.

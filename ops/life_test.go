@@ -121,7 +121,7 @@ func TestLifeOfAnEvent(t *testing.T) {
 	require.Equal(t, id, second.Consumers[0].Behind)
 
 	key := l.Consumers[0].Key
-	require.NoError(t, s.App.Inbox.GiveUp(t.Context(), key, operator.By{Actor: "bob", Reason: "closed"}))
+	require.NoError(t, s.App.Inbox.Parked().GiveUp(t.Context(), key, operator.By{Actor: "bob", Reason: "closed"}))
 	require.Contains(t, happened(s.life(id)), "dead billing")
 	require.Equal(t, id, s.life(behind).Consumers[0].Behind, "the dead letter holds the key")
 	require.NoError(t, s.App.Inbox.Discard(t.Context(), key, operator.By{Actor: "bob", Reason: "closed"}))

@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
@@ -59,7 +59,7 @@ func (f *lives) decided(e *operator.AuditEntry) {
 func (f *lives) event(e *outboxstate.Located) {
 	l := f.of(e.TenantID, e.Source)
 	l.describe(&e.Envelope)
-	l.Key, l.MessageKey = cmp.Or(l.Key, e.Key), inbox.MessageKey(e.Source, e.ID)
+	l.Key, l.MessageKey = cmp.Or(l.Key, e.Key), state.MessageKey(e.Source, e.ID)
 	l.Outbox = append(l.Outbox, *e)
 	l.add(Moment{At: e.CreatedAt, What: Recorded})
 	tries := e.RetryCount + e.Crashes
@@ -77,18 +77,18 @@ func (f *lives) event(e *outboxstate.Located) {
 	}
 }
 
-func (f *lives) message(m *inbox.Located) {
+func (f *lives) message(m *state.Located) {
 	l := f.of(m.Key.TenantID, m.Key.Source)
 	l.describe(&m.Envelope)
 	l.MessageKey = m.Key.MessageKey
 	l.Consumers = append(l.Consumers, *m)
 	moment := Moment{At: m.At, Consumer: m.Key.Consumer, Attempts: m.Attempts, Error: m.Error, Until: m.DueAt, Behind: m.Behind}
 	switch {
-	case m.Place == inbox.PlaceSettled:
+	case m.Place == state.PlaceSettled:
 		moment.What = Entered
-	case m.Place == inbox.PlaceDead:
+	case m.Place == state.PlaceDead:
 		moment.What = Dead
-	case m.Place == inbox.PlaceTried:
+	case m.Place == state.PlaceTried:
 		moment.What = Tried
 	case m.Attempts > 0:
 		moment.What = Failing

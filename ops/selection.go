@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/parked"
 	"github.com/oncebox/oncebox/operator"
 )
 
@@ -83,6 +83,6 @@ func (s *Selection) Filter(now time.Time, name func(Field) string) (operator.Dea
 }
 
 // Parked returns the selection as a filter of messages that failed and are tried again.
-func (s *Selection) Parked() inbox.ParkedFilter {
-	return inbox.ParkedFilter{Consumer: s.Consumer, TenantID: s.Tenant, Topic: s.Topic, Type: s.Type, Error: s.Error}
+func (s *Selection) Parked() parked.Filter {
+	return parked.Filter{Consumer: s.Consumer, TenantID: s.Tenant, Topic: s.Topic, Type: s.Type, Error: s.Error}
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/oncebox/oncebox/idempotency"
-	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/parked"
 	"github.com/oncebox/oncebox/inbox/readmodel"
 	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/operator"
@@ -132,7 +132,7 @@ func (v *View) selected(ctx context.Context, filter Filter, c *ConsumerStatus) e
 		c.Stats.DeadLetters = len(dead)
 	}
 	if had.Parked > 0 {
-		parked, err := v.inbox.Parked(ctx, inbox.ParkedFilter{Consumer: c.Consumer, TenantID: filter.Tenant}, nil, Counted)
+		parked, err := v.inbox.Parked().List(ctx, parked.Filter{Consumer: c.Consumer, TenantID: filter.Tenant}, nil, Counted)
 		if err != nil {
 			return err
 		}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/parked"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
@@ -37,7 +37,7 @@ const (
 	EventFailing Kind = "event failing"
 	// MessageDead: a consumer gave a message up. Replay or discard it.
 	MessageDead Kind = "message dead"
-	// MessageFailing: a handler fails. It is tried again; mend the cause, and have it tried at once (inbox.Inbox.RetryNow).
+	// MessageFailing: a handler fails. It is tried again; mend the cause, and have it tried at once (package inbox/parked).
 	MessageFailing Kind = "message failing"
 	// StepUnknown: it is unknown whether a step of a request was done, and requests with its key are refused. Find out, and say so
 	// (idempotency.Store.Resolve).
@@ -287,8 +287,8 @@ func (v *View) failingMessages(ctx context.Context, filter Filter, limit int) ([
 	if v.inbox == nil {
 		return nil, nil
 	}
-	first := inbox.ParkedFilter{Consumer: filter.Consumer, TenantID: filter.Tenant, Topic: filter.Topic, State: inbox.KeyFailed, FirstOnly: true}
-	page, err := v.inbox.Parked(ctx, first, nil, max(limit, Looked)) // they come in the order of their keys
+	first := parked.Filter{Consumer: filter.Consumer, TenantID: filter.Tenant, Topic: filter.Topic, State: parked.KeyFailed, FirstOnly: true}
+	page, err := v.inbox.Parked().List(ctx, first, nil, max(limit, Looked)) // they come in the order of their keys
 	list := make([]Stuck, len(page))
 	for n := range page {
 		p := &page[n]
@@ -300,7 +300,7 @@ func (v *View) failingMessages(ctx context.Context, filter Filter, limit int) ([
 	return filter.few(list, limit), err
 }
 
-func ofMessage(kind Kind, ref inbox.MessageRef, e *event.Envelope, s Stuck) Stuck {
+func ofMessage(kind Kind, ref operator.MessageRef, e *event.Envelope, s Stuck) Stuck {
 	s.Kind, s.ID, s.MessageKey, s.Consumer = kind, e.ID, ref.MessageKey, ref.Consumer
 	s.Type, s.Topic, s.Tenant, s.Source, s.Key = e.Type, e.Topic, e.TenantID, ref.Source, e.OrderingKey()
 	return s

@@ -4,6 +4,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"log/slog"
 	"time"
@@ -44,6 +45,10 @@ func (h *Handle) AnswerWithin(d time.Duration) {
 
 // DB returns the transaction of the unit in ctx, or the pool if there is none.
 func (h *Handle) DB(ctx context.Context) bun.IDB { return h.Units.DB(ctx) }
+
+// ReadCommitted is the isolation level of all units of the inbox. Order and deduplication depend on it: a statement has to see rows that were
+// committed while it waited for a lock.
+func ReadCommitted() uow.Option { return uow.WithIsolation(sql.LevelReadCommitted) }
 
 // AdHoc runs the statements of operators. They are planned anew each time: the best index depends on the consumer or tenant, and the
 // tables, nearly empty most of the time, are full when operators look.

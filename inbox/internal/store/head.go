@@ -10,6 +10,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/operator"
 )
 
 // Head is the first message of a key that does not flow.
@@ -19,7 +20,7 @@ type Head struct {
 	parked   time.Time
 	Unknown  time.Duration // time since the first try by a build that does not know it, see DeployWait
 	Failing  time.Duration // time since it began to fail, see GiveUpAfter
-	Key      Ref
+	Key      operator.MessageRef
 	Envelope event.Envelope
 }
 

@@ -6,10 +6,16 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/operator"
 )
+
+// DefaultPage is the size of a page whose limit is not given.
+const DefaultPage = 100
 
 // The columns of a message in the tables of parked messages and dead letters: its bytes are unchanged, its names are made storable.
 const (
@@ -74,14 +80,17 @@ func column[T any](rows [][]any, c int) []T {
 	return values
 }
 
-// Ref identifies a message of a consumer.
-type Ref struct {
-	MessageKey                 string
-	Consumer, TenantID, Source string
+// RefArgs returns the arguments of the statements about one message. It refuses a key that is not a UUID.
+func RefArgs(ref operator.MessageRef) ([]any, error) {
+	parsed, err := uuid.Parse(ref.MessageKey)
+	if err != nil {
+		return nil, fmt.Errorf("MessageRef.MessageKey %q is not a UUID: %w", ref.MessageKey, err)
+	}
+	return []any{parsed.String(), ref.Consumer, ref.TenantID, ref.Source}, nil
 }
 
 // ScanEnvelope reads the EnvelopeColumns, and the columns after them into more.
-func ScanEnvelope(scan pgsql.Scan, more ...any) (k Ref, e event.Envelope, err error) {
+func ScanEnvelope(scan pgsql.Scan, more ...any) (k operator.MessageRef, e event.Envelope, err error) {
 	var (
 		occurred sql.NullTime
 		metadata []byte

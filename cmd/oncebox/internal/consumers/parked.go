@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/parked"
 )
 
 // NewParked returns the commands "oncebox parked".
@@ -32,26 +32,26 @@ func (f *parkedSelection) flags(cmd *cobra.Command) {
 
 func (f *parkedSelection) isEmpty() bool { return *f == parkedSelection{} }
 
-func (f *parkedSelection) filter() inbox.ParkedFilter {
-	return inbox.ParkedFilter{Consumer: f.consumer, TenantID: f.tenant, Topic: f.topic, Type: f.kind, Error: f.text}
+func (f *parkedSelection) filter() parked.Filter {
+	return parked.Filter{Consumer: f.consumer, TenantID: f.tenant, Topic: f.topic, Type: f.kind, Error: f.text}
 }
 
 // ParkedItem is what list prints as JSON. The names stay.
 type ParkedItem struct {
-	Consumer   string         `json:"consumer"`
-	MessageKey string         `json:"message_key"`
-	ID         string         `json:"id"`
-	Type       string         `json:"type"`
-	Topic      string         `json:"topic"`
-	Tenant     string         `json:"tenant"`
-	Source     string         `json:"source"`
-	Key        string         `json:"key,omitempty"`
-	State      inbox.KeyState `json:"state"`
-	First      bool           `json:"first"`
-	ParkedAt   time.Time      `json:"parked_at"`
-	Attempts   int            `json:"attempts"`
-	Next       *time.Time     `json:"next,omitempty"`
-	Error      string         `json:"error,omitempty"`
+	Consumer   string          `json:"consumer"`
+	MessageKey string          `json:"message_key"`
+	ID         string          `json:"id"`
+	Type       string          `json:"type"`
+	Topic      string          `json:"topic"`
+	Tenant     string          `json:"tenant"`
+	Source     string          `json:"source"`
+	Key        string          `json:"key,omitempty"`
+	State      parked.KeyState `json:"state"`
+	First      bool            `json:"first"`
+	ParkedAt   time.Time       `json:"parked_at"`
+	Attempts   int             `json:"attempts"`
+	Next       *time.Time      `json:"next,omitempty"`
+	Error      string          `json:"error,omitempty"`
 }
 
 func newParkedList(s *cli.Session) *cobra.Command {
@@ -76,7 +76,7 @@ follow when it is handled. --first lists only those that are tried.`,
 		}
 		filter := f.filter()
 		filter.FirstOnly = first
-		page, err := s.Inbox().Parked(cmd.Context(), filter, nil, limit+1)
+		page, err := s.Inbox().Parked().List(cmd.Context(), filter, nil, limit+1)
 		if err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ follow when it is handled. --first lists only those that are tried.`,
 		if err := printParked(s, list); err != nil || len(page) <= limit {
 			return err
 		}
-		all, err := s.Inbox().CountParked(cmd.Context(), filter)
+		all, err := s.Inbox().Parked().Count(cmd.Context(), filter)
 		fmt.Fprintf(s.Errs, "%d of %d shown: --limit %d shows all.\n", len(list), all, all)
 		return err
 	}

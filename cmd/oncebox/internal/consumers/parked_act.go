@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/parked"
 	"github.com/oncebox/oncebox/operator"
 )
 
@@ -72,9 +72,9 @@ type RetryResult struct {
 	Messages int64           `json:"messages"`
 }
 
-func retryMany(ctx context.Context, s *cli.Session, filter inbox.ParkedFilter, by operator.By, bulk *operator.Bulk, yes bool) error {
-	filter.State, filter.FirstOnly = inbox.KeyFailed, true
-	n, err := s.Inbox().CountParked(ctx, filter)
+func retryMany(ctx context.Context, s *cli.Session, filter parked.Filter, by operator.By, bulk *operator.Bulk, yes bool) error {
+	filter.State, filter.FirstOnly = parked.KeyFailed, true
+	n, err := s.Inbox().Parked().Count(ctx, filter)
 	switch {
 	case err != nil:
 		return err
@@ -88,7 +88,7 @@ func retryMany(ctx context.Context, s *cli.Session, filter inbox.ParkedFilter, b
 	}
 	p := s.Progress("retried", n)
 	bulk.Progress = p.Show
-	done, err := s.Inbox().RetryAll(ctx, filter, by, bulk)
+	done, err := s.Inbox().Parked().RetryAll(ctx, filter, by, bulk)
 	p.End()
 	if err != nil {
 		return fmt.Errorf("%w; %s before: call it again for the others", err, cli.Several(done, "message was retried", "messages were retried"))
@@ -105,7 +105,7 @@ func printRetried(s *cli.Session, r RetryResult, verb string) error {
 }
 
 func retryEach(ctx context.Context, s *cli.Session, consumer string, ids []string, by operator.By, yes, dryRun bool) error {
-	refs := make([]inbox.MessageRef, len(ids))
+	refs := make([]operator.MessageRef, len(ids))
 	for n, id := range ids {
 		var err error
 		if refs[n], err = firstParked(ctx, s, consumer, id); err != nil {
@@ -116,13 +116,13 @@ func retryEach(ctx context.Context, s *cli.Session, consumer string, ids []strin
 		return printRetried(s, RetryResult{operator.Retry, true, int64(len(refs))}, "would be tried at once")
 	}
 	if len(refs) == 1 {
-		return decideParked(s, "retry", "is tried now", consumer, ids[0], yes, func() error { return s.Inbox().RetryNow(ctx, refs[0], by) })
+		return decideParked(s, "retry", "is tried now", consumer, ids[0], yes, func() error { return s.Inbox().Parked().RetryNow(ctx, refs[0], by) })
 	}
 	if err := s.Confirm(yes, fmt.Sprintf("retry %d messages of consumer %s?", len(refs), consumer)); err != nil {
 		return err
 	}
 	for n, ref := range refs {
-		if err := s.Inbox().RetryNow(ctx, ref, by); err != nil {
+		if err := s.Inbox().Parked().RetryNow(ctx, ref, by); err != nil {
 			return fmt.Errorf("%w; %s before: call it again for the others", err, cli.Several(n, "message was retried", "messages were retried"))
 		}
 	}
@@ -162,7 +162,7 @@ func newParkedGiveUp(s *cli.Session) *cobra.Command {
 			return err
 		}
 		return decideParked(s, "give-up", "is a dead letter", consumer, args[0], yes, func() error {
-			return s.Inbox().GiveUp(cmd.Context(), ref, by)
+			return s.Inbox().Parked().GiveUp(cmd.Context(), ref, by)
 		})
 	}
 	return cmd
@@ -174,7 +174,7 @@ func decideParked(s *cli.Session, name, done, consumer, id string, yes bool, do 
 		return err
 	}
 	switch err := do(); {
-	case errors.Is(err, inbox.ErrNotParked):
+	case errors.Is(err, parked.ErrNotParked):
 		return cli.Exit(cli.ExitNothing, err)
 	case err != nil:
 		return err
@@ -187,12 +187,12 @@ func decideParked(s *cli.Session, name, done, consumer, id string, yes bool, do 
 }
 
 // firstParked looks for the message among the first ones of the consumer's keys.
-func firstParked(ctx context.Context, s *cli.Session, consumer, key string) (inbox.MessageRef, error) {
-	var after *inbox.Parked
+func firstParked(ctx context.Context, s *cli.Session, consumer, key string) (operator.MessageRef, error) {
+	var after *parked.Message
 	for {
-		page, err := s.Inbox().Parked(ctx, inbox.ParkedFilter{Consumer: consumer, FirstOnly: true}, after, cli.Most)
+		page, err := s.Inbox().Parked().List(ctx, parked.Filter{Consumer: consumer, FirstOnly: true}, after, cli.Most)
 		if err != nil {
-			return inbox.MessageRef{}, err
+			return operator.MessageRef{}, err
 		}
 		for n := range page {
 			if page[n].Key.MessageKey == key || page[n].Envelope.ID == key {
@@ -200,7 +200,7 @@ func firstParked(ctx context.Context, s *cli.Session, consumer, key string) (inb
 			}
 		}
 		if len(page) < cli.Most {
-			return inbox.MessageRef{}, cli.Exit(cli.ExitNothing,
+			return operator.MessageRef{}, cli.Exit(cli.ExitNothing,
 				fmt.Errorf("no message %s is the first of a key of consumer %s; see oncebox stuck", key, consumer))
 		}
 		after = &page[len(page)-1]

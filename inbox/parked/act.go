@@ -1,4 +1,4 @@
-package inbox
+package parked
 
 import (
 	"cmp"
@@ -60,36 +60,36 @@ SELECT count(*) FROM p`
 
 // RetryNow ends the pause of a parked message that failed: it is tried at once. It must be the first message of its key and not be running,
 // or the error is [ErrNotParked]. Its attempts stay counted.
-func (i *Inbox) RetryNow(ctx context.Context, key MessageRef, by operator.By) error {
+func (m *Messages) RetryNow(ctx context.Context, key operator.MessageRef, by operator.By) error {
 	what := fmt.Sprintf("%s %s of consumer %s", operator.Retry, key.MessageKey, key.Consumer)
-	args, err := key.args()
+	args, err := store.RefArgs(key)
 	if err := errors.Join(by.Validate(operator.Retry), err); err != nil {
 		return wrapErr(what, err)
 	}
 	var moved int64
 	args = append([]any{by.Actor, string(operator.Retry), pgsql.CleanText(by.Reason)}, args...)
-	if err := i.store.AdHoc().QueryRow(ctx, i.store.DB(ctx), retryNow, args, &moved); err != nil {
+	if err := m.h.AdHoc().QueryRow(ctx, m.h.DB(ctx), retryNow, args, &moved); err != nil {
 		return wrapErr(what, err)
 	}
 	if moved == 0 {
 		return wrapErr(what, ErrNotParked)
 	}
-	i.wake()
+	m.h.Wake()
 	return nil
 }
 
 // GiveUp makes a dead letter of a parked message, which must be the first of its key, or the error is [ErrNotParked]. It waits for a
 // handler that is trying the message. It does not wait for a handler under a lease, whose result is refused when it ends. by must give a
-// reason. The messages behind it wait until the dead letter is discarded or replayed ([Inbox.Discard], [Inbox.Replay]), unless the consumer
-// goes on after dead letters ([ContinueAfterDead]). For a consumer that this process does not run, [Config.ContinueAfterDead] decides.
-func (i *Inbox) GiveUp(ctx context.Context, key MessageRef, by operator.By) error {
+// reason. The messages behind it wait until the dead letter is discarded or replayed (package inbox/dead), unless the consumer
+// goes on after dead letters (inbox.ContinueAfterDead). For a consumer that this process does not run, inbox.Config.ContinueAfterDead decides.
+func (m *Messages) GiveUp(ctx context.Context, key operator.MessageRef, by operator.By) error {
 	what := fmt.Sprintf("%s %s of consumer %s", operator.GiveUp, key.MessageKey, key.Consumer)
-	of, err := key.args()
+	of, err := store.RefArgs(key)
 	if err := errors.Join(by.Validate(operator.GiveUp), err); err != nil {
 		return wrapErr(what, err)
 	}
-	run := i.store.AdHoc()
-	err = i.store.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
+	run := m.h.AdHoc()
+	err = m.h.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
 		var lock int64
 		var ordered bool
 		var topic string
@@ -99,7 +99,7 @@ func (i *Inbox) GiveUp(ctx context.Context, key MessageRef, by operator.By) erro
 		if _, err := run.Exec(ctx, u.DB(), store.LockKey, lock); err != nil {
 			return err
 		}
-		holds := ordered && !i.continuesAfterDead(key.Consumer, topic)
+		holds := ordered && !m.continuesAfterDead(key.Consumer, topic)
 		args := append([]any{by.Actor, string(operator.GiveUp), pgsql.CleanText(by.Reason)}, append(of, holds)...)
 		var moved int64
 		if err := run.QueryRow(ctx, u.DB(), giveUp, args, &moved); err != nil {
@@ -111,9 +111,9 @@ func (i *Inbox) GiveUp(ctx context.Context, key MessageRef, by operator.By) erro
 		if holds {
 			return nil
 		}
-		u.AfterCommit(func(context.Context) { i.wake() })
-		return i.table.Keys.Free(ctx, u.DB(), key.Consumer, lock)
-	}, readCommitted())
+		u.AfterCommit(func(context.Context) { m.h.Wake() })
+		return m.keys.Keys.Free(ctx, u.DB(), key.Consumer, lock)
+	}, store.ReadCommitted())
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNotParked
 	}
@@ -142,8 +142,8 @@ noted AS (` + store.NoteDeeds + `p ORDER BY consumer, key_lock)
 SELECT consumer, key_lock, (SELECT count(*) FROM p) FROM chosen ORDER BY consumer DESC, key_lock DESC LIMIT 1`
 )
 
-// CountParked counts the parked messages that the filter selects.
-func (i *Inbox) CountParked(ctx context.Context, filter ParkedFilter) (int64, error) {
+// Count counts the parked messages that the filter selects.
+func (m *Messages) Count(ctx context.Context, filter Filter) (int64, error) {
 	if err := filter.Validate(); err != nil {
 		return 0, err
 	}
@@ -153,14 +153,14 @@ func (i *Inbox) CountParked(ctx context.Context, filter ParkedFilter) (int64, er
 		perKey = "1"
 	}
 	var n int64
-	err := i.store.AdHoc().QueryRow(ctx, i.store.DB(ctx), fmt.Sprintf(countParked, ofKey, perKey, w), w.Args, &n)
+	err := m.h.AdHoc().QueryRow(ctx, m.h.DB(ctx), fmt.Sprintf(countParked, ofKey, perKey, w), w.Args, &n)
 	return n, wrapErr("count parked messages", err)
 }
 
-// RetryAll is [Inbox.RetryNow] for each key that failed and whose first message the filter selects, after an outage for example. State and FirstOnly of
+// RetryAll is [Messages.RetryNow] for each key that failed and whose first message the filter selects, after an outage for example. State and FirstOnly of
 // the filter are set. It returns how many messages are tried at once, also beside an error: each batch is a transaction of its own, and the
 // batches before stay. What is just being tried is left alone.
-func (i *Inbox) RetryAll(ctx context.Context, filter ParkedFilter, by operator.By, bulk *operator.Bulk) (moved int64, err error) {
+func (m *Messages) RetryAll(ctx context.Context, filter Filter, by operator.By, bulk *operator.Bulk) (moved int64, err error) {
 	if bulk == nil {
 		bulk = &operator.Bulk{}
 	}
@@ -169,12 +169,12 @@ func (i *Inbox) RetryAll(ctx context.Context, filter ParkedFilter, by operator.B
 		return 0, fmt.Errorf("inbox: %s parked messages: %w", operator.Retry, err)
 	}
 	if bulk.DryRun {
-		return i.CountParked(ctx, filter)
+		return m.Count(ctx, filter)
 	}
-	p := pace.New(bulk.Rate, cmp.Or(max(bulk.BatchSize, 0), deadBatch))
+	p := pace.New(bulk.Rate, cmp.Or(max(bulk.BatchSize, 0), batch))
 	var after *keyPlace
 	for {
-		last, n, err := i.retryBatch(ctx, filter, by, after, p.Batch())
+		last, n, err := m.retryBatch(ctx, filter, by, after, p.Batch())
 		moved += n
 		if err == nil && last != nil && bulk.Progress != nil {
 			bulk.Progress(moved)
@@ -192,6 +192,9 @@ func (i *Inbox) RetryAll(ctx context.Context, filter ParkedFilter, by operator.B
 	}
 }
 
+// batch is how many keys one transaction changes.
+const batch = 100
+
 // keyPlace is where a key stands among all.
 type keyPlace struct {
 	consumer string
@@ -199,20 +202,20 @@ type keyPlace struct {
 }
 
 // retryBatch has the next keys tried. last is nil if there is none.
-func (i *Inbox) retryBatch(ctx context.Context, filter ParkedFilter, by operator.By, after *keyPlace, size int) (last *keyPlace, n int64, err error) {
+func (m *Messages) retryBatch(ctx context.Context, filter Filter, by operator.By, after *keyPlace, size int) (last *keyPlace, n int64, err error) {
 	w, _ := filter.where(by.Actor, string(operator.Retry), pgsql.CleanText(by.Reason))
 	if after != nil {
 		w.Add("(k.consumer, k.key_lock) > (%s::text, %s::bigint)", after.consumer, after.lock)
 	}
 	bound := w.Arg(size)
 	var at keyPlace
-	err = i.store.AdHoc().QueryRow(ctx, i.store.DB(ctx), fmt.Sprintf(retryMany, w, bound), w.Args, &at.consumer, &at.lock, &n)
+	err = m.h.AdHoc().QueryRow(ctx, m.h.DB(ctx), fmt.Sprintf(retryMany, w, bound), w.Args, &at.consumer, &at.lock, &n)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, 0, nil
 	case err != nil:
 		return nil, 0, err
 	}
-	i.wake()
+	m.h.Wake()
 	return &at, n, nil
 }

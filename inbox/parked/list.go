@@ -1,4 +1,4 @@
-package inbox
+package parked
 
 import (
 	"context"
@@ -10,12 +10,13 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/operator"
 )
 
-// Parked is a message that waits in the database, because it failed, because it is behind a message that failed, or because the messages of
-// its consumer are stored first: see [StoreFirst]. Without a broker all messages are stored.
-type Parked struct {
-	Key MessageRef
+// Message is a message that waits in the database, because it failed, because it is behind a message that failed, or because the messages of
+// its consumer are stored first: see inbox.StoreFirst. Without a broker all messages are stored.
+type Message struct {
+	Key operator.MessageRef
 	// Envelope is the message as it came, without its payload. Only identifiers that cannot be stored were made readable.
 	Envelope event.Envelope
 	// OrderingKey is the key that does not flow, "" for a message without order.
@@ -47,8 +48,8 @@ const (
 	KeyDead    KeyState = store.KeyDead    // it is a dead letter: the messages behind it wait for an operator
 )
 
-// ParkedFilter selects the parked messages that match every field that is set. The zero filter selects all.
-type ParkedFilter struct {
+// Filter selects the parked messages that match every field that is set. The zero filter selects all.
+type Filter struct {
 	Consumer, TenantID, OrderingKey string
 	// Topic and Type are compared with the message, and Error is searched in the text of its last error. None of them has an index.
 	Topic, Type, Error string
@@ -59,24 +60,24 @@ type ParkedFilter struct {
 }
 
 // Validate names every field that cannot be used.
-func (f ParkedFilter) Validate() error {
+func (f Filter) Validate() error {
 	errs := []error{
-		event.ValidateIdentifier("inbox: ParkedFilter.Consumer", f.Consumer),
-		event.ValidateIdentifier("inbox: ParkedFilter.TenantID", f.TenantID),
-		event.ValidateIdentifier("inbox: ParkedFilter.Topic", f.Topic),
-		event.ValidateIdentifier("inbox: ParkedFilter.Type", f.Type),
+		event.ValidateIdentifier("inbox: parked.Filter.Consumer", f.Consumer),
+		event.ValidateIdentifier("inbox: parked.Filter.TenantID", f.TenantID),
+		event.ValidateIdentifier("inbox: parked.Filter.Topic", f.Topic),
+		event.ValidateIdentifier("inbox: parked.Filter.Type", f.Type),
 	}
 	switch f.State {
 	case "", KeyWaiting, KeyFailed, KeyDead:
 	default:
-		errs = append(errs, fmt.Errorf("inbox: ParkedFilter.State is %q: give KeyWaiting, KeyFailed or KeyDead", f.State))
+		errs = append(errs, fmt.Errorf("inbox: parked.Filter.State is %q: give KeyWaiting, KeyFailed or KeyDead", f.State))
 	}
 	return errors.Join(errs...)
 }
 
 // where returns the filter as SQL: w has the conditions on a key k and its message p, ofKey the conditions on the messages x of a key. The
 // arguments follow the statement's own args.
-func (f ParkedFilter) where(args ...any) (w *pgsql.Where, ofKey string) {
+func (f Filter) where(args ...any) (w *pgsql.Where, ofKey string) {
 	w = &pgsql.Where{Args: args}
 	for _, c := range []struct{ column, value string }{
 		{"k.consumer", f.Consumer}, {"k.tenant_id", f.TenantID}, {"k.ordering_key", f.OrderingKey}, {"k.state", string(f.State)},
@@ -119,26 +120,26 @@ FROM (
 		SELECT * FROM {schema}.inbox_parked x WHERE x.consumer = k.consumer AND x.key_lock = k.key_lock AND %s ORDER BY x.seq LIMIT %s) p
 	WHERE %s ORDER BY k.consumer, k.key_lock, p.seq LIMIT %s) l`
 
-// Parked lists the parked messages that the filter selects, messages of a key together and in their order. A page has at most limit of them
+// List lists the parked messages that the filter selects, messages of a key together and in their order. A page has at most limit of them
 // (0: 100). after is the last message of the page before, nil for the first page; only its consumer, KeyLock and Seq are used.
-func (i *Inbox) Parked(ctx context.Context, filter ParkedFilter, after *Parked, limit int) ([]Parked, error) {
+func (m *Messages) List(ctx context.Context, filter Filter, after *Message, limit int) ([]Message, error) {
 	if err := filter.Validate(); err != nil {
 		return nil, err
 	}
-	statement, args := parkedPage(filter, after, limit)
-	list, err := pgsql.Collect(i.store.AdHoc().Query(ctx, i.store.DB(ctx), statement, args...), func(scan pgsql.Scan, p *Parked) error {
+	statement, args := page(filter, after, limit)
+	list, err := pgsql.Collect(m.h.AdHoc().Query(ctx, m.h.DB(ctx), statement, args...), func(scan pgsql.Scan, p *Message) error {
 		var due sql.NullTime
 		key, e, err := store.ScanEnvelope(scan,
 			&p.Attempts, &p.Error, &p.ParkedAt, &p.KeyLock, &p.Seq, &p.OrderingKey, &p.State, &due, &p.First)
-		p.Key, p.Envelope, p.DueAt = MessageRef(key), e, due.Time
+		p.Key, p.Envelope, p.DueAt = key, e, due.Time
 		return err
 	})
 	return list, wrapErr("list parked messages", err)
 }
 
-func parkedPage(f ParkedFilter, after *Parked, limit int) (statement string, args []any) {
+func page(f Filter, after *Message, limit int) (statement string, args []any) {
 	if limit <= 0 {
-		limit = defaultPage
+		limit = store.DefaultPage
 	}
 	w, ofKey := f.where()
 	perKey := limit

@@ -1,4 +1,4 @@
-package inbox
+package state
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/operator"
 )
 
 // Place is the state of a message at one consumer.
@@ -19,7 +20,7 @@ type Place string
 
 // The places.
 const (
-	// PlaceSettled: the message was handled. Or it was a dead letter that an operator discarded (see [Inbox.Audit]) or Config.DeadRetention
+	// PlaceSettled: the message was handled. Or it was a dead letter that an operator discarded (see inbox.Inbox.Audit) or Config.DeadRetention
 	// removed.
 	PlaceSettled Place = "settled"
 	// PlaceTried: a try failed or may be going on, and the message is at the broker.
@@ -32,7 +33,7 @@ const (
 
 // Located is a message at one consumer.
 type Located struct {
-	Key   MessageRef
+	Key   operator.MessageRef
 	Place Place
 	// Envelope is the message without its payload. Of a message that is settled or tried only the key is kept.
 	Envelope event.Envelope
@@ -49,7 +50,7 @@ type Located struct {
 	Holds bool
 	// Behind is the MessageKey of the message that a parked message waits for, "" for the first message of its key.
 	Behind string
-	// Steps lists the steps that are done, see [Step]. They are removed when the message is settled.
+	// Steps lists the steps that are done, see inbox.Step. They are removed when the message is settled.
 	Steps []DoneStep
 }
 
@@ -91,12 +92,12 @@ SELECT message_key::text, consumer, tenant_id, source, name, done_at FROM {schem
 WHERE message_key = ANY ($1::uuid[]) ORDER BY done_at, name`
 )
 
-// MessageKey is [MessageRef.MessageKey] of the message with this id from this source: the id itself for an event of an outbox.
+// MessageKey is the MessageKey of an [operator.MessageRef] of the message with this id from this source: the id itself for an event of an outbox.
 func MessageKey(source, id string) string { return store.MessageKey(source, id).String() }
 
 // Locate finds messages by their keys at all consumers of this database, ordered by tenant, source and consumer. A consumer that never had
-// a message, or whose entry is older than [Config.Retention], is not in the list. The search uses indexes only.
-func (i *Inbox) Locate(ctx context.Context, messageKeys ...string) ([]Located, error) {
+// a message, or whose entry is older than inbox.Config.Retention, is not in the list. The search uses indexes only.
+func (r *Reader) Locate(ctx context.Context, messageKeys ...string) ([]Located, error) {
 	keys := make([]string, len(messageKeys))
 	var errs []error
 	for n, key := range messageKeys {
@@ -110,7 +111,7 @@ func (i *Inbox) Locate(ctx context.Context, messageKeys ...string) ([]Located, e
 		return nil, fmt.Errorf("inbox: locate: %w", err)
 	}
 	var list []Located
-	err := pgsql.Each(i.store.AdHoc().Query(ctx, i.store.DB(ctx), locateMessages, keys), func(scan pgsql.Scan) error {
+	err := pgsql.Each(r.h.AdHoc().Query(ctx, r.h.DB(ctx), locateMessages, keys), func(scan pgsql.Scan) error {
 		l, err := scanLocated(scan)
 		if err != nil {
 			return err
@@ -125,15 +126,13 @@ func (i *Inbox) Locate(ctx context.Context, messageKeys ...string) ([]Located, e
 	if err != nil {
 		return nil, wrapErr("locate a message", err)
 	}
-	return list, wrapErr("locate the steps of a message", i.addSteps(ctx, list, keys))
+	return list, wrapErr("locate the steps of a message", r.addSteps(ctx, list, keys))
 }
 
 func scanLocated(scan pgsql.Scan) (l Located, err error) {
 	var failing, due sql.NullTime
 	var behind sql.NullString
-	var key store.Ref
-	key, l.Envelope, err = store.ScanEnvelope(scan, &l.Place, &l.At, &l.Attempts, &l.Error, &failing, &due, &l.Holds, &behind)
-	l.Key = MessageRef(key)
+	l.Key, l.Envelope, err = store.ScanEnvelope(scan, &l.Place, &l.At, &l.Attempts, &l.Error, &failing, &due, &l.Holds, &behind)
 	l.FailingSince, l.DueAt, l.Behind = failing.Time, due.Time, behind.String
 	return l, err
 }
@@ -148,9 +147,9 @@ func (l Located) with(other Located) Located {
 	return l
 }
 
-func (i *Inbox) addSteps(ctx context.Context, list []Located, keys []string) error {
-	return pgsql.Each(i.store.AdHoc().Query(ctx, i.store.DB(ctx), locateSteps, keys), func(scan pgsql.Scan) error {
-		var k MessageRef
+func (r *Reader) addSteps(ctx context.Context, list []Located, keys []string) error {
+	return pgsql.Each(r.h.AdHoc().Query(ctx, r.h.DB(ctx), locateSteps, keys), func(scan pgsql.Scan) error {
+		var k operator.MessageRef
 		var step DoneStep
 		if err := scan(&k.MessageKey, &k.Consumer, &k.TenantID, &k.Source, &step.Name, &step.At); err != nil {
 			return err

@@ -1,0 +1,37 @@
+package state_test
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/uow"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// A message is found among very many without reading a table from end to end.
+func TestMessagesAreLocatedByIndexes(t *testing.T) {
+	db := pgtest.Migrated(t, pgtest.Inbox)
+	const ids = "message_key, consumer, tenant_id, source"
+	for _, statement := range []string{
+		`INSERT INTO inbox_dead (` + ids + `, key_lock, message_id, event_type, topic, content_type, payload, attempts, error_message, holds, seq)
+			SELECT gen_random_uuid(), 'c', 't', 'shop', n, n, 'e', 'o', '', '', 1, 'no', true, n FROM generate_series(1, 30000) n`,
+		`INSERT INTO inbox_parked (` + ids + `, key_lock, message_id, event_type, topic, content_type, payload)
+			SELECT ` + ids + `, key_lock, message_id, event_type, topic, content_type, payload FROM inbox_dead`,
+		"INSERT INTO inbox (" + ids + ") SELECT " + ids + " FROM inbox_dead",
+		"INSERT INTO inbox_attempt (" + ids + ", attempts) SELECT " + ids + ", 1 FROM inbox_dead",
+		"INSERT INTO inbox_step (" + ids + ", name, result) SELECT " + ids + ", 's', '1' FROM inbox_dead",
+		"ANALYZE inbox_dead, inbox_parked, inbox, inbox_attempt, inbox_step",
+	} {
+		_, err := db.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	reader := inbox.New(uow.New(db.DB, nil), nil).State()
+	plan, err := reader.ExplainLocate(t.Context(), uuid.NewString(), uuid.NewString())
+	require.NoError(t, err)
+	require.NotContains(t, plan, "Seq Scan on inbox")
+}
