@@ -29,6 +29,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/oncebox/oncebox/internal/devenv"
 )
 
@@ -47,7 +49,7 @@ var errFailed = errors.New("tests failed, see above")
 func run(ctx context.Context, out io.Writer, nightly bool) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	steps, err := testSteps()
+	rows, err := testSteps()
 	if err != nil {
 		return err
 	}
@@ -56,11 +58,11 @@ func run(ctx context.Context, out io.Writer, nightly bool) (err error) {
 		if seed = os.Getenv(seedVariable); seed == "" {
 			seed = strconv.FormatUint(rand.Uint64N(1_000_000), 10) // short enough to be typed
 		}
-		if steps, err = nightlySteps(ctx, seed); err != nil {
+		if rows, err = nightlySteps(ctx, seed); err != nil {
 			return err
 		}
 	}
-	sayWhatIsUsed(out, steps, seed)
+	sayWhatIsUsed(out, rows, seed)
 	begun := time.Now()
 	servers, err := devenv.Start(ctx, &devenv.Options{Out: out, Volatile: true})
 	if err != nil {
@@ -76,10 +78,8 @@ func run(ctx context.Context, out io.Writer, nightly bool) (err error) {
 			fmt.Fprintf(out, "nightly seed=%s rounds=%d failed=%d\n", seed, r.rounds, r.failed)
 		}
 	}()
-	for _, s := range steps {
-		if err := s.run(ctx, servers.Env(), r); err != nil {
-			return err
-		}
+	if err := runRows(ctx, rows, servers.Env(), r); err != nil {
+		return err
 	}
 	if r.failed > 0 {
 		return errFailed
@@ -87,13 +87,32 @@ func run(ctx context.Context, out io.Writer, nightly bool) (err error) {
 	return nil
 }
 
-func sayWhatIsUsed(out io.Writer, steps []step, seed string) {
+// runRows runs the rows at the same time, and the steps of a row one after the other. It ends all of them if one cannot be run.
+func runRows(ctx context.Context, rows [][]step, env []string, r *report) error {
+	defer r.watch()()
+	all, ctx := errgroup.WithContext(ctx)
+	for _, row := range rows {
+		all.Go(func() error {
+			for _, s := range row {
+				if err := s.run(ctx, env, r); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return all.Wait()
+}
+
+func sayWhatIsUsed(out io.Writer, rows [][]step, seed string) {
 	fmt.Fprintf(out, "%s, %d cores\n", runtime.Version(), runtime.NumCPU())
 	if seed != "" {
 		fmt.Fprintf(out, "seed: %s=%s\n", seedVariable, seed)
 	}
-	for i, s := range steps {
-		fmt.Fprintf(out, "step %d of %d: %s: go %s\n", i+1, len(steps), s.what, strings.Join(s.args, " "))
+	for i, row := range rows {
+		for j, s := range row {
+			fmt.Fprintf(out, "row %d, step %d of %d: %s: go %s\n", i+1, j+1, len(row), s.what, strings.Join(s.args, " "))
+		}
 	}
 }
 

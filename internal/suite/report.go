@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/nightly"
@@ -39,8 +40,9 @@ type event struct {
 
 type testID struct{ pkg, test string }
 
-// report says what happens, and counts.
+// report says what happens, and counts. Steps that run at the same time share it.
 type report struct {
+	mu       sync.Mutex // of the others
 	out      io.Writer
 	now      func() time.Time
 	since    map[testID]time.Time
@@ -60,40 +62,49 @@ func newReport(out io.Writer) *report {
 	}
 }
 
-// read reports one call of go test -json, until it ends.
-func (r *report) read(from io.Reader) error {
-	lines := make(chan []byte)
-	read := make(chan error, 1)
+// read reports one call of go test -json, until it ends, and returns how much of it has failed.
+func (r *report) read(from io.Reader) (failures int, err error) {
+	in := bufio.NewReader(from)
+	for {
+		line, err := in.ReadBytes('\n')
+		if len(line) > 0 {
+			failures += r.count(line)
+		}
+		if err == io.EOF {
+			return failures, nil
+		}
+		if err != nil {
+			return failures, err
+		}
+	}
+}
+
+// watch names the tests that take long, each minute until stop is called.
+func (r *report) watch() (stop func()) {
+	tick, done := time.NewTicker(lookAround), make(chan struct{})
 	go func() {
-		in := bufio.NewReader(from)
 		for {
-			line, err := in.ReadBytes('\n')
-			if len(line) > 0 {
-				lines <- line
-			}
-			if err != nil {
-				close(lines)
-				if err == io.EOF {
-					err = nil
-				}
-				read <- err
+			select {
+			case <-tick.C:
+				r.sayWhatTakesLong()
+			case <-done:
 				return
 			}
 		}
 	}()
-	tick := time.NewTicker(lookAround)
-	defer tick.Stop()
-	for {
-		select {
-		case line, ok := <-lines:
-			if !ok {
-				return <-read
-			}
-			r.line(line)
-		case <-tick.C:
-			r.sayWhatTakesLong()
-		}
+	return func() {
+		tick.Stop()
+		close(done)
 	}
+}
+
+// count reports a line, and returns how many failures it is about.
+func (r *report) count(line []byte) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.failed
+	r.line(line)
+	return r.failed - before
 }
 
 func (r *report) line(line []byte) {
@@ -179,12 +190,21 @@ func (r *report) said(id testID) (all []string) {
 	return all
 }
 
+// failStep reports a step that failed, and no test of it.
+func (r *report) failStep(s step, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fail(fmt.Sprintf("%s: %v", s.what, err))
+}
+
 func (r *report) fail(what string) {
 	r.failed++
 	fmt.Fprintln(r.out, "FAIL", what)
 }
 
 func (r *report) sayWhatTakesLong() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	now := r.now()
 	for id, since := range r.since {
 		if took := now.Sub(since); took >= long && !strings.Contains(id.test, "/") {

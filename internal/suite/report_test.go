@@ -93,7 +93,7 @@ func module(t *testing.T, body string) string {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod":    "module example.com/m\n\ngo 1.26\n",
-		"m_test.go": "package m\n\nimport \"testing\"\n\nfunc TestIt(t *testing.T) { " + body + " }\n",
+		"m_test.go": "package m\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nvar _ = os.Args\n\nfunc TestIt(t *testing.T) { " + body + " }\n",
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -32,15 +33,17 @@ func goTest(args ...string) []string { return append([]string{"test", "-json"}, 
 // detector, or they leave out what races. See messaging/pulsar/trouble_test.go.
 const raced = "^TestTopic.*UnderLoad$|^TestLoopOutlivesItsTopic$|^TestConformance$/^unbatched$|^TestConformance$/^batched$/lost_connection"
 
-// testSteps are those of make test.
-func testSteps() ([]step, error) {
+// testSteps are those of make test. The modules within this one are tested beside it, because neither keeps the cores busy all the time. The
+// steps of messaging/pulsar are in one row: a report knows a test by its package and its name.
+func testSteps() (rows [][]step, err error) {
 	modules, err := moduleSteps(".")
-	return append([]step{
+	return [][]step{{
 		// More packages than cores: most tests wait.
 		{what: "all packages, with the race detector", args: goTest("-race", "-count=1", "-timeout=25m", "-p=4", everything)},
 		{what: "what runs without it", args: goTest("-count=1", "-timeout=25m", "-run="+raced, "./messaging/pulsar")},
+	}, append([]step{
 		{what: "the benchmarks compile", args: []string{"-C", benchmarks, "vet", everything}},
-	}, modules...), err
+	}, modules...)}, err
 }
 
 // benchmarks is the module whose programs are run by hand.
@@ -79,15 +82,15 @@ func moduleSteps(root string) (steps []step, err error) {
 	return steps, nil
 }
 
-// nightlySteps are those of make nightly.
-func nightlySteps(ctx context.Context, seed string) ([]step, error) {
+// nightlySteps are those of make nightly, one after the other: fuzzing takes all cores.
+func nightlySteps(ctx context.Context, seed string) (rows [][]step, err error) {
 	env := []string{seedVariable + "=" + seed}
 	modules, err := moduleSteps(".")
 	if err != nil {
 		return nil, err
 	}
 	fuzz, err := fuzzSteps(ctx)
-	return append([]step{
+	return [][]step{append([]step{
 		{
 			what: "all packages at full size, with the race detector", env: env,
 			args: goTest("-race", "-tags=nightly", "-count=1", "-timeout=3h", "-p=2", everything),
@@ -96,7 +99,7 @@ func nightlySteps(ctx context.Context, seed string) ([]step, error) {
 			what: "what runs without it", env: env,
 			args: goTest("-tags=nightly", "-count=1", "-timeout=1h", "-run="+raced, "./messaging/pulsar"),
 		},
-	}, append(modules, fuzz...)...), err
+	}, append(modules, fuzz...)...)}, err
 }
 
 // fuzzSteps look for input that breaks a function, one step per target: go fuzzes one at a time. What they find is written to
@@ -128,10 +131,14 @@ func fuzzSteps(ctx context.Context) (steps []step, err error) {
 	return steps, nil
 }
 
+// noSleep has a program that was built with the race detector end at once, as others do. By default it sleeps for a second before, so that
+// goroutines that are left over can report races. Most packages fail if there are any.
+const noSleep = "atexit_sleep_ms=0"
+
 // run reports what the tests do, and returns an error if they cannot be run.
 func (s step) run(ctx context.Context, env []string, r *report) error {
 	cmd := exec.CommandContext(ctx, "go", s.args...)
-	cmd.Env = append(append(os.Environ(), env...), s.env...)
+	cmd.Env = slices.Concat([]string{"GORACE=" + noSleep}, os.Environ(), env, s.env)
 	cmd.Stderr = os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 30 * time.Second
@@ -142,8 +149,7 @@ func (s step) run(ctx context.Context, env []string, r *report) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("%s: start go: %w", s.what, err)
 	}
-	before := r.failed
-	readErr := r.read(out)
+	failures, readErr := r.read(out)
 	err = cmd.Wait()
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", s.what, ctx.Err())
@@ -151,8 +157,8 @@ func (s step) run(ctx context.Context, env []string, r *report) error {
 	if readErr != nil {
 		return fmt.Errorf("%s: read what the tests say: %w", s.what, readErr)
 	}
-	if err != nil && r.failed == before {
-		r.fail(fmt.Sprintf("%s: %v", s.what, err))
+	if err != nil && failures == 0 {
+		r.failStep(s, err)
 	}
 	return nil
 }

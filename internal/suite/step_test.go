@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,6 +34,27 @@ func TestWhatIsNotBuiltWithTheRaceDetectorRunsWithoutIt(t *testing.T) {
 		return nil
 	}))
 	require.NotZero(t, left)
+}
+
+// A test that fails in one row is not held for a failure of the other, whose packages do not compile.
+func TestRowsRunAtTheSameTime(t *testing.T) {
+	var out strings.Builder
+	r := newReport(&out)
+	of := func(body string) step {
+		return step{what: "module " + body, args: []string{"-C", module(t, body), "test", "-json", "-count=1", "./..."}}
+	}
+	met := filepath.Join(t.TempDir(), "met")
+	require.NoError(t, syscall.Mkfifo(met, 0o600))
+	meet := func(flag string) string { // the one that opens a pipe waits for the other
+		return `if _, err := os.OpenFile("` + met + `", ` + flag + `, 0); err != nil { t.Fatal(err) }`
+	}
+	require.NoError(t, runRows(t.Context(), [][]step{
+		{of(meet("os.O_RDONLY")), of(`t.Error("no rain")`)}, {of(meet("os.O_WRONLY")), {what: "a step", args: []string{"vet", "./none"}}},
+	}, nil, r))
+	require.Equal(t, 2, r.failed, out.String())
+	require.Contains(t, out.String(), "no rain")
+	require.Contains(t, out.String(), "FAIL a step: exit status 1")
+	require.Equal(t, 3, r.tests)
 }
 
 // The tests of a module within this one are not among those of this one.
