@@ -103,7 +103,7 @@ func TestMistakesAtAnEventType(t *testing.T) {
 	t.Run("that two Go types have", func(t *testing.T) {
 		err := emit(func(r *event.Registry) { event.Register[namesake](r) })
 		require.ErrorContains(t, err, `"order.plain" is registered for oncebox_test.namesake, not for oncebox_test.plain: `+
-			"give one of the two another EventType, or register the one that is emitted")
+			"give one of the two another EventType, or register the type that is emitted")
 	})
 	t.Run("whose handler takes another Go type", func(t *testing.T) {
 		registry := event.NewRegistry()
@@ -113,7 +113,7 @@ func TestMistakesAtAnEventType(t *testing.T) {
 		err := router.Handle(t.Context(), messaging.NewMessage(event.Envelope{ID: "1", Type: "order.plain", Payload: []byte(`{}`)}, 1, nil))
 		require.True(t, messaging.IsPermanent(err))
 		require.ErrorContains(t, err, `event "order.plain" is registered as oncebox_test.plain, its handler takes oncebox_test.namesake: `+
-			"have the handler take oncebox_test.plain, or register the other type")
+			"let the handler take oncebox_test.plain, or register the other type")
 	})
 }
 

@@ -56,6 +56,7 @@ func wordsOf(pattern *syntax.Regexp) (words []string) {
 				words = of
 			}
 		}
+	default: // others match more than one word
 	}
 	return words
 }

@@ -54,7 +54,7 @@ func runPool(pass *analysis.Pass) (any, error) {
 	return nil, nil //nolint:nilnil // an analyzer without a result
 }
 
-// poolOf returns what to use in place of an expression that is a pool, "" if it is none.
+// poolOf returns what to use in place of an expression that is a pool, "" if it is not one.
 func poolOf(info *types.Info, e ast.Expr) string {
 	t := info.TypeOf(e)
 	if t == nil {
@@ -71,7 +71,7 @@ func poolOf(info *types.Info, e ast.Expr) string {
 	return pools[named.Obj().Pkg().Path()+"."+named.Obj().Name()]
 }
 
-// takesAnyHandle tells whether the parameter is an interface: a function that takes a transaction as well as a pool, such as one with
+// takesAnyHandle reports whether the parameter is an interface: a function that takes a transaction as well as a pool, such as one with
 // bun.IDB. A function that asks for the pool itself, such as a constructor, wants the pool.
 func takesAnyHandle(info *types.Info, call *ast.CallExpr, at int) bool {
 	signature, ok := info.TypeOf(call.Fun).(*types.Signature)

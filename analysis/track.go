@@ -43,7 +43,7 @@ func runTrack(pass *analysis.Pass) (any, error) {
 	return nil, nil //nolint:nilnil // an analyzer without a result
 }
 
-// exportRecords looks for functions that record, and tells whether there was a new one.
+// exportRecords looks for functions that record, and reports whether there was a new one.
 func exportRecords(pass *analysis.Pass, in *inspector.Inspector) (more bool) {
 	in.Preorder([]ast.Node{(*ast.FuncDecl)(nil)}, func(n ast.Node) {
 		decl, ok := n.(*ast.FuncDecl)
@@ -112,7 +112,7 @@ func recorded(pass *analysis.Pass, body *ast.BlockStmt) map[types.Object]token.P
 	return found
 }
 
-// hasFact tells whether a call is one of a function, or of a method, that records.
+// hasFact reports whether a call is one of a function, or of a method, that records.
 func hasFact(pass *analysis.Pass, call *ast.CallExpr, method bool) bool {
 	fn, ok := typeutil.Callee(pass.TypesInfo, call).(*types.Func)
 	return ok && (fn.Signature().Recv() != nil) == method && pass.ImportObjectFact(fn.Origin(), new(records))
@@ -137,7 +137,7 @@ func variable(info *types.Info, e ast.Expr) types.Object {
 	return nil
 }
 
-// isLeftAlone tells whether a variable is one of the body, and all that is done with it are calls of its own methods and uses of its
+// isLeftAlone reports whether a variable is one of the body, and all that is done with it are calls of its own methods and uses of its
 // fields, and bun storing it. Whatever else is done may end in the unit: it is passed to a function, stored, returned or captured by a function that is.
 func isLeftAlone(info *types.Info, body *ast.BlockStmt, object types.Object) bool {
 	if object.Pos() < body.Pos() || object.Pos() > body.End() {
@@ -183,7 +183,7 @@ func isLeftAlone(info *types.Info, body *ast.BlockStmt, object types.Object) boo
 	return alone
 }
 
-// callKeepsIt tells whether a selector is a method that is called, and not a method that may give its receiver to the unit: that would have
+// callKeepsIt reports whether a selector is a method that is called, and not a method that may give its receiver to the unit: that would have
 // the unit, or a context, among its arguments.
 func callKeepsIt(info *types.Info, stack []ast.Node, selector *ast.SelectorExpr) bool {
 	call, ok := stack[len(stack)-3].(*ast.CallExpr)

@@ -70,7 +70,7 @@ func units(pass *analysis.Pass, in *inspector.Inspector, fn func(body *ast.Block
 	})
 }
 
-// isConsumer tells whether a call gives a handler to an inbox, which runs it in a unit.
+// isConsumer reports whether a call gives a handler to an inbox, which runs it in a unit.
 func isConsumer(info *types.Info, call *ast.CallExpr) bool {
 	for _, name := range []string{"Consume", "ConsumeBatch", "Wrap", "WrapBatch"} {
 		if isMethod(info, call, inboxPath, "Inbox", name) || isMethod(info, call, rootPath, "App", name) {
@@ -80,7 +80,7 @@ func isConsumer(info *types.Info, call *ast.CallExpr) bool {
 	return false
 }
 
-// isLeased tells whether a consumer runs without a unit.
+// isLeased reports whether a consumer runs without a unit.
 func isLeased(info *types.Info, consumer *ast.CallExpr) bool {
 	for _, arg := range consumer.Args {
 		if option, ok := ast.Unparen(arg).(*ast.CallExpr); ok && isFunc(info, option, inboxPath, "Leased") {
@@ -90,19 +90,19 @@ func isLeased(info *types.Info, consumer *ast.CallExpr) bool {
 	return false
 }
 
-// isFunc tells whether a call is one of a function of a package.
+// isFunc reports whether a call is one of a function of a package.
 func isFunc(info *types.Info, call *ast.CallExpr, path, name string) bool {
 	called, ok := typeutil.Callee(info, call).(*types.Func)
 	return ok && called.Name() == name && called.Signature().Recv() == nil && called.Pkg() != nil && called.Pkg().Path() == path
 }
 
-// isOfBun tells whether a call is one of bun, which stores a model and knows nothing of its events.
+// isOfBun reports whether a call is one of bun, which stores a model and knows nothing of its events.
 func isOfBun(info *types.Info, call *ast.CallExpr) bool {
 	called, ok := typeutil.Callee(info, call).(*types.Func)
 	return ok && called.Pkg() != nil && strings.HasPrefix(called.Pkg().Path()+"/", bunPath+"/")
 }
 
-// isMethod tells whether a call is one of a method of a named type.
+// isMethod reports whether a call is one of a method of a named type.
 func isMethod(info *types.Info, call *ast.CallExpr, path, typ, name string) bool {
 	called, ok := typeutil.Callee(info, call).(*types.Func)
 	if !ok || called.Name() != name {
@@ -112,7 +112,7 @@ func isMethod(info *types.Info, call *ast.CallExpr, path, typ, name string) bool
 	return receiver != nil && isNamed(receiver.Type(), path, typ)
 }
 
-// isNamed tells whether t is a named type, or a pointer to it.
+// isNamed reports whether t is a named type, or a pointer to it.
 func isNamed(t types.Type, path, name string) bool {
 	if pointer, ok := types.Unalias(t).(*types.Pointer); ok {
 		t = pointer.Elem()

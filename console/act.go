@@ -30,8 +30,8 @@ const deadLetters = "dead letters"
 // maxReason is how long a reason may be, in bytes: as the audit keeps it.
 const maxReason = 2048
 
-// An action on dead letters. The action Retry is for messages that failed and are tried again, all of a selection.
-type deed struct {
+// letterAction is an action on dead letters. The action Retry is for messages that failed and are tried again, all of a selection.
+type letterAction struct {
 	Action                 operator.Action
 	Title, Done, Explained string
 	// Deletes says that it cannot be undone.
@@ -39,36 +39,36 @@ type deed struct {
 }
 
 // Thing and Things are what it is done to.
-func (d *deed) Thing() string {
+func (d *letterAction) Thing() string {
 	if d.Action == operator.Retry {
 		return "message that failed"
 	}
 	return "dead letter"
 }
 
-func (d *deed) Things() string {
+func (d *letterAction) Things() string {
 	if d.Action == operator.Retry {
 		return "messages that failed"
 	}
 	return deadLetters
 }
 
-// Returns the deed of the name action, or an error if there is none of that name.
-func deedOf(action string) (*deed, error) {
+// letterActionOf returns the action of this name, with its texts.
+func letterActionOf(action string) (*letterAction, error) {
 	switch operator.Action(action) {
 	case operator.Replay:
-		return &deed{
+		return &letterAction{
 			Action: operator.Replay, Title: "Replay", Done: "replayed",
-			Explained: "An event is published, and a message is handled, after all: before what waits behind it under its key, " +
+			Explained: "An event is published, and a message is handled, after all: before all others that wait under its key, " +
 				"and with all its attempts. Mend the cause first, or it dies again.",
 		}, nil
 	case operator.Discard:
-		return &deed{
+		return &letterAction{
 			Action: operator.Discard, Title: "Discard", Done: "discarded", Deletes: true,
 			Explained: "It is deleted for good: nobody will ever get it. What waits behind it under its key goes on without it.",
 		}, nil
 	case operator.Retry:
-		return &deed{
+		return &letterAction{
 			Action: operator.Retry, Title: "Retry now", Done: "retried",
 			Explained: "The messages are handled at once, and not only when their pauses are over. What waits behind them under their keys follows.",
 		}, nil
@@ -79,7 +79,7 @@ func deedOf(action string) (*deed, error) {
 
 // actView is the page that asks for a reason before something is done.
 type actView struct {
-	Deed   *deed
+	Act    *letterAction
 	Refs   []ref
 	Reason string
 	// Wrong says what is missing, "" at first.
@@ -93,18 +93,18 @@ func (a *actView) BackTo() string { return "dead?" + a.Back }
 
 // order is a form, or an address that leads to one: what is to be done, with what, and why.
 type order struct {
-	deed   *deed
+	act    *letterAction
 	refs   []ref
 	reason string
 	back   string
 }
 
 func orderOf(c *Console, q url.Values) (o order, err error) {
-	if o.deed, err = deedOf(q.Get(fieldAction)); err != nil {
+	if o.act, err = letterActionOf(q.Get(fieldAction)); err != nil {
 		return o, err
 	}
-	if o.deed.Action == operator.Retry {
-		return o, fmt.Errorf("action: %s is for messages that are tried again, and not for dead letters", o.deed.Action)
+	if o.act.Action == operator.Retry {
+		return o, fmt.Errorf("action: %s is for messages that are tried again, and not for dead letters", o.act.Action)
 	}
 	if o.refs, err = refsOf(c, q); err != nil {
 		return o, err
@@ -129,7 +129,7 @@ func showConfirm(v *visit) error {
 	if len(o.refs) == 0 {
 		return &problem{http.StatusUnprocessableEntity, "Nothing is selected", "Go back and tick the dead letters that you mean."}
 	}
-	return v.show("confirm", o.deed.Title, &actView{Deed: o.deed, Refs: o.refs, Back: o.back})
+	return v.show("confirm", o.act.Title, &actView{Act: o.act, Refs: o.refs, Back: o.back})
 }
 
 // actOn does what was confirmed, one dead letter after the other, each in a transaction of its own.
@@ -139,25 +139,25 @@ func actOn(v *visit) error {
 		return invalid(err)
 	}
 	if wrong := reasonProblem(o.reason); wrong != "" || len(o.refs) == 0 {
-		view := &actView{Deed: o.deed, Refs: o.refs, Reason: o.reason, Wrong: wrong, Back: o.back}
-		return v.write(http.StatusUnprocessableEntity, "confirm", v.page(o.deed.Title, view))
+		view := &actView{Act: o.act, Refs: o.refs, Reason: o.reason, Wrong: wrong, Back: o.back}
+		return v.write(http.StatusUnprocessableEntity, "confirm", v.page(o.act.Title, view))
 	}
 	done := 0
 	var failures []detail
 	for _, r := range o.refs {
-		if err := v.view().Dead().Act(v.Context(), o.deed.Action, r.LetterRef, v.by(o.reason)); err != nil {
+		if err := v.view().Dead().Act(v.Context(), o.act.Action, r.LetterRef, v.by(o.reason)); err != nil {
 			failures = append(failures, detail{r.ID, v.tell(err)})
 			continue
 		}
 		done++
 	}
-	v.log.InfoContext(v.Context(), "oncebox: dead letters were treated on the console", "actor", v.access.Actor, "action", o.deed.Action,
+	v.log.InfoContext(v.Context(), "oncebox: dead letters were treated on the console", "actor", v.access.Actor, "action", o.act.Action,
 		"done", done, "failed", len(failures))
 	if len(failures) > 0 {
-		view := &outcome{Deed: o.deed, Done: done, Failures: failures, Back: backTo(v, o.back, nil)}
-		return v.write(http.StatusConflict, "outcome", v.page(o.deed.Title, view))
+		view := &outcome{Act: o.act, Done: done, Failures: failures, Back: backTo(v, o.back, nil)}
+		return v.write(http.StatusConflict, "outcome", v.page(o.act.Title, view))
 	}
-	said := url.Values{fieldDone: {string(o.deed.Action)}, "n": {strconv.Itoa(done)}}
+	said := url.Values{fieldDone: {string(o.act.Action)}, "n": {strconv.Itoa(done)}}
 	if done == 1 {
 		said.Set(fieldOf, o.refs[0].ID)
 	}
@@ -167,7 +167,7 @@ func actOn(v *visit) error {
 
 // outcome is the page that says what was done and what was not.
 type outcome struct {
-	Deed     *deed
+	Act      *letterAction
 	Done     int
 	Failures []detail
 	Back     string
@@ -223,7 +223,7 @@ func lifeOf(q url.Values) string {
 
 // notice says what was done on the page before.
 func notice(q url.Values) string {
-	d, err := deedOf(q.Get(fieldDone))
+	d, err := letterActionOf(q.Get(fieldDone))
 	if err != nil {
 		return ""
 	}

@@ -30,7 +30,7 @@ const (
 
 // bulkView is the page that says how many dead letters a selection has before all of them are treated.
 type bulkView struct {
-	Deed      *deed
+	Act       *letterAction
 	Selection *selection
 	Count     int64
 	Rate      string
@@ -48,12 +48,12 @@ func askBulk(v *visit) error {
 		return err
 	}
 	view.Rate = strconv.Itoa(defaultRate)
-	return v.show("bulk", view.Deed.Title+" all that match", view)
+	return v.show("bulk", view.Act.Title+" all that match", view)
 }
 
 // bulkOf reads what is to be done with which selection, and counts.
 func bulkOf(v *visit, q url.Values) (*bulkView, error) {
-	d, err := deedOf(q.Get(fieldAction))
+	d, err := letterActionOf(q.Get(fieldAction))
 	if err != nil {
 		return nil, invalid(err)
 	}
@@ -61,7 +61,7 @@ func bulkOf(v *visit, q url.Values) (*bulkView, error) {
 	if err != nil {
 		return nil, invalid(err)
 	}
-	view := &bulkView{Deed: d, Selection: &s, Query: s.Values().Encode(), Back: "dead?" + s.Values().Encode()}
+	view := &bulkView{Act: d, Selection: &s, Query: s.Values().Encode(), Back: "dead?" + s.Values().Encode()}
 	if d.Action == operator.Retry {
 		view.Back = pageStuck
 		if err := hasBox(v.Console, ops.BoxInbox); err != nil {
@@ -103,7 +103,7 @@ func runBulk(v *visit) error {
 		view.Wrong = "Nothing matches any more, so nothing was changed."
 	}
 	if view.Wrong != "" {
-		return v.write(http.StatusUnprocessableEntity, "bulk", v.page(view.Deed.Title+" all that match", view))
+		return v.write(http.StatusUnprocessableEntity, "bulk", v.page(view.Act.Title+" all that match", view))
 	}
 	return stream(v, view, rate)
 }
@@ -124,7 +124,7 @@ func stream(v *visit, view *bulkView, rate int) error {
 		return err
 	}
 	done, err := treat(v, view, out)
-	v.log.InfoContext(v.Context(), "oncebox: dead letters were treated on the console", "actor", v.access.Actor, "action", view.Deed.Action,
+	v.log.InfoContext(v.Context(), "oncebox: dead letters were treated on the console", "actor", v.access.Actor, "action", view.Act.Action,
 		"selection", view.Query, "done", done, "error", err)
 	out.end(view, done, err)
 	return nil
@@ -145,10 +145,10 @@ func treat(v *visit, view *bulkView, out *lines) (int64, error) {
 	var done int64
 	var err error
 	by, bulk := v.by(view.Reason), &operator.Bulk{BatchSize: batch, Progress: progress}
-	if view.Deed.Action == operator.Retry {
+	if view.Act.Action == operator.Retry {
 		done, err = v.cfg.Inbox.Parked().RetryAll(ctx, view.Selection.Parked(), by, bulk)
 	} else {
-		done, err = v.view().Dead().ActOnAll(ctx, view.Deed.Action, view.Selection.Box, view.Selection.filter, by, bulk)
+		done, err = v.view().Dead().ActOnAll(ctx, view.Act.Action, view.Selection.Box, view.Selection.filter, by, bulk)
 	}
 	if err != nil && context.Cause(ctx) != nil {
 		err = errors.Join(context.Cause(ctx), err)
@@ -182,7 +182,7 @@ func (l *lines) begin(view *bulkView) error {
 	l.v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	l.v.w.Header().Set("X-Accel-Buffering", "no") // a proxy that collects answers would show nothing until the end
 	l.v.w.WriteHeader(http.StatusOK)
-	if err := l.v.templates["run"].ExecuteTemplate(l.v.w, "begin", l.v.page(view.Deed.Title+" all that match", view)); err != nil {
+	if err := l.v.templates["run"].ExecuteTemplate(l.v.w, "begin", l.v.page(view.Act.Title+" all that match", view)); err != nil {
 		return fmt.Errorf("console: begin the page of a run: %w", err)
 	}
 	return l.flush()

@@ -58,7 +58,7 @@ func (c *Config) WithDefaults() Config {
 func (c *Config) Validate() error {
 	var errs []error
 	if c.Outbox == nil && c.Inbox == nil && c.Idempotency == nil {
-		errs = append(errs, errors.New("Config.Outbox, Inbox and Idempotency are nil: set those that the service uses"))
+		errs = append(errs, errors.New("Config.Outbox, Inbox and Idempotency are nil: set the ones in use"))
 	}
 	if len(c.Secret) > 0 && len(c.Secret) < minSecret {
 		errs = append(errs, fmt.Errorf("Config.Secret has %d bytes: give at least %d random ones, or none", len(c.Secret), minSecret))

@@ -41,7 +41,7 @@ func (r *consumerRow) Word() string {
 	case r.Stopped:
 		return "stopped"
 	case r.vanished():
-		return "not heard of"
+		return "not seen"
 	case !r.Runs:
 		return "does not run"
 	case len(found) > 0:
@@ -158,7 +158,7 @@ func (r *consumerRow) downs(now time.Time) (list []string) {
 	name := r.Stats.Consumer
 	if !r.Runs && r.Parked > 0 {
 		if r.vanished() {
-			return []string{"Nothing is heard of the processes of " + name + ", and messages wait for it."}
+			return []string{"The processes of " + name + " have vanished, and messages wait for it."}
 		}
 		return []string{"No process runs " + name + ", and messages wait for it."}
 	}
@@ -174,7 +174,7 @@ func (r *consumerRow) downs(now time.Time) (list []string) {
 				waits = ", and nobody knows what waits for it at the broker"
 			}
 			if r.vanished() {
-				list = append(list, "Nothing has been heard of the processes of "+name+" for "+ago+waits+".")
+				list = append(list, "The processes of "+name+" vanished "+ago+" ago"+waits+".")
 			} else {
 				list = append(list, "No process has run "+name+" for "+ago+waits+".")
 			}

@@ -41,7 +41,7 @@ func TestConsumersOfEachStateAreShown(t *testing.T) {
 	for _, row := range []string{
 		"mailer runs 37", "partly runs in part 0", "printer no connection 8", "paused paused 2", "resting paused 2", "mute no connection 0",
 		"slow does not get on 5", "unknown runs ?", "stored runs –",
-		"ended stopped 9", "killed not heard of 10",
+		"ended stopped 9", "killed not seen 10",
 	} {
 		require.Contains(t, text, row)
 	}
@@ -51,7 +51,7 @@ func TestConsumersOfEachStateAreShown(t *testing.T) {
 		"resting has been paused by its program for 2 d, and 2 messages wait at the broker.",
 		"slow has settled nothing for 1 h, and 5 messages wait at the broker.",
 		"No process has run ended for 1 d, and 9 messages wait at the broker.",
-		"Nothing has been heard of the processes of killed for 1 d, and 10 messages wait at the broker.",
+		"The processes of killed vanished 1 d ago, and 10 messages wait at the broker.",
 	} {
 		require.Contains(t, text, finding)
 	}

@@ -125,7 +125,7 @@ func outcomeOf(outcome, result string) (o idempotency.Outcome, wrong string) {
 		return idempotency.StepNotDone(), ""
 	case "done":
 		if !json.Valid([]byte(result)) {
-			return o, "The result is no JSON. Say what the step would have returned, a text in quotes: \"ch_42\". null, if it returns nothing."
+			return o, "The result is not JSON. Say what the step would have returned, a text in quotes: \"ch_42\". null, if it returns nothing."
 		}
 		return idempotency.StepDone(json.RawMessage(result)), ""
 	default:

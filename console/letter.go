@@ -89,7 +89,7 @@ func explained(err error) error {
 	switch {
 	case errors.Is(err, operator.ErrNotDead):
 		return &problem{
-			http.StatusNotFound, "This is no dead letter, or no longer",
+			http.StatusNotFound, "This is not a dead letter, or not any more",
 			"It may have been replayed or discarded meanwhile: the audit shows by whom.",
 		}
 	case errors.Is(err, operator.ErrSeveralDead):

@@ -215,7 +215,7 @@ func why(s *ops.Stuck) string {
 	case s.Kind == ops.RelayLate:
 		return "Events wait, although a relay has their lanes: the broker is in trouble, or the relay does not keep up."
 	case s.Kind == ops.ConsumerMissing && s.Vanished:
-		return "Messages wait, and nothing is heard of the processes of their consumer."
+		return "Messages wait, and the processes of their consumer have vanished."
 	case s.Kind == ops.ConsumerMissing && s.Topic != "":
 		return "Messages of the topic wait, and no process that runs their consumer handles it."
 	case s.Kind == ops.ConsumerMissing:

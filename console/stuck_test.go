@@ -57,9 +57,9 @@ func TestTheOverviewTellsWhatDoesNotRun(t *testing.T) {
 	exec("UPDATE outbox SET created_at = created_at - interval '1 hour'")
 	exec("UPDATE inbox_consumer SET beat_at = beat_at - interval '1 hour'")
 	text := b.page("").text()
-	require.Contains(t, text, "billing not heard of")
+	require.Contains(t, text, "billing not seen")
 	require.Regexp(t, "down Events have waited for 1 h.*, and no relay publishes them. "+
-		"down Nothing is heard of the processes of billing, and messages wait for it. decide 1 event", text)
+		"down The processes of billing have vanished, and messages wait for it. decide 1 event", text)
 	stuck := b.page("stuck").text()
 	require.Contains(t, stuck, "Events wait, and no relay publishes them.")
 	require.Contains(t, stuck, "Look whether its process lives. If it does, mend its way to the database")

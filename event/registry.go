@@ -164,7 +164,7 @@ func (r *Registry) Encode(ev Event) (Envelope, error) {
 		return Envelope{}, fmt.Errorf("%w: %q (%T): call event.Register[%T] at start", ErrUnknownType, name, ev, ev)
 	}
 	if got := reflect.TypeOf(ev); got != e.goType && (got.Kind() != reflect.Pointer || got.Elem() != e.goType) {
-		return Envelope{}, fmt.Errorf("%w: %q is registered for %s, not for %s: give one of the two another EventType, or register the one that is emitted",
+		return Envelope{}, fmt.Errorf("%w: %q is registered for %s, not for %s: give one of the two another EventType, or register the type that is emitted",
 			ErrUnknownType, name, e.goType, got)
 	}
 	payload, err := e.codec.Marshal(ev)

@@ -38,7 +38,7 @@ func keyInvalid(reason string) Problem {
 }
 
 func scopeInvalid() Problem {
-	return Problem{Type: "idempotency-scope-invalid", Status: http.StatusBadRequest, Title: "The request does not tell whose key it is",
+	return Problem{Type: "idempotency-scope-invalid", Status: http.StatusBadRequest, Title: "The request does not say whose key it is",
 		Detail: "Tenant or principal of the request are missing or invalid."}
 }
 
@@ -102,7 +102,7 @@ func transactionFailed() Problem {
 
 func commitUnknown() Problem {
 	return Problem{Type: "commit-unknown", Status: http.StatusServiceUnavailable, Title: "It is unknown whether the work was committed",
-		Detail: "Retry with the same Idempotency-Key: the answer tells, and the work is done at most once.", Retryable: true}
+		Detail: "Retry with the same Idempotency-Key: you get the answer, and the work is done at most once.", Retryable: true}
 }
 
 // keyUnknown is the problem of a key with an unknown step. An operator has to resolve it, unless the service finds out by itself: each retry calls

@@ -17,7 +17,7 @@ var errNotHeld = errors.New("httpmw: the answer cannot be held")
 
 // errSilent means that the handler has written neither status nor body. net/http would answer 200. But a failed handler looks the same in a
 // framework whose handlers return errors, which are rendered further out.
-var errSilent = fmt.Errorf("%w: the handler has returned without an answer, and silence is no success: answer with "+
+var errSilent = fmt.Errorf("%w: the handler has returned without an answer, and silence does not count as success: answer with "+
 	"w.WriteHeader(http.StatusNoContent) if there is nothing to say; where a framework renders the errors of its handlers, have it do so within this "+
 	"middleware (docs/other-routers.md); or set IdempotencyConfig.EmptyAnswer or httpmw.WithEmptyAnswer, and silence is 200", errNotHeld)
 

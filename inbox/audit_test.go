@@ -94,7 +94,7 @@ func TestAuditIsListedNewestFirst(t *testing.T) {
 	require.Empty(t, none)
 }
 
-// Without the entry there is no deed, and the other way round.
+// Without the entry nothing changes, and the other way round.
 func TestDeedAndEntryAreOneTransaction(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

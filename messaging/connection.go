@@ -61,23 +61,23 @@ type said struct {
 	at      time.Time // when it was said last
 }
 
-// tellConnection logs when the connection has been missing for more than a moment, once a minute while it is, and when it is back, until ctx is done.
-func (l *Loop) tellConnection(ctx context.Context) {
+// reportConnection logs when the connection has been missing for more than a moment, once a minute while it is, and when it is back, until ctx is done.
+func (l *Loop) reportConnection(ctx context.Context) {
 	ctx, looked := quietlog.Away(ctx, quietlog.Broker), said{}
 	ticker := time.NewTicker(looksAtConnection)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-			looked = l.tell(ctx, looked, l.Connection())
+			looked = l.report(ctx, looked, l.Connection())
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// tell logs a change of the connection, compared with the last log line, and returns the new state of the log.
-func (l *Loop) tell(ctx context.Context, before said, now Connection) said {
+// report logs a change of the connection, compared with the last log line, and returns the new state of the log.
+func (l *Loop) report(ctx context.Context, before said, now Connection) said {
 	attrs := []slog.Attr{slog.String("consumer", l.cfg.Name), slog.String("topic", l.subscription.Topic)}
 	switch {
 	case now.Away == 0 && before.missing:

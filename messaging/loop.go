@@ -71,9 +71,9 @@ const calm = time.Minute
 func (l *Loop) Run(ctx context.Context) error {
 	l.begin()
 	looking, stop := context.WithCancel(ctx)
-	var telling sync.WaitGroup
-	telling.Go(func() { l.tellConnection(looking) })
-	defer telling.Wait()
+	var reporting sync.WaitGroup
+	reporting.Go(func() { l.reportConnection(looking) })
+	defer reporting.Wait()
 	defer stop()
 	for failures := 1; ; failures++ {
 		started := time.Now()

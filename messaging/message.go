@@ -84,7 +84,7 @@ func newContext(ctx context.Context, m *Message, sender trace.SpanContext) (_ co
 		md[event.DeadLetterOf] = valid(event.DeadLetterOf, id)
 	}
 	if parent := m.Metadata[event.TraceParent]; parent != "" {
-		if !sender.IsValid() || event.ValidateIdentifier(event.TraceParent, parent) != nil { // later versions may have any end
+		if !sender.IsValid() || event.ValidateIdentifier(event.TraceParent, parent) != nil { // the tail of a later version may be anything
 			left = append(left, event.TraceParent)
 			return event.WithMetadata(ctx, md), left
 		}

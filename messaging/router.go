@@ -78,7 +78,7 @@ func Handle[T event.Event](r *Router, fn func(ctx context.Context, e T) error) {
 		typed, ok := e.(T)
 		if !ok {
 			return Permanent(fmt.Errorf("messaging: event %q is registered as %T, its handler takes %s: "+
-				"have the handler take %T, or register the other type", name, e, goType, e))
+				"let the handler take %T, or register the other type", name, e, goType, e))
 		}
 		return fn(ctx, typed)
 	}
@@ -193,6 +193,6 @@ func (u *unhandled) note(ctx context.Context, t *instruments, m *Message) {
 	u.mu.Unlock()
 	if !noted {
 		t.log.WarnContext(ctx, "oncebox: messages of this type are settled unread, because it has no handler here: register one, name the type "+
-			"in Router.Ignore, or call Router.Strict to have them wait", "consumer", m.handledBy(), "topic", m.Topic, "type", m.Type, "id", m.ID)
+			"in Router.Ignore, or call Router.Strict, and they wait", "consumer", m.handledBy(), "topic", m.Topic, "type", m.Type, "id", m.ID)
 	}
 }

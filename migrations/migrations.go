@@ -141,7 +141,7 @@ func wrap(what string, err error) error {
 // mayNot names the right that the role lacks, if that is why it failed. Tables are made by their owner to be, and not by a role of the service.
 func mayNot(what, right string, err error) error {
 	if pgerr.Code(err) == pgerr.InsufficientPrivilege {
-		err = fmt.Errorf("%w: call it with the role that is to own the tables; if this is the one, have its administrator run GRANT %s TO it", err, right)
+		err = fmt.Errorf("%w: call it with the role that is to own the tables; if this role is, let an administrator run GRANT %s TO it", err, right)
 	}
 	return fmt.Errorf("migrations: %s: %w", what, err)
 }

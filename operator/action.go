@@ -52,7 +52,7 @@ func (a Action) needsReason() string {
 	case GiveUp:
 		return "what is behind the message waits for a decision, say why"
 	case Pause:
-		return "say why, for those who find the tenant paused"
+		return "say why, for people who find the tenant paused"
 	case TakeOwnership:
 		return "events are published from another place from now on, say why"
 	case Retention:

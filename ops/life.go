@@ -93,7 +93,7 @@ const (
 var ErrUnknown = errors.New("nothing is known of it")
 
 // The most entries of the audit that are read for an event, and for a message.
-const deeds = 100
+const mostDecisions = 100
 
 // Life returns the history of the event or message with this id or message key. It returns several if tenants or sources use the same id,
 // and [ErrUnknown] if no table has it.
@@ -170,7 +170,7 @@ func (v *View) messages(ctx context.Context, keys []string) ([]state.Located, er
 // decisions adds the actions of operators.
 func (v *View) decisions(ctx context.Context, found *lives) error {
 	for _, id := range found.keys {
-		entries, err := v.Audit(ctx, operator.AuditFilter{EventID: id}, nil, deeds)
+		entries, err := v.Audit(ctx, operator.AuditFilter{EventID: id}, nil, mostDecisions)
 		if err != nil {
 			return err
 		}

@@ -53,7 +53,7 @@ func TestConsumersAreListed(t *testing.T) {
 	require.ElementsMatch(t, []string{
 		"CONSUMER TOPIC PROCESS STATE SINCE IN HAND AT BROKER LAST ERROR OF THE CONNECTION",
 		"ended order none stopped TIME 9",
-		"killed order none not heard of since TIME 10",
+		"killed order none not seen since TIME 10",
 		"mailer order host:1 connected TIME 2 7",
 		"mailer parcel host:1 connected TIME 3 1000",
 		"paused order host:1 paused TIME 0 0",
@@ -66,7 +66,7 @@ func TestConsumersAreListed(t *testing.T) {
 	for _, row := range []string{
 		"CONSUMER RUNS PARKED OLDEST KEYS THAT FAIL KEYS BEHIND DEAD DEAD AT BROKER",
 		"ended stopped TIME 0 - 0 0 0 9",
-		"killed not heard of since TIME 0 - 0 0 0 10",
+		"killed not seen since TIME 0 - 0 0 0 10",
 		"mailer yes 0 - 0 0 0 1007",
 		"paused paused since TIME 0 - 0 0 0 0",
 		"printer yes, but 1 of 2: no connection since TIME 0 - 0 0 0 8",

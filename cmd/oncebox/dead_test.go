@@ -144,8 +144,8 @@ func TestWhatIsMissingIsSaidBeforeAnythingIsDone(t *testing.T) {
 		require.Contains(t, a.errs, test.says, "%q", test.args)
 		require.Empty(t, a.out, "%q", test.args)
 	}
-	for _, deed := range []string{"replay", "discard"} {
-		counted := s.oncebox("dead", deed, "--all", "--dry-run")
+	for _, action := range []string{"replay", "discard"} {
+		counted := s.oncebox("dead", action, "--all", "--dry-run")
 		require.Zero(t, counted.code, "a count needs no name: %s", counted.errs)
 		require.Contains(t, counted.out, "2 dead letters would be")
 	}

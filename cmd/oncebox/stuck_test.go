@@ -170,10 +170,10 @@ func TestStuckTellsWhatDoesNotRun(t *testing.T) {
 	require.Less(t, strings.Index(text, "relay missing"), strings.Index(text, "message failing"))
 	require.Contains(t, text, "start a process of the service that runs the consumer billing")
 	require.True(t, found[ops.ConsumerMissing].Vanished)
-	require.Contains(t, text, "nothing is heard of the processes that run billing")
+	require.Contains(t, text, "the processes have vanished that run billing")
 	require.Contains(t, text, "they were killed, are frozen, or do not reach the database")
 	require.Contains(t, text, "look whether its process lives; if it does, mend its way to the database")
-	require.Contains(t, s.oncebox("status").out, "not heard of since")
+	require.Contains(t, s.oncebox("status").out, "not seen since")
 	s.exec("UPDATE inbox_consumer SET stopped_at = clock_timestamp()")
 	text = s.oncebox("stuck").out
 	require.Contains(t, text, "no process runs billing")

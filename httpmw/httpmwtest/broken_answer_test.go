@@ -67,7 +67,7 @@ func brokenAnswers() map[string][]broken {
 				if a.Header().Get("Content-Type") == jsonMedia && a.Code >= 400 {
 					rewrite(a, "{", "<")
 				}
-			}), "the problem is no JSON"},
+			}), "the problem is not JSON"},
 		},
 		"headers of the moment are not replayed": {
 			{"two dates", replays(func(_ *http.Request, a *httptest.ResponseRecorder) {

@@ -167,7 +167,7 @@ func brokenRefusals() []broken {
 		invalid("another status inside", `"status":400`, `"status":422`, "the problem's status"),
 		invalid("not whether to retry", "retryable", "again", "does not say whether it is retryable"),
 		invalid("may be retried", `"retryable":false`, `"retryable":true`, "whether the problem is retryable"),
-		invalid("no JSON", "{", "<", "the problem is no JSON"),
+		invalid("no JSON", "{", "<", "the problem is not JSON"),
 		broken{"plain text", problems("key-invalid", func(a *httptest.ResponseRecorder) {
 			a.Header().Set("Content-Type", "text/plain")
 		}), "the content type of the refusal"},

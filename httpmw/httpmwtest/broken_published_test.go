@@ -26,7 +26,7 @@ func brokenPages() map[string][]broken {
 			{"a page in plain text", pages("key-reused", plain), "what the page of"},
 			{"one page for all", pages("key-reused", func(a *httptest.ResponseRecorder) { rewrite(a, "key-reused", "key") }), "the page of another problem"},
 			{"one is not named", pages("/problems/", func(a *httptest.ResponseRecorder) { rewrite(a, "key-reused", "key") }), "the index does not name it"},
-			{"the fragment is HTML", pages("openapi.json", func(a *httptest.ResponseRecorder) { rewrite(a, "{", "<") }), "openapi.json is no JSON"},
+			{"the fragment is HTML", pages("openapi.json", func(a *httptest.ResponseRecorder) { rewrite(a, "{", "<") }), "openapi.json is not JSON"},
 			{"no parameter", pages("openapi.json", func(a *httptest.ResponseRecorder) {
 				rewrite(a, `"parameters"`, `"others"`)
 			}), "openapi.json has no parameter"},

@@ -161,7 +161,7 @@ func testClientGone(s *session) {
 		got := s.eventually("an answer to the retry", settled, *s.target.Slow, f.key)
 		require.True(s.t, got.success(), "the work went on without its client: %d %s", got.status, got.body)
 		require.True(s.t, got.replayed(), "the retry was executed: the work had ended with its client's connection")
-		s.committed(s.flights, before, "each key once, and the one whose client went away")
+		s.committed(s.flights, before, "each key once, and the key whose client went away")
 		return
 	}
 	require.FailNow(s.t, "the slow request was always answered first")

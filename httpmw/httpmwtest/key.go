@@ -19,13 +19,13 @@ func testQuoted(s *session) {
 func testKeyKinds(s *session) {
 	unique := newKey()
 	for name, key := range map[string]string{
-		"a UUID":                 "8e03978e-40d5-43e8-bc93-6894a57f9324",
-		"255 characters":         unique + strings.Repeat("k", 255-len(unique)),
-		"255 in quotes":          `"` + unique + strings.Repeat("q", 255-len(unique)) + `"`,
-		"one that means a thing": "payroll:2025-03/" + unique,
-		"all that may be raw":    "!#$%&'()*+-./:;<=>?@[]^_`{|}~" + unique,
-		"quoted, with the rest":  `"a b,c\"d\\` + unique + `"`,
-		"one character":          "k",
+		"a UUID":                "8e03978e-40d5-43e8-bc93-6894a57f9324",
+		"255 characters":        unique + strings.Repeat("k", 255-len(unique)),
+		"255 in quotes":         `"` + unique + strings.Repeat("q", 255-len(unique)) + `"`,
+		"with a meaning":        "payroll:2025-03/" + unique,
+		"all that may be raw":   "!#$%&'()*+-./:;<=>?@[]^_`{|}~" + unique,
+		"quoted, with the rest": `"a b,c\"d\\` + unique + `"`,
+		"one character":         "k",
 	} {
 		got := s.send(s.target.Create, key)
 		// Short ones may have been used by earlier runs of the suite.

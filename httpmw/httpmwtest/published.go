@@ -38,7 +38,7 @@ func testPublished(s *session) {
 		} `json:"components"`
 	}
 	text := page(s.target.ProblemBase + "openapi.json").body
-	require.NoError(s.t, json.Unmarshal([]byte(text), &fragment), "openapi.json is no JSON")
+	require.NoError(s.t, json.Unmarshal([]byte(text), &fragment), "openapi.json is not JSON")
 	require.NotEmpty(s.t, fragment.Components.Parameters, "openapi.json has no parameter")
 	require.NotEmpty(s.t, fragment.Components.Schemas, "openapi.json has no schema")
 }

@@ -161,7 +161,7 @@ func (s *session) problem(got reply, media string, status int, kind string, retr
 		Status    int    `json:"status"`
 		Retryable *bool  `json:"retryable"`
 	}
-	require.NoError(s.t, json.Unmarshal([]byte(got.body), &p), "the problem is no JSON: %s", got.body)
+	require.NoError(s.t, json.Unmarshal([]byte(got.body), &p), "the problem is not JSON: %s", got.body)
 	require.Equal(s.t, s.target.ProblemBase+kind, p.Type, "the problem's type")
 	require.NotEmpty(s.t, p.Title, "the problem has no title")
 	require.Equal(s.t, status, p.Status, "the problem's status")

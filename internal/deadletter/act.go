@@ -22,8 +22,8 @@ const (
 // retentionActor is the actor of expired letters in the audit.
 const retentionActor = "retention"
 
-// deed is an action on letters.
-type deed struct {
+// decision is an action on letters.
+type decision struct {
 	action  operator.Action
 	by      operator.By
 	payload []byte // the new one; nil: the stored one stays
@@ -43,7 +43,7 @@ func (b *Box[L]) statement(a operator.Action) string {
 
 // Replay puts one letter back among the waiting ones.
 func (b *Box[L]) Replay(ctx context.Context, one One, by operator.By) error {
-	return b.actOnOne(ctx, deed{action: operator.Replay, by: by}, one)
+	return b.actOnOne(ctx, decision{action: operator.Replay, by: by}, one)
 }
 
 // ReplayEdited is Replay with another payload.
@@ -51,22 +51,22 @@ func (b *Box[L]) ReplayEdited(ctx context.Context, one One, payload []byte, by o
 	if err := b.checkPayload(payload); err != nil {
 		return b.wrap(string(operator.Edit)+" "+one.Name, err)
 	}
-	return b.actOnOne(ctx, deed{action: operator.Edit, by: by, payload: payload}, one)
+	return b.actOnOne(ctx, decision{action: operator.Edit, by: by, payload: payload}, one)
 }
 
 // Discard deletes one letter.
 func (b *Box[L]) Discard(ctx context.Context, one One, by operator.By) error {
-	return b.actOnOne(ctx, deed{action: operator.Discard, by: by}, one)
+	return b.actOnOne(ctx, decision{action: operator.Discard, by: by}, one)
 }
 
 // ReplayAll replays the letters that the filter selects and that are dead when it begins. It returns how many it moved, also beside an error.
 func (b *Box[L]) ReplayAll(ctx context.Context, filter operator.DeadFilter, by operator.By, bulk *operator.Bulk) (int64, error) {
-	return b.actOnAll(ctx, deed{action: operator.Replay, by: by}, filter, bulk)
+	return b.actOnAll(ctx, decision{action: operator.Replay, by: by}, filter, bulk)
 }
 
 // DiscardAll is ReplayAll for a discard.
 func (b *Box[L]) DiscardAll(ctx context.Context, filter operator.DeadFilter, by operator.By, bulk *operator.Bulk) (int64, error) {
-	return b.actOnAll(ctx, deed{action: operator.Discard, by: by}, filter, bulk)
+	return b.actOnAll(ctx, decision{action: operator.Discard, by: by}, filter, bulk)
 }
 
 // Expire discards the letters that are older than retention; 0 and less keep them. Their keys are released: a key that is held by a deleted letter
@@ -80,14 +80,14 @@ func (b *Box[L]) Expire(ctx context.Context, retention time.Duration) error {
 		return b.wrap("ask for the time", err)
 	}
 	by := operator.By{Actor: retentionActor, Reason: "dead for more than " + retention.String()}
-	n, err := b.sweep(ctx, deed{action: operator.Expire, by: by}, operator.DeadFilter{DiedBefore: before}, pace.New(0, b.BatchSize), nil)
+	n, err := b.sweep(ctx, decision{action: operator.Expire, by: by}, operator.DeadFilter{DiedBefore: before}, pace.New(0, b.BatchSize), nil)
 	if n > 0 {
 		b.Log.WarnContext(ctx, "oncebox: dead letters were deleted by their retention", "box", b.Name, "count", n, "died_before", before)
 	}
 	return err
 }
 
-func (b *Box[L]) actOnOne(ctx context.Context, d deed, one One) error {
+func (b *Box[L]) actOnOne(ctx context.Context, d decision, one One) error {
 	what := string(d.action) + " " + one.Name
 	if err := errors.Join(d.by.Validate(d.action), one.Invalid); err != nil {
 		return b.wrap(what, err)
@@ -100,7 +100,7 @@ func (b *Box[L]) actOnOne(ctx context.Context, d deed, one One) error {
 	return b.wrap(what, err)
 }
 
-func (b *Box[L]) actOnAll(ctx context.Context, d deed, filter operator.DeadFilter, bulk *operator.Bulk) (moved int64, err error) {
+func (b *Box[L]) actOnAll(ctx context.Context, d decision, filter operator.DeadFilter, bulk *operator.Bulk) (moved int64, err error) {
 	if bulk == nil {
 		bulk = &operator.Bulk{}
 	}
@@ -123,7 +123,7 @@ func (b *Box[L]) actOnAll(ctx context.Context, d deed, filter operator.DeadFilte
 
 // sweep acts on all letters that the filter selects, batch by batch.
 func (b *Box[L]) sweep(
-	ctx context.Context, d deed, filter operator.DeadFilter, p *pace.Pace, progress func(int64),
+	ctx context.Context, d decision, filter operator.DeadFilter, p *pace.Pace, progress func(int64),
 ) (moved int64, err error) {
 	w := b.SQL.Where(filter)
 	for {
@@ -148,7 +148,7 @@ func (b *Box[L]) sweep(
 
 // act acts on the first n letters that the conditions select, in one transaction. moved may be less than the batch has: another process may have
 // changed some of them before the lock.
-func (b *Box[L]) act(ctx context.Context, d deed, w *pgsql.Where, n int) (batch Batch, moved int64, err error) {
+func (b *Box[L]) act(ctx context.Context, d decision, w *pgsql.Where, n int) (batch Batch, moved int64, err error) {
 	statement, args := b.Pick(w, n)
 	err = b.Within(ctx, func(ctx context.Context, tx bun.IDB) (bool, error) {
 		batch, moved = b.NewBatch(), 0 // a transaction may be run again
@@ -174,7 +174,7 @@ func (b *Box[L]) Pick(w *pgsql.Where, n int) (statement string, args []any) {
 	return fmt.Sprintf(b.SQL.Pick, w, bound), w.Args
 }
 
-func (b *Box[L]) move(ctx context.Context, tx bun.IDB, d deed, batch Batch) (moved int64, err error) {
+func (b *Box[L]) move(ctx context.Context, tx bun.IDB, d decision, batch Batch) (moved int64, err error) {
 	if _, err := b.Run.Exec(ctx, tx, b.SQL.Lock, batch.Locks()...); err != nil {
 		return 0, err
 	}

@@ -36,8 +36,8 @@ func InUse(err error) bool {
 	return code == pgerr.LockNotAvailable || code == pgerr.Deadlock
 }
 
-// each calls fn for each number from first to last, whatever becomes of the others, and joins the errors. It is patient only with the first one
-// that finds the table in use, because the table is then in use for the others as well.
+// each calls fn for each number from first to last, whatever becomes of the others, and joins the errors. It waits for the table only once:
+// a table that is in use for one number is in use for the others as well.
 func each(ctx context.Context, first, last int, fn func(n int) error) error {
 	var errs []error
 	busy := false

@@ -38,8 +38,7 @@ func Described(page string) (Way, error) {
 func (w Way) Missing(module fs.FS) (mend []string, err error) {
 	declared := map[string][]string{} // the files of each function
 	err = fs.WalkDir(module, ".", func(name string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil || d.IsDir() || path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go"):
+		if err != nil || d.IsDir() || path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
 			return err
 		}
 		text, err := fs.ReadFile(module, name)

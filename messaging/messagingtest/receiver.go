@@ -69,7 +69,7 @@ func testRedeliverOrder(s *session) {
 	require.NoError(t, r.Redeliver(s.ctx, m))
 	for n := range int64(3) {
 		m := s.receive(r)
-		require.Equal(t, n+1, m.Sequence, "a message overtook the one that was given back")
+		require.Equal(t, n+1, m.Sequence, "a later message overtook the message that was given back")
 		s.ack(r, m)
 	}
 }

@@ -17,8 +17,8 @@ func isNoRoom(err error) bool {
 	return errors.Is(err, pulsarclient.ErrSendQueueIsFull)
 }
 
-// errNotStored is the error for a receipt without a place. A broker with deduplication sends such a receipt if it takes the message for one
-// that it has, and drops it. It may be right, after a lost connection, or it may have mixed up two producers.
+// errNotStored is the error for a receipt without a place. A broker with deduplication sends such a receipt when it drops a message
+// as a duplicate. It may be right, after a lost connection, or it may have mixed up two producers.
 var errNotStored = errors.New("the broker took the message for a duplicate and did not store it")
 
 // isPlace reports whether a receipt has the place where the message is stored. -1:-1 stands for none.

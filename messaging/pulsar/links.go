@@ -14,7 +14,7 @@ import (
 // links tracks the connections of a receiver: one for each partition. The client has no events for that. When it loses a connection it asks
 // for a reconnection policy, and when it is connected again it resets the policy.
 type links struct {
-	ask func(tell func(why error)) // finds out in the background why there is no connection, and calls tell
+	ask func(report func(why error)) // finds out in the background why there is no connection, and calls report
 
 	mu      sync.Mutex
 	parts   int                    // how many connections there should be; 0: not known
@@ -76,12 +76,12 @@ func (l *lostLink) Next() time.Duration {
 	defer all.mu.Unlock()
 	if time.Since(all.asked) > whyAgain {
 		all.asked = time.Now()
-		all.ask(all.tell)
+		all.ask(all.report)
 	}
 	return l.Policy.Next()
 }
 
-func (l *links) tell(why error) {
+func (l *links) report(why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.why = why

@@ -61,8 +61,8 @@ func newReceiver(b *Broker, s messaging.Subscription) *receiver {
 	return r
 }
 
-// askWhyCut finds out in the background why the broker cannot be reached, and calls tell.
-func (r *receiver) askWhyCut(tell func(why error)) {
+// askWhyCut finds out in the background why the broker cannot be reached, and calls report.
+func (r *receiver) askWhyCut(report func(why error)) {
 	if r.isClosed() {
 		return
 	}
@@ -71,7 +71,7 @@ func (r *receiver) askWhyCut(tell func(why error)) {
 		if err == nil {
 			err = errRefused
 		}
-		tell(err)
+		report(err)
 	})
 }
 

@@ -22,7 +22,7 @@ CREATE TABLE oncebox_installation (
     id  uuid    NOT NULL
 );
 
--- What operators did by hand, and what a retention removed. An entry is written by the statement that does the deed.
+-- What operators did by hand, and what a retention removed. The statement that changes the rows writes the entry, too.
 CREATE TABLE oncebox_audit (
     id         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at         timestamptz NOT NULL DEFAULT clock_timestamp(),

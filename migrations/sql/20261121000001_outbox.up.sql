@@ -75,7 +75,7 @@ CREATE TABLE outbox_lane (
     owner       text,
     epoch       bigint      NOT NULL DEFAULT 0,           -- counts owners; part of every fence
     lease_until timestamptz NOT NULL DEFAULT '-infinity',
-    -- For how long the owner leases. One that ends much later is of a clock that went back since.
+    -- For how long the owner leases. A lease that ends much later was written before the clock went back.
     lease       interval    NOT NULL DEFAULT '0',
     change      bigint      NOT NULL DEFAULT 0,           -- counts what operators did; the owner then reloads its blocks
     -- Up to it all that is unsent is of tenants that are paused. Nothing is published by it: it is for the statistics alone, which would
@@ -137,8 +137,8 @@ CREATE TABLE outbox_projector (
 ) WITH (fillfactor = 50);
 
 -- One row, which is gone when the server has crashed and when a standby takes over: both empty all unlogged tables. What the server
--- has committed without waiting for the disk may be forgotten then, and a projector that lives on has to look again. In a copy that keeps the row, who
--- wrote it, where it lies, or the start of the server tells that it is a copy.
+-- has committed without waiting for the disk may be forgotten then, and a projector that lives on has to look again. A copy that keeps the row is
+-- known by its writer, its place, or the start of its server.
 CREATE UNLOGGED TABLE outbox_incarnation (
     only_one boolean PRIMARY KEY DEFAULT true CHECK (only_one),
     id       uuid    NOT NULL DEFAULT gen_random_uuid()
@@ -283,7 +283,7 @@ SELECT s.tableoid, s.ctid, s.sent_at, s.seq, s.id, s.occurred_at, s.created_at, 
 FROM outbox_sent s;
 
 -- All of it as one table, for people and for tools. Names of columns and states are promised. max_attempts is NULL where the configuration decides.
--- PUBLISHING is an approximation: the row is one that the owner of a live lease has fetched. On a standby such a row is NEW.
+-- PUBLISHING is an approximation: the owner of a live lease has fetched the row. On a standby such a row is NEW.
 -- The published rows are a part of its own with a constant status: a query for the others, as operators write it, does not read them.
 CREATE VIEW outbox_messages AS
 SELECT o.id, o.tenant_id, o.aggregate_id, o.aggregate_type, o.aggregate_version, o.event_type, o.topic, o.occurred_at,
@@ -548,7 +548,7 @@ BEGIN
 END $f$;
 
 -- Drops a child of one day: of outbox_sent; of outbox, unless something in it is unsent; or of outbox_progress, unless rows of that day or
--- an earlier one are left that it tells the time of. false: there is none, or it stays. It refuses to touch the last 24 hours, whatever day it is
+-- an earlier one are left whose time it has. false: there is no child, or it stays. It refuses to touch the last 24 hours, whatever day it is
 -- given. See outbox_make_partition for wait.
 CREATE FUNCTION outbox_drop_partition(day date, wait interval DEFAULT '50 ms', kind text DEFAULT 'outbox_sent') RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '50 ms' AS $f$

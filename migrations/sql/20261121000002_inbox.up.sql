@@ -169,8 +169,8 @@ CREATE INDEX inbox_dead_tenant ON inbox_dead (tenant_id, died_at, message_key);
 CREATE INDEX inbox_dead_topic ON inbox_dead (topic, died_at, message_key);
 CREATE INDEX inbox_dead_type ON inbox_dead (event_type, died_at, message_key);
 
--- Tries of messages that are not parked, where another process may have to know them: of those that failed, and of those that may
--- have been running when a process died. A row that was forgotten is removed after the retention.
+-- Tries of messages that are not parked, where another process may have to know them: the message failed, or it may have been running
+-- when a process died. A row that was forgotten is removed after the retention.
 CREATE TABLE inbox_attempt (
     message_key   uuid        NOT NULL,
     consumer      text        NOT NULL,
@@ -323,8 +323,8 @@ BEGIN
     RETURN QUERY SELECT NULL::uuid, NULL::text, NULL::text, NULL::bigint, pg_current_xact_id()::text;
 END $f$;
 
--- Takes the lease of a key for one message, and counts the try. p_seq is the place of a parked message, NULL for one that has just
--- come; p_more is 0 if the try was counted before. The outcomes: taken; held, by another for this long; behind others of its key;
+-- Takes the lease of a key for one message, and counts the try. p_seq is the place of a parked message, NULL for a message that has
+-- just come; p_more is 0 if the try was counted before. The outcomes: taken; held, by another for this long; behind others of its key;
 -- gone: it was settled or parked, or is not parked any more.
 --
 -- The lease comes before the looks: a session that settles a message frees its lease in the same commit, so what is seen here after

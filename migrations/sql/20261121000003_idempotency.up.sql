@@ -24,7 +24,7 @@ CREATE TABLE idempotency_keys (
     headers         json,
     omitted         text,                           -- why the body was not kept; the answer is a tombstone then
     body            bytea,
-    request         text,                           -- method and path, for who has to find out what became of a step; only while its outcome is open
+    request         text,                           -- method and path, for the operator who has to find out what became of a step; only while its outcome is open
     caller          text,                           -- who asked, as the service names him to operators; as long as request
     CONSTRAINT idempotency_keys_answer_or_lease CHECK (
         (status IS NOT NULL AND headers IS NOT NULL AND (body IS NULL) = (omitted IS NOT NULL)) = (locked_until IS NULL)
@@ -43,10 +43,10 @@ CREATE TABLE idempotency_step (
     epoch    integer     NOT NULL, -- of the claim under which it was begun
     result   json,                 -- NULL: it was begun, and nobody knows what became of it
     begun_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    label    text,                 -- what it is about, for who has to find out what became of it; only while its outcome is open
+    label    text,                 -- what it is about, for the operator who has to find out what became of it; only while its outcome is open
     PRIMARY KEY (key_hash, name)
 );
--- For operators, who look for what is open.
+-- For operators: they look for open steps.
 CREATE INDEX idempotency_step_open ON idempotency_step (begun_at) WHERE result IS NULL;
 
 -- Fails the completion of a key that another request has completed meanwhile. A constraint would do it too, and put the row, with

@@ -14,14 +14,14 @@ func parsePointers(texts []string) (pointers, error) {
 	root := pointers{}
 	for _, text := range texts {
 		if !strings.HasPrefix(text, "/") {
-			return nil, fmt.Errorf("%q is no JSON pointer to a member: write /name, or /name/name", text)
+			return nil, fmt.Errorf("%q is not a JSON pointer to a member: write /name, or /name/name", text)
 		}
 		names := strings.Split(text[1:], "/")
 		at := root
 		for i, name := range names {
 			name, err := unescape(name)
 			if err != nil {
-				return nil, fmt.Errorf("%q is no JSON pointer: %w", text, err)
+				return nil, fmt.Errorf("%q is not a JSON pointer: %w", text, err)
 			}
 			below, known := at[name]
 			if known && below == nil {

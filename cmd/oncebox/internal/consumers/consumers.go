@@ -12,7 +12,7 @@ import (
 
 // New returns the commands "oncebox consumers".
 func New(s *cli.Session) *cobra.Command {
-	return cli.Group("consumers", "Consumers: which run, what waits for them, and those that are gone", newConsumersList(s), newConsumersForget(s))
+	return cli.Group("consumers", "Consumers: which run, what waits for them, and which are gone", newConsumersList(s), newConsumersForget(s))
 }
 
 func newConsumersList(s *cli.Session) *cobra.Command {
@@ -118,7 +118,7 @@ func forget(s *cli.Session, cmd *cobra.Command, name string, yes bool) error {
 		}
 	}
 	if !found {
-		return cli.Exit(cli.ExitNothing, fmt.Errorf("no consumer %s has run on this database; oncebox consumers list shows those that have", name))
+		return cli.Exit(cli.ExitNothing, fmt.Errorf("no consumer %s has run on this database; oncebox consumers list shows all that have run", name))
 	}
 	if err := s.Confirm(yes, "forget the consumer "+name+"?"); err != nil {
 		return err

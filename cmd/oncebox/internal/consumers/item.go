@@ -89,7 +89,7 @@ func (c *Item) HowItRuns() string {
 	case c.Stopped:
 		return "stopped " + cli.At(c.SeenAt)
 	case !c.Runs && c.SeenAt != nil:
-		return "not heard of since " + cli.At(c.SeenAt)
+		return "not seen since " + cli.At(c.SeenAt)
 	case !c.Runs:
 		return "never"
 	}

@@ -27,7 +27,7 @@ func (f *parkedSelection) flags(cmd *cobra.Command) {
 	flags.StringVar(&f.tenant, "tenant", "", "only those of this tenant")
 	flags.StringVar(&f.topic, "topic", "", "only those of this topic")
 	flags.StringVar(&f.kind, "type", "", "only those of this event type")
-	flags.StringVar(&f.text, "error", "", "only those whose last error contains this text, as it is written there")
+	flags.StringVar(&f.text, "error", "", "only messages whose last error contains this text, as it is written there")
 }
 
 func (f *parkedSelection) isEmpty() bool { return *f == parkedSelection{} }
@@ -62,8 +62,8 @@ func newParkedList(s *cli.Session) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the messages that wait in the database, key by key, without their payloads", Args: cli.NoArgs,
-		Long: `List the messages that wait in the database: those that failed, and those behind them, key by key. The first one of a key is tried; the others
-follow when it is handled. --first lists only those that are tried.`,
+		Long: `List the messages that wait in the database: messages that failed, and the messages behind them, key by key. The first one of a key is tried; the
+others follow when it is handled. --first leaves the others out.`,
 		Example: `  oncebox parked list --first
   oncebox parked list --consumer billing --error "connection refused" --json`,
 	}

@@ -15,20 +15,21 @@ import (
 )
 
 // An action on dead letters.
-type deed struct {
+// decision is an action on dead letters.
+type decision struct {
 	action            operator.Action
 	short, long, done string
 }
 
 var (
-	replay = deed{
+	replay = decision{
 		action: operator.Replay, short: "Publish or handle dead letters after all", done: "replayed",
-		long: "Publish or handle dead letters after all: those with the ids, or those that the flags select. Mend the cause first.\n" +
-			"An event keeps its id and its place; the processes of the service publish and handle it, before what waits behind it.",
+		long: "Publish or handle dead letters after all. Give their ids, or flags that select them. Mend the cause first.\n" +
+			"An event keeps its id and its place; the processes of the service publish and handle it, before the events behind it.",
 	}
-	discard = deed{
+	discard = decision{
 		action: operator.Discard, short: "Delete dead letters for good", done: "discarded",
-		long: "Delete dead letters for good: those with the ids, or those that the flags select. What waits behind them goes on without them.\n" +
+		long: "Delete dead letters for good. Give their ids, or flags that select them. The messages behind them go on.\n" +
 			"--why is required: it stays in the audit.",
 	}
 )
@@ -37,15 +38,15 @@ var (
 type order struct {
 	selection
 
-	*deed
+	*decision
 
 	by               operator.By
 	all, yes, dryRun bool
 	rate             float64
 }
 
-func newDeadAct(s *cli.Session, d *deed) *cobra.Command {
-	o := &order{deed: d}
+func newDeadAct(s *cli.Session, d *decision) *cobra.Command {
+	o := &order{decision: d}
 	name := string(d.action)
 	cmd := &cobra.Command{
 		Use:   name + " [ID...]",

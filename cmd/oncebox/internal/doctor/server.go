@@ -99,7 +99,7 @@ func (e *examination) durability(ctx context.Context) (found []Finding, err erro
 	for _, s := range []struct{ name, loses, mend string }{
 		{"fsync", "a crash of the machine may destroy the database", "set fsync = on in postgresql.conf"},
 		{"full_page_writes", "a crash of the machine may destroy pages", "set full_page_writes = on in postgresql.conf"},
-		{"synchronous_commit", "a crash of the server loses the last commits, also those whose events were published",
+		{"synchronous_commit", "a crash of the server loses the last commits, also commits whose events were published",
 			"ALTER ROLE, ALTER DATABASE or postgresql.conf: set synchronous_commit = on"},
 	} {
 		value, err := e.setting(ctx, s.name)
@@ -160,7 +160,7 @@ func (e *examination) clock(ctx context.Context) ([]Finding, error) {
 		return nil, nil
 	}
 	return []Finding{finding("clock", Warning, "run NTP on both machines",
-		"the clocks of the server and of this machine differ by %s: delays and leases go by the server's, times in logs and traces by ours",
+		"the clocks of the server and of this machine differ by %s: delays and leases use the server's, times in logs and traces use ours",
 		skew.Round(time.Millisecond))}, nil
 }
 

@@ -77,8 +77,8 @@ func printDelayed(s *cli.Session, list []DelayedEvent) error {
 	})
 }
 
-// delayedDeed is an action on a delayed event.
-type delayedDeed struct {
+// delayedDecision is an action on a delayed event.
+type delayedDecision struct {
 	name, short, done string
 	example           string
 	needsReason       bool
@@ -87,14 +87,14 @@ type delayedDeed struct {
 }
 
 var (
-	cancelDelayed = delayedDeed{
+	cancelDelayed = delayedDecision{
 		name: "cancel", short: "Delete a delayed event before its time", done: "cancelled", needsReason: true,
 		example: `  oncebox delayed cancel 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --by ann --why "sold out"`,
 		do: func(ctx context.Context, store *outbox.Store, id string, _ time.Time, by operator.By) error {
 			return store.CancelDelayed(ctx, id, by)
 		},
 	}
-	moveDelayed = delayedDeed{
+	moveDelayed = delayedDecision{
 		name: "move", short: "Give a delayed event another time", done: "moved", needsTime: true,
 		example: `  oncebox delayed move 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --to 90m --by ann
   oncebox delayed move 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --to 2026-12-01T08:00:00Z --by ann`,
@@ -104,7 +104,7 @@ var (
 	}
 )
 
-func newDelayedAct(s *cli.Session, d delayedDeed) *cobra.Command {
+func newDelayedAct(s *cli.Session, d delayedDecision) *cobra.Command {
 	var (
 		by     operator.By
 		tenant string
@@ -149,7 +149,7 @@ func newDelayedAct(s *cli.Session, d delayedDeed) *cobra.Command {
 }
 
 // check finds what is missing before anything is asked of the database, and returns the new time.
-func (d *delayedDeed) check(to string, by operator.By, now time.Time) (at time.Time, err error) {
+func (d *delayedDecision) check(to string, by operator.By, now time.Time) (at time.Time, err error) {
 	errs := []error{cli.NeedsActor(by.Actor)}
 	if d.needsReason && by.Reason == "" {
 		errs = append(errs, errors.New("--why is missing: what is deleted is gone, say why"))

@@ -13,8 +13,8 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// tenantDeed is what can be done with the publishing of a tenant's events.
-type tenantDeed struct {
+// tenantDecision is what can be done with the publishing of a tenant's events.
+type tenantDecision struct {
 	name, short, long, done string
 	example                 string
 	needsReason             bool
@@ -22,16 +22,15 @@ type tenantDeed struct {
 }
 
 var (
-	pauseTenant = tenantDeed{
+	pauseTenant = tenantDecision{
 		name: "pause", short: "Stop the publishing of a tenant's events", done: "paused", needsReason: true,
-		long: `Stop the publishing of a tenant's events: those that wait, and those that are recorded meanwhile, until oncebox tenants resume. Nothing is
-lost, the order of each key is kept, and other tenants go on. Events that expire meanwhile are dead letters when the tenant is resumed.
+		long: `Stop the publishing of a tenant's events, waiting and new, until oncebox tenants resume. Nothing is lost, the order of each key is kept, and other tenants go on. Events that expire meanwhile are dead letters when the tenant is resumed.
 
-Relays hear of it at once, or, where they cannot listen, when they renew their leases. What a relay has handed to the broker by then is published.`,
+Relays stop at once, or, where they cannot listen, when they renew their leases. What a relay has handed to the broker by then is published.`,
 		example: `  oncebox tenants pause acme --by ann --why "their system is down until 6:00"`,
 		do:      (*outbox.Store).PauseTenant,
 	}
-	resumeTenant = tenantDeed{
+	resumeTenant = tenantDecision{
 		name: "resume", short: "Publish a paused tenant's events again, in their order", done: "resumed",
 		long:    "Publish the events of a paused tenant again: what waits under a key first, in its order.",
 		example: `  oncebox tenants resume acme --by ann --why "their system is back"`,
@@ -45,7 +44,7 @@ type TenantResult struct {
 	Tenant string `json:"tenant"`
 }
 
-func newTenantsAct(s *cli.Session, d tenantDeed) *cobra.Command {
+func newTenantsAct(s *cli.Session, d tenantDecision) *cobra.Command {
 	var (
 		by  operator.By
 		yes bool
@@ -62,7 +61,7 @@ func newTenantsAct(s *cli.Session, d tenantDeed) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		errs := []error{cli.NeedsActor(by.Actor)}
 		if d.needsReason && strings.TrimSpace(by.Reason) == "" {
-			errs = append(errs, errors.New("--why is missing: say why, for those who find the tenant paused"))
+			errs = append(errs, errors.New("--why is missing: say why, for people who find the tenant paused"))
 		}
 		if err := errors.Join(errs...); err != nil {
 			return cli.Usage(cmd, err)

@@ -28,11 +28,11 @@ func newKeysResolve(s *cli.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "resolve KEY STEP", Short: "Say what became of a step whose outcome is unknown",
 		Long: `Say what became of a step whose outcome is unknown: whether the call to another system was done or not. When no step of the key is
-unknown any more, the next request with the key goes on. KEY and STEP are those that oncebox stuck prints; of the
+unknown any more, the next request with the key goes on. oncebox stuck prints KEY and STEP; of the
 key its beginning is enough, as the log has it.
 
-The next request reads the result of --done as that of the step, so it must have the form that the service gives it: those who wrote it know. It cannot be
-corrected afterwards.`,
+The next request reads the result of --done as that of the step, so it must have the form that the service gives it: ask its
+developers. It cannot be corrected afterwards.`,
 		Example: `  oncebox keys resolve 094d7971a4cb3ae1... charge --done '{"id": "ch_42"}' --by ann --why "the bank has it"
   oncebox keys resolve 094d7971a4cb3ae1... charge --not-done --by ann --why "the bank has no such charge"`,
 		Args: cli.Takes(2, "resolve takes a key and a step"),

@@ -131,7 +131,7 @@ func printOne(s *cli.Session, i *Item) error {
 	case i.Kind == ops.RelayLate:
 		what = "events wait, although a relay has their lanes: the broker is in trouble, or the relay does not keep up"
 	case i.Kind == ops.ConsumerMissing && i.Vanished:
-		what = "nothing is heard of the processes that run " + i.Consumer
+		what = "the processes have vanished that run " + i.Consumer
 	case i.Kind == ops.ConsumerMissing:
 		what = "no process runs " + i.Consumer
 	case i.Kind == ops.ConsumerAway:

@@ -147,7 +147,7 @@ func decode(m pulsarclient.Message, topic string) event.Envelope {
 		env.OccurredAt = m.EventTime().UTC()
 	}
 	if env.ID == "" {
-		adopt(&env, m)
+		completeForeign(&env, m)
 	}
 	return env
 }
@@ -215,8 +215,8 @@ func takeValue(env *event.Envelope, name, value string) bool {
 // canBeWritten reports whether RFC 3339 can express the year of t, in UTC.
 func canBeWritten(t time.Time) bool { return t.UTC().Year() >= 1 && t.UTC().Year() <= 9999 }
 
-// decodeMetadata puts the remaining properties into md. If two properties stand for the same key, the one in the format of oncebox wins
-// over the one that another program has added.
+// decodeMetadata puts the remaining properties into md. If two properties stand for the same key, the property in the format of oncebox
+// wins over the property of another program.
 func decodeMetadata(md event.Metadata, rest []property) {
 	for _, p := range rest {
 		if key := metadataKey(p.name); key != "" {
@@ -241,9 +241,9 @@ func keep(md event.Metadata, key, value string) {
 	}
 }
 
-// adopt completes the envelope of a message whose producer does not use CloudEvents: its place in the topic becomes its id, so that it is
+// completeForeign completes the envelope of a message whose producer does not use CloudEvents: its place in the topic becomes its id, so that it is
 // handled once.
-func adopt(env *event.Envelope, m pulsarclient.Message) {
+func completeForeign(env *event.Envelope, m pulsarclient.Message) {
 	env.ID = env.Topic + "@" + m.ID().String()
 	if env.Source == "" {
 		env.Source = m.Topic()
