@@ -9,18 +9,31 @@ import (
 // without a transaction; a new key hardly ever is, and is begun without a look-up before. If the hint is wrong, it costs a statement and changes no
 // result.
 //
-// A slot holds the beginning of the last hash that fell into it, so memory is bounded, 1 MiB, and nothing has to be evicted. At 3,000 new keys a
-// second, a key of ten seconds ago is still there with a probability of 0.8.
+// A slot holds the beginning of the last hash that fell into it, so nothing has to be evicted. At 3,000 new keys a second, a key of ten seconds ago
+// is still there with a probability of 0.8. A page of slots is made when the first hash falls into it: a store that has seen thousands of keys has
+// all of them, which is 1 MiB, and one that is hardly used has few.
 type recent struct {
-	slots [1 << 17]atomic.Uint64
+	pages [256]atomic.Pointer[page]
 }
+
+type page [512]atomic.Uint64
 
 func (r *recent) mark(k Key) {
 	v := binary.BigEndian.Uint64(k.hash[:])
-	r.slots[v%uint64(len(r.slots))].Store(v)
+	at := &r.pages[v%uint64(len(r.pages))]
+	p := at.Load()
+	if p == nil {
+		at.CompareAndSwap(nil, new(page)) // or it is made by somebody else at the same time
+		p = at.Load()
+	}
+	p.slot(v).Store(v)
 }
 
 func (r *recent) has(k Key) bool {
 	v := binary.BigEndian.Uint64(k.hash[:])
-	return r.slots[v%uint64(len(r.slots))].Load() == v
+	p := r.pages[v%uint64(len(r.pages))].Load()
+	return p != nil && p.slot(v).Load() == v
 }
+
+// slot takes other bits of a hash than those that have chosen the page.
+func (p *page) slot(v uint64) *atomic.Uint64 { return &p[v>>8%uint64(len(p))] }
