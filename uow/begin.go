@@ -60,9 +60,9 @@ func (t *Tx) Commit() error {
 		return errDone
 	}
 	if t.savepoint != nil {
-		err := t.root.rules(t.ctx, t.level) // if it panics, Rollback has something to do
+		err := t.rules(t.ctx) // if it panics, Rollback has something to do
 		t.done = true
-		return t.root.leave(t.ctx, t.savepoint, err)
+		return t.savepoint.leave(t.ctx, err)
 	}
 	t.done = true
 	return t.end(t.ctx, func() error { return nil })
@@ -76,7 +76,7 @@ func (t *Tx) Rollback() error {
 	}
 	t.done = true
 	if t.savepoint != nil {
-		return t.root.undo(t.ctx, t.savepoint)
+		return t.savepoint.undo(t.ctx)
 	}
 	t.root.rollback()
 	t.root.manager.count(t.ctx, rolledBack)

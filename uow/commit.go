@@ -13,13 +13,14 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/unit"
 )
 
 // finish flushes and commits. Afterwards nothing can fail any more.
 func (u *level) finish(ctx context.Context) error {
 	r := u.root
-	if r.flushed == nil {
-		if err := r.handle(ctx, u); err != nil {
+	if r.flushed == nil && len(r.manager.handlers) > 0 {
+		if err := u.handle(ctx); err != nil {
 			return err
 		}
 	}
@@ -27,7 +28,7 @@ func (u *level) finish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.failure(); err != nil {
+	if err := r.tx.failure(); err != nil {
 		return fmt.Errorf("uow: before COMMIT the transaction was found failed: %w", err)
 	}
 	var events []event.Envelope
@@ -48,32 +49,6 @@ func (u *level) finish(ctx context.Context) error {
 	}
 	r.committed(context.WithoutCancel(ctx), u.hooks, aggregates, events)
 	return nil
-}
-
-// flushAndCommit gives the events to the sinks and commits, in one round trip if possible.
-func (r *root) flushAndCommit(ctx context.Context, u *level, events []event.Envelope) error {
-	f := &flush{root: r}
-	if r.flushed == nil {
-		if err := f.give(ctx, events); err != nil {
-			return err
-		}
-	}
-	f.last(u.last)
-	together := f.together()
-	if !together {
-		if err := f.settle(ctx); err != nil {
-			return err
-		}
-	}
-	// The last moment at which the caller can change its mind.
-	if err := interrupted(ctx); err != nil {
-		return fmt.Errorf("uow: before COMMIT: %w", err)
-	}
-	p := proofs{events: events, rows: u.proofs}
-	if together {
-		return r.commitWith(ctx, &f.queue.Batch, p)
-	}
-	return r.commit(ctx, p)
 }
 
 // collect makes the envelopes of all events of the unit, in order.
@@ -156,58 +131,93 @@ func contiguous(events []event.Envelope) error {
 	return nil
 }
 
-// commit sends COMMIT and finds out its outcome.
-func (r *root) commit(ctx context.Context, p proofs) error {
-	r.closed = true
-	r.committing(true)
-	timer := time.AfterFunc(r.manager.cfg.CommitTimeout, r.cancel)
-	err := r.tx.Commit()
-	timer.Stop()
-	return r.outcome(ctx, err, p)
+// flushAndCommit passes the events to the sinks and commits, in one round trip if possible.
+func (r *root) flushAndCommit(ctx context.Context, u *level, events []event.Envelope) error {
+	f := &flush{tx: &r.tx, sinks: r.manager.sinks}
+	if r.flushed == nil {
+		if err := f.give(ctx, events); err != nil {
+			return err
+		}
+	}
+	f.last(u.last)
+	together := f.together()
+	if !together {
+		if err := f.settle(ctx); err != nil {
+			return err
+		}
+	}
+	// The last moment at which the caller can change its mind.
+	if err := interrupted(ctx); err != nil {
+		return fmt.Errorf("uow: before COMMIT: %w", err)
+	}
+	if !together {
+		return r.outcome(ctx, r.tx.commit(), events, u.proofs)
+	}
+	sent, err := r.tx.commitWith(ctx, &f.queue.Batch)
+	if !sent {
+		return err
+	}
+	return r.outcome(ctx, err, events, u.proofs)
 }
 
-// commitWith sends the statements and COMMIT.
+// commit sends COMMIT. The error is the server's answer, or why its answer was lost.
+func (t *transaction) commit() error {
+	t.closed = true
+	t.committing(true)
+	timer := time.AfterFunc(t.limit, t.cancel)
+	err := t.bun.Commit()
+	timer.Stop()
+	return err
+}
+
+// commitWith sends the statements and COMMIT. sent false: a statement failed, and the transaction waits for a rollback.
 //
 // The caller can still cancel, because the statements may wait for locks of others, unless the batch holds nothing but COMMIT. A cancel closes the
-// connection, and nobody knows how far the server has come: resolve finds out, and ends the session if it waits for a lock.
-func (r *root) commitWith(ctx context.Context, batch *pgx.Batch, p proofs) error {
+// connection, and nobody knows how far the server has come: an [inquiry] finds out, and ends the session if it waits for a lock.
+func (t *transaction) commitWith(ctx context.Context, batch *pgx.Batch) (sent bool, err error) {
 	if batch.Len() == 0 {
 		ctx = context.WithoutCancel(ctx)
 	}
-	timed, cancel := context.WithTimeout(ctx, r.manager.cfg.CommitTimeout)
-	r.committing(true)
-	open, err := pgsql.SendCommit(timed, r.conn, batch)
-	cancel()
-	if errors.Is(err, ErrTransactionEnded) {
-		r.committing(false)
-		return err
+	timed, cancel := context.WithTimeout(ctx, t.limit)
+	defer cancel()
+	t.committing(true)
+	open, err := pgsql.SendCommit(timed, t.conn, batch)
+	if ended := errors.Is(err, ErrTransactionEnded); ended || open {
+		t.committing(false)
+		if !ended {
+			err = fmt.Errorf("uow: flush: %w", pgerr.Explain(err))
+		}
+		return false, err
 	}
-	if open {
-		r.committing(false)
-		return fmt.Errorf("uow: flush: %w", pgerr.Explain(err))
-	}
-	r.closed = true
-	_ = r.tx.Commit() // sends nothing, but database/sql has to learn that the transaction is over
-	return r.outcome(ctx, err, p)
+	t.closed = true
+	_ = t.bun.Commit() // sends nothing, but database/sql has to learn that the transaction is over
+	return true, err
 }
 
 // committing records that COMMIT is on its way. Meanwhile, closing the connection sends the server no cancel request.
-func (r *root) committing(is bool) {
-	r.onPgx(func(_ *pgx.Conn, t *pgsql.Trouble) { t.Committing(is) })
+func (t *transaction) committing(is bool) {
+	t.onPgx(func(_ *pgx.Conn, trouble *pgsql.Trouble) { trouble.Committing(is) })
+}
+
+// answered takes the error of COMMIT and gives the connection back. The error is [pgsql.ErrUnconfirmed] if the synchronous standby has not confirmed
+// the COMMIT.
+func (t *transaction) answered(err error) error {
+	if err == nil || refused(err) { // otherwise the connection is not used again
+		t.onPgx(func(_ *pgx.Conn, trouble *pgsql.Trouble) {
+			if err == nil && trouble.Unconfirmed() {
+				err = pgsql.ErrUnconfirmed
+			}
+			trouble.Committing(false)
+		})
+	}
+	t.release()
+	return err
 }
 
 // outcome ends a unit after COMMIT. err is what the server answered, or why its answer was lost.
-func (r *root) outcome(ctx context.Context, err error, p proofs) error {
-	if err == nil || refused(err) { // otherwise the connection is not used again
-		r.onPgx(func(_ *pgx.Conn, t *pgsql.Trouble) {
-			if err == nil && t.Unconfirmed() {
-				err = pgsql.ErrUnconfirmed
-			}
-			t.Committing(false)
-		})
-	}
-	// Before anything is asked: the pool may have no other connection, and others may be asking as well.
-	r.release()
+func (r *root) outcome(ctx context.Context, err error, events []event.Envelope, rows []unit.Proof) error {
+	// The connection goes back before anything is asked: the pool may have no other one, and others may be asking as well.
+	err = r.tx.answered(err)
 	switch {
 	case err == nil:
 		return nil
@@ -217,12 +227,27 @@ func (r *root) outcome(ctx context.Context, err error, p proofs) error {
 	case refused(err) || errors.Is(err, sql.ErrTxDone):
 		r.abandon()
 		return fmt.Errorf("uow: commit: %w", err)
-	case r.xid == "":
+	case r.tx.xid == "":
 		// The transaction wrote nothing, so it does not matter whether it was committed.
 		return nil
 	}
-	r.manager.log.WarnContext(ctx, "oncebox: the answer to COMMIT was lost, asking the server", "xid", r.xid, "error", err)
-	return r.resolve(context.WithoutCancel(ctx), err, p)
+	r.manager.log.WarnContext(ctx, "oncebox: the answer to COMMIT was lost, asking the server", "xid", r.tx.xid, "error", err)
+	q := &inquiry{tx: &r.tx, db: r.manager.db, sinks: r.manager.sinks, events: r.own(events), rows: rows}
+	became, err := q.resolve(ctx, err)
+	if became == isAborted {
+		r.abandon()
+	}
+	return err
+}
+
+// own returns the events whose ids were made for this try. Rows with the other ids may be those of other units.
+func (r *root) own(events []event.Envelope) (own []event.Envelope) {
+	for i := range events {
+		if _, named := r.named[events[i].ID]; !named && events[i].Delivery.DedupKey == "" {
+			own = append(own, events[i])
+		}
+	}
+	return own
 }
 
 // committed clears the events of the aggregates, and calls the sinks and the hooks of AfterCommit. The data is committed, so a panic here is logged

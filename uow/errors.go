@@ -1,16 +1,12 @@
 package uow
 
 import (
-	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/schema"
 
 	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
@@ -154,33 +150,43 @@ func (e *ConflictError) Is(target error) bool {
 // find that row the next time either.
 func (e *ConflictError) vain() bool { return e.Expected == 0 && e.Deleted }
 
-// conflict reads the stored version for the error. It reads the table by its primary key, because the model may hide the row, by a soft delete, a
-// view or a hook.
-func (r *root) conflict(ctx context.Context, w *write) error {
-	c := &ConflictError{Type: w.aggregate.AggregateType(), ID: w.aggregate.AggregateID(), Expected: w.expected}
-	m := w.mapping
-	if m.version == nil {
-		return c
+// IsRetryable reports whether the transaction failed because of others, so that the same function may succeed in a new one: a serialization
+// failure, a deadlock, [ErrConflict], [ErrConnectionLost], or a statement that was prepared before its table was changed (0A000 "cached plan must
+// not change result type" and its like, 26000). For the latter [Manager.Do] runs the function again at once, up to three times beside its tries, on
+// a connection that has dropped its prepared statements. A conflict is not retryable if a new aggregate has the id of a softly deleted row: the
+// function would make the same aggregate again.
+func IsRetryable(err error) bool {
+	switch {
+	case errors.Is(err, ErrTransactionEnded):
+		return false
+	case pgerr.IsVictim(err), pgerr.IsOutdated(err), errors.Is(err, ErrConnectionLost):
+		return true
 	}
-	gen := r.manager.db.QueryGen()
-	query := r.tx.NewSelect().TableExpr(m.name).ColumnExpr("?", m.version.SQLName).ColumnExpr(softlyDeleted(gen, m.table.SoftDeleteField))
-	for _, f := range m.table.PKs {
-		query.Where("? = ?", f.SQLName, bun.Safe(f.AppendValue(gen, nil, w.model)))
-	}
-	if err := query.Scan(ctx, &c.Found, &c.Deleted); !errors.Is(err, sql.ErrNoRows) {
-		c.Err = err
-	}
-	return c
+	conflict, ok := errors.AsType[*ConflictError](err)
+	return errors.Is(err, ErrConflict) && (!ok || !conflict.vain())
 }
 
-// softlyDeleted returns the condition under which bun regards a row as deleted.
-func softlyDeleted(gen schema.QueryGen, f *schema.Field) string {
-	switch {
-	case f == nil:
-		return "FALSE"
-	case f.IsPtr || f.NullZero:
-		return string(f.SQLName) + " IS NOT NULL"
-	default:
-		return string(gen.Dialect().AppendTime([]byte(f.SQLName+" <> "), time.Time{}))
+// Retryable returns an error that code within the unit may have hidden, as an HTTP handler does when it turns an error into an answer: the latest
+// error of a Do within the unit, or of any of its statements, for which an outermost Do would run its function again, see [RetryConfig.If]. The
+// function of the outermost Do can return this error, and is then run again. Retryable returns nil if there was no such error, or if the same
+// function was passed to a Do again and succeeded.
+//
+// Deadlocks, serialization failures, outdated statements, and an [ErrConnectionLost] that no Do has seen, are noticed on connections of
+// config.OpenDB only. If the connection is closed and the cause is not known, as on other connections, or if somebody cancelled a statement,
+// Retryable returns an error for which a function is not run again.
+func (u *Unit) Retryable() error {
+	r := u.root
+	r.mu.Lock()
+	hidden := r.hidden
+	r.mu.Unlock()
+	if len(hidden) > 0 {
+		return hidden[len(hidden)-1].err
 	}
+	if r.tx.closed {
+		return nil
+	}
+	if err := r.tx.broken(); err != nil {
+		return err
+	}
+	return r.victim()
 }

@@ -13,7 +13,7 @@ func Same(a, b *Unit) bool { return a.level == b.level }
 func Inside(u *Unit) unit.Unit { return (*inside)(u.level) }
 
 // TellOfWaitsAfter says how long a unit waits for a connection before that is logged.
-func TellOfWaitsAfter(m *Manager, d time.Duration) { m.starved.after = d }
+func TellOfWaitsAfter(m *Manager, d time.Duration) { m.pool.starvedAfter = d }
 
 // WaitIsDue tells whether a unit that waits would be logged at a time, and notes it.
-func WaitIsDue(m *Manager, now time.Time) bool { return m.starved.due(now) }
+func WaitIsDue(m *Manager, now time.Time) bool { return m.pool.due(now) }

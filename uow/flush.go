@@ -42,7 +42,8 @@ type FindSink interface {
 
 // flush is the end of the work of a unit: its events go to the sinks, and its last statements to the server.
 type flush struct {
-	root *root
+	tx    *transaction
+	sinks []Sink
 	// queue are the statements that have not been sent.
 	queue unit.Queue
 	// looked: the transaction was found to be still the unit's own, and only statements of oncebox were sent since.
@@ -55,16 +56,15 @@ type flush struct {
 
 // give passes the events to the sinks, one after the other.
 func (f *flush) give(ctx context.Context, events []event.Envelope) error {
-	sinks := f.root.manager.sinks
-	if len(events) > 0 && len(sinks) == 0 {
+	if len(events) > 0 && len(f.sinks) == 0 {
 		return noSink(events[0].Type)
 	}
-	for i, s := range sinks {
+	for i, s := range f.sinks {
 		if len(events) == 0 {
 			break
 		}
 		var ids []string
-		if i+1 < len(sinks) {
+		if i+1 < len(f.sinks) {
 			ids = idsOf(events)
 		}
 		if err := f.giveTo(ctx, s, events); err != nil {
@@ -82,26 +82,25 @@ func (f *flush) give(ctx context.Context, events []event.Envelope) error {
 }
 
 func (f *flush) giveTo(ctx context.Context, s Sink, events []event.Envelope) error {
-	r := f.root
 	if err := f.look(ctx); err != nil {
 		return err
 	}
 	if own, ok := s.(unit.Sink); ok {
-		err := own.Enqueue(ctx, r.tx, &f.queue, events)
+		err := own.Enqueue(ctx, f.tx.bun, &f.queue, events)
 		f.identify()
 		return err
 	}
 	f.looked, f.alive, f.foreign = false, false, true
-	return s.Flush(ctx, r.tx, events)
+	return s.Flush(ctx, f.tx.bun, events)
 }
 
 // look returns an error if the transaction is not the unit's own any more. An exact connection refuses such statements itself; otherwise look asks
 // the server.
 func (f *flush) look(ctx context.Context) error {
-	if f.looked || f.root.exact {
+	if f.looked || f.tx.exact {
 		return nil
 	}
-	err := f.root.probed(ctx)
+	err := f.tx.probed(ctx)
 	f.looked = err == nil
 	return err
 }
@@ -112,7 +111,7 @@ func (f *flush) identify() {
 		return
 	}
 	f.alive = true
-	f.root.identified(f.queue.XID)
+	f.tx.identified(f.queue.XID)
 }
 
 // last adds the statements that go last.
@@ -127,7 +126,7 @@ func (f *flush) last(queries []*pgx.QueuedQuery) {
 //
 // COMMIT alone needs no statement before it that proves that the transaction is alive: a pipeline checks the answer to COMMIT.
 func (f *flush) together() bool {
-	return f.root.xid != "" && !f.foreign && pgsql.CanPipeline(f.root.conn)
+	return f.tx.xid != "" && !f.foreign && pgsql.CanPipeline(f.tx.conn)
 }
 
 // send sends the queue.
@@ -137,7 +136,7 @@ func (f *flush) send(ctx context.Context) error {
 	}
 	err := f.look(ctx)
 	if err == nil {
-		err = pgsql.Send(ctx, f.root.conn, f.root.tx, &f.queue.Batch)
+		err = pgsql.Send(ctx, f.tx.conn, f.tx.bun, &f.queue.Batch)
 	}
 	if err != nil {
 		return fmt.Errorf("uow: flush: %w", pgerr.Explain(err))
@@ -153,14 +152,13 @@ func (f *flush) settle(ctx context.Context) error {
 	if err := f.send(ctx); err != nil {
 		return err
 	}
-	r := f.root
-	if err := r.ended(); err != nil {
+	if err := f.tx.ended(); err != nil {
 		return fmt.Errorf("uow: before COMMIT: %w", err)
 	}
-	if r.xid != "" && (f.alive || r.exact && r.alive()) {
+	if f.tx.xid != "" && (f.alive || f.tx.exact && f.tx.alive()) {
 		return nil
 	}
-	return r.probed(ctx)
+	return f.tx.probed(ctx)
 }
 
 func noSink(first string) error { return fmt.Errorf("%w: the first is %s", ErrNoSink, first) }

@@ -33,18 +33,101 @@ func On[T event.Event](m *Manager, fn func(ctx context.Context, u *Unit, e T) er
 	})
 }
 
-// rules runs, for a Do inside a middleware's unit, the checks that run at the end of a unit of its own: see [WithNestedChecks]. It does nothing for
-// other levels.
-func (r *root) rules(ctx context.Context, l *level) error {
-	if !l.parent.around {
+// handle calls the handlers for the events of the level, until they have seen every event.
+func (u *level) handle(ctx context.Context) error {
+	if len(u.root.manager.handlers) == 0 {
 		return nil
 	}
-	if err := r.handle(ctx, l); err != nil {
+	if u.root.handled == nil {
+		u.root.handled = map[event.Aggregate]int{}
+	}
+	d := dispatch{level: u, handled: u.root.handled}
+	for again := true; again; {
+		before := d.count
+		for i := 0; ; i++ {
+			e, some := u.entry(i)
+			if !some {
+				break
+			}
+			if e.aggregate == nil {
+				continue
+			}
+			if err := d.all(ctx, e); err != nil {
+				return err
+			}
+		}
+		again = d.count > before
+	}
+	return nil
+}
+
+// entry returns the entry at i. The list may grow while handlers run.
+func (u *level) entry(i int) (e entry, some bool) {
+	u.root.mu.Lock()
+	defer u.root.mu.Unlock()
+	if i >= len(u.entries) {
+		return e, false
+	}
+	return u.entries[i], true
+}
+
+// dispatch passes the events of one level to the handlers.
+type dispatch struct {
+	level   *level
+	handled map[event.Aggregate]int // of the unit
+	// count is the number of events of this level. Events of other levels, undone ones included, do not show that handlers cause one another's
+	// events.
+	count int
+}
+
+// all calls the handlers for the events of the aggregate that they have not seen, also for events that it records meanwhile.
+func (d *dispatch) all(ctx context.Context, e entry) error {
+	a, u := e.aggregate, d.level.in(merged{ctx, context.WithoutCancel(e.ctx)})
+	limit := u.root.manager.cfg.MaxHandled
+	unseen := func() []event.Recorded {
+		all := a.RecordedEvents()
+		return all[min(d.handled[a], len(all)):]
+	}
+	for fresh := unseen(); len(fresh) > 0; fresh = unseen() {
+		for _, recorded := range fresh {
+			d.handled[a]++
+			if d.count++; d.count > limit {
+				return fmt.Errorf("uow: more than %d events in one unit, the latest is %s of %s %s: "+
+					"do the handlers cause one another's? (Config.MaxHandled)", limit, recorded.Event.EventType(), a.AggregateType(), a.AggregateID())
+			}
+			if err := d.one(u, recorded.Event); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (d *dispatch) one(u *Unit, e event.Event) error {
+	if err := interrupted(u.ctx); err != nil {
+		return fmt.Errorf("uow: before COMMIT: %w", err)
+	}
+	for _, fn := range u.root.manager.handlers {
+		if err := fn(u.ctx, u, e); err != nil {
+			return fmt.Errorf("uow: handle %s: %w", e.EventType(), err)
+		}
+	}
+	return nil
+}
+
+// rules runs, for a Do inside a middleware's unit, the checks that run at the end of a unit of its own: see [WithNestedChecks]. It does nothing for
+// other levels.
+func (u *level) rules(ctx context.Context) error {
+	if !u.parent.around {
+		return nil
+	}
+	if err := u.handle(ctx); err != nil {
 		return err
 	}
+	r := u.root
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, e := range l.entries {
+	for _, e := range u.entries {
 		if err := r.check(e); err != nil {
 			return err
 		}
@@ -59,80 +142,6 @@ func (r *root) rules(ctx context.Context, l *level) error {
 		}
 	}
 	return nil
-}
-
-// handle calls the handlers until they have seen every event.
-func (r *root) handle(ctx context.Context, u *level) error {
-	if len(r.manager.handlers) == 0 {
-		return nil
-	}
-	if r.handled == nil {
-		r.handled = map[event.Aggregate]int{}
-	}
-	count := 0 // counts this level only: events of other levels, also of an undone one, do not show that handlers cause one another's events
-	for again := true; again; {
-		again = false
-		for i := 0; ; i++ {
-			e, some := r.entry(u, i)
-			if !some {
-				break
-			}
-			if e.aggregate == nil {
-				continue
-			}
-			before := count
-			if err := r.handleAll(ctx, u, e, &count); err != nil {
-				return err
-			}
-			again = again || count > before
-		}
-	}
-	return nil
-}
-
-// handleAll calls the handlers for the events of the aggregate that they have not seen, also for events that it records meanwhile.
-func (r *root) handleAll(ctx context.Context, l *level, e entry, count *int) error {
-	a, u := e.aggregate, l.in(merged{ctx, context.WithoutCancel(e.ctx)})
-	limit := r.manager.cfg.MaxHandled
-	unseen := func() []event.Recorded {
-		all := a.RecordedEvents()
-		return all[min(r.handled[a], len(all)):]
-	}
-	for fresh := unseen(); len(fresh) > 0; fresh = unseen() {
-		for _, recorded := range fresh {
-			r.handled[a]++
-			if *count++; *count > limit {
-				return fmt.Errorf("uow: more than %d events in one unit, the latest is %s of %s %s: "+
-					"do the handlers cause one another's? (Config.MaxHandled)", limit, recorded.Event.EventType(), a.AggregateType(), a.AggregateID())
-			}
-			if err := r.manager.dispatch(u, recorded.Event); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (m *Manager) dispatch(u *Unit, e event.Event) error {
-	if err := interrupted(u.ctx); err != nil {
-		return fmt.Errorf("uow: before COMMIT: %w", err)
-	}
-	for _, fn := range m.handlers {
-		if err := fn(u.ctx, u, e); err != nil {
-			return fmt.Errorf("uow: handle %s: %w", e.EventType(), err)
-		}
-	}
-	return nil
-}
-
-// entry returns the entry at i. The list may grow while handlers run.
-func (r *root) entry(u *level, i int) (e entry, some bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if i >= len(u.entries) {
-		return e, false
-	}
-	return u.entries[i], true
 }
 
 // merged has the values of the context that an aggregate was tracked with, so that the events of handlers get the same tenant and the same cause.

@@ -3,19 +3,14 @@ package uow
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/uptrace/bun"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/oncebox/oncebox/internal/envelope"
 	"github.com/oncebox/oncebox/internal/otelx"
-	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/telemetry"
 )
 
@@ -29,9 +24,7 @@ type Manager struct {
 	// mappings holds a *mapping for each type of model.
 	mappings sync.Map
 
-	starved starved
-	// outdated counts the errors of statements that were prepared too long ago, see pgsql.Fresh.
-	outdated atomic.Int64
+	pool pool
 
 	log      *slog.Logger
 	units    metric.Int64Counter
@@ -43,6 +36,7 @@ type Manager struct {
 func New(db *bun.DB, cfg *Config, sinks ...Sink) *Manager {
 	c := cfg.WithDefaults()
 	meter := otelx.Meter(c.Telemetry.MeterProvider, "uow")
+	log := otelx.Logger(c.Telemetry.Logger)
 	outcomes := otelx.Outcomes(committed, rolledBack, unknown)
 	return &Manager{
 		db: db, cfg: c, sinks: sinks, outcomes: outcomes,
@@ -50,8 +44,8 @@ func New(db *bun.DB, cfg *Config, sinks ...Sink) *Manager {
 			Registry: c.Registry, Source: c.Source, TopicPrefix: c.TopicPrefix, DefaultTenant: c.DefaultTenant,
 			Topic: c.Topic, ValidateTopic: c.ValidateTopic, MaxPayload: c.MaxPayload, Tracer: otelx.Tracer(c.Telemetry.TracerProvider, "uow"),
 		},
-		starved: starved{after: starvedAfter},
-		log:     otelx.Logger(c.Telemetry.Logger),
+		pool:    pool{db: db, log: log, starvedAfter: starvedAfter},
+		log:     log,
 		units:   otelx.Started(meter, "oncebox.uow.units", "Units of work that ended, by outcome", outcomes),
 		retries: otelx.Started(meter, "oncebox.uow.retries", "Functions that were run again in a new transaction", nil),
 	}
@@ -62,105 +56,12 @@ func (m *Manager) Telemetry() telemetry.Config {
 	return telemetry.Config{Logger: m.log, TracerProvider: m.cfg.Telemetry.TracerProvider, MeterProvider: m.cfg.Telemetry.MeterProvider}
 }
 
-// Do runs fn in a transaction and commits it together with the events of the tracked aggregates. An error or a panic of fn rolls back. Within the
-// function of another unit of this manager it is a savepoint; the options of the transaction then have no effect. Within a unit of another manager
-// on the same database it is refused, because it would commit by itself. Within a unit of another database it begins a transaction of its own. See
-// the package documentation for both, and for retries.
-func (m *Manager) Do(ctx context.Context, fn func(ctx context.Context, u *Unit) error, opts ...Option) error {
-	o := options{attempts: m.cfg.Retry.MaxAttempts}
-	for _, opt := range opts {
-		opt(&o)
-	}
-	if outer := m.unitFrom(ctx); outer != nil {
-		if outer.root.manager != m {
-			return errOtherManager
-		}
-		return outer.root.nested(ctx, fn, &o)
-	}
-	var before error
-	began := time.Now()
-	stale, outdated := staleSet{}, 0
-	for attempt := 1; ; attempt++ {
-		err := m.once(ctx, fn, &o, stale)
-		if before != nil && errors.Is(err, ErrStale) {
-			// Without the reason for the second try this error would be a riddle.
-			return fmt.Errorf("%w (the try before ended with: %w)", err, before)
-		}
-		if outdated < maxOutdated && o.attempts > 1 && pgerr.IsOutdated(err) && m.again(err) {
-			// Run it again on a connection that has forgotten the statement. There is no pause, because no other transaction is in the way, and it does not
-			// count as a try.
-			outdated, before = outdated+1, err
-			attempt--
-			m.retries.Add(ctx, 1)
-			continue
-		}
-		if err == nil || attempt >= o.attempts || time.Since(began) >= m.cfg.Retry.MaxElapsed ||
-			errors.Is(err, ErrCommitUnknown) || !m.again(err) || errors.Is(err, ErrExists) && errors.Is(before, ErrExists) {
-			return err
-		}
-		before = err
-		// The fault that broke this connection has probably broken others of the pool. Each of them would cost a try.
-		o.ping = errors.Is(err, ErrConnectionLost)
-		m.retries.Add(ctx, 1)
-		if m.cfg.Retry.Wait(ctx, attempt) != nil {
-			return errors.Join(err, interrupted(ctx))
-		}
-	}
-}
-
-// maxOutdated is how often one function is run again because a statement was outdated, beside its tries. It is more than once because a table may
-// change again meanwhile.
-const maxOutdated = 3
-
-// once is one try: one transaction.
-func (m *Manager) once(ctx context.Context, fn func(context.Context, *Unit) error, o *options, stale staleSet) error {
-	l, err := m.begin(ctx, o, stale)
-	if err != nil {
-		return err
-	}
-	return l.end(ctx, func() error {
-		u := l.in(ctx)
-		return fn(u.ctx, u)
-	})
-}
-
-// end does the last of the work and commits, or rolls back.
-func (u *level) end(ctx context.Context, work func() error) error {
-	ended := rolledBack
-	defer func() {
-		// After a panic and runtime.Goexit as well, which t.FailNow calls.
-		u.root.rollback()
-		u.root.manager.count(ctx, ended)
-	}()
-	err := work()
-	if err == nil {
-		err = u.finish(ctx)
-	}
-	err = u.root.taken(ctx, u.root.lost(u.root.swallowed(err)))
-	if ended = outcome(err); pgerr.IsOutdated(err) {
-		u.root.manager.outdated.Add(1)
-	}
-	return err
-}
-
 // How a unit ended, as the metric has it.
 const (
 	committed  = "committed"
 	rolledBack = "rolled_back"
 	unknown    = "unknown"
 )
-
-// outcome returns how a unit ended, by the error of its function or of COMMIT.
-func outcome(err error) string {
-	switch {
-	case err == nil:
-		return committed
-	case errors.Is(err, ErrCommitUnknown):
-		return unknown
-	default:
-		return rolledBack
-	}
-}
 
 func (m *Manager) count(ctx context.Context, outcome string) {
 	m.units.Add(ctx, 1, m.outcomes[outcome]...)
@@ -172,7 +73,7 @@ func (m *Manager) count(ctx context.Context, outcome string) {
 // pool as well, which refuses statements there if config.Config.RefusePool is set.
 func (m *Manager) DB(ctx context.Context) bun.IDB {
 	if u := m.unitFrom(ctx); u != nil {
-		return u.root.tx
+		return u.root.tx.bun
 	}
 	return m.db
 }

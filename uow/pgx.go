@@ -40,7 +40,7 @@ func (t pgxTx) do(ctx context.Context, call string, fn func(c *pgx.Conn, mode []
 	err := errEnded
 	if t.level.open() {
 		var ok bool
-		if ok, err = pgsql.WithinTx(ctx, t.level.root.conn, fn); err == nil && !ok {
+		if ok, err = pgsql.WithinTx(ctx, t.level.root.tx.conn, fn); err == nil && !ok {
 			err = errNotPgx
 		}
 	}

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/uptrace/bun/schema"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pgsql"
@@ -52,13 +54,13 @@ func (u *Unit) Save(ctx context.Context, aggregates ...event.Aggregate) error {
 		writes, entries = append(writes, w), append(entries, entry{ctx: ctx, aggregate: a})
 	}
 	// Track all or none, and before they are stored, so that they become stale if that fails.
-	if err := u.give(entries, nil); err != nil {
+	if err := u.give(entries...); err != nil {
 		return fmt.Errorf("uow: Save: %w", err)
 	}
 	inLockOrder(writes)
 	missed, err := u.root.save(ctx, writes)
 	if missed != nil {
-		err = u.root.conflict(ctx, missed)
+		err = missed.conflict(ctx, u.root.tx.bun, u.root.manager.db.QueryGen())
 	}
 	u.root.mu.Lock()
 	defer u.root.mu.Unlock()
@@ -109,22 +111,22 @@ func (r *root) save(ctx context.Context, writes []*write) (missed *write, err er
 			return err
 		})
 	}
-	ok, err := pgsql.SendTogether(ctx, r.conn, batch)
+	ok, err := pgsql.SendTogether(ctx, r.tx.conn, batch)
 	if !ok {
 		return r.saveByBun(ctx, writes)
 	}
 	if err == nil && xid != "" {
-		r.identified(xid)
+		r.tx.identified(xid)
 	}
 	return missed, err
 }
 
 func (r *root) saveByBun(ctx context.Context, writes []*write) (missed *write, err error) {
-	if err := r.ended(); err != nil {
+	if err := r.tx.ended(); err != nil {
 		return nil, err
 	}
 	for _, w := range writes {
-		stored, err := w.byBun(ctx, r.tx)
+		stored, err := w.byBun(ctx, r.tx.bun)
 		if err != nil {
 			return nil, err
 		}
@@ -133,4 +135,102 @@ func (r *root) saveByBun(ctx context.Context, writes []*write) (missed *write, e
 		}
 	}
 	return nil, nil
+}
+
+// write is one aggregate that is to be stored.
+type write struct {
+	aggregate event.Aggregate
+	mapping   *mapping
+	model     reflect.Value // the struct
+	// insert: the aggregate is new. Otherwise expected is the version that has to be stored. next is the version that the write stores.
+	insert         bool
+	expected, next int64
+	// events is how many events were recorded when it was saved.
+	events int
+}
+
+func (r *root) newWrite(a event.Aggregate) (*write, error) {
+	if !identifiable(a) || reflect.TypeOf(a).Kind() != reflect.Pointer {
+		return nil, fmt.Errorf("%#v is not a pointer to an aggregate", a)
+	}
+	m, err := r.manager.mapping(reflect.TypeOf(a).Elem())
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	before := r.saved[a]
+	_, stale := r.stale[a]
+	r.mu.Unlock()
+	name := a.AggregateType() + " " + a.AggregateID()
+	if stale {
+		return nil, fmt.Errorf("%w: %s", ErrStale, name)
+	}
+	w := &write{
+		aggregate: a, mapping: m, model: reflect.ValueOf(a).Elem(), expected: a.AggregateVersion(), events: len(a.RecordedEvents()),
+	}
+	w.insert, w.next = w.expected == 0, w.expected+int64(w.events)
+	switch {
+	case m.version == nil && w.expected != 0:
+		return nil, fmt.Errorf(`%s has version %d, but its model has no column "version" and no field with the tag uow:"version"`, name, w.expected)
+	case m.version == nil:
+		return w, nil
+	case w.next == 0:
+		return nil, fmt.Errorf("%s is new and has recorded nothing: its version would stay 0, as if it had never been stored", name)
+	}
+	if held := m.held(w.model); held < w.expected || held > w.next {
+		return nil, fmt.Errorf("%s: AggregateVersion is %d, but the field %s holds %d", name, w.expected, m.version.GoName, held)
+	}
+	if before != nil {
+		w.insert, w.expected = false, before.next
+	}
+	return w, nil
+}
+
+// statement returns the statement and its parameters, if the values can be parameters.
+func (w *write) statement(gen schema.QueryGen) (text string, args []any, ok bool) {
+	m := w.mapping
+	if m.byBun || m.version == nil {
+		return "", nil, false
+	}
+	fields := m.changed
+	if w.insert {
+		fields = m.table.Fields
+	}
+	args, kinds := make([]any, 0, len(m.table.Fields)+1), make([]kind, len(fields))
+	var buf [256]byte
+	for i, f := range fields {
+		if f == m.version {
+			args, kinds[i] = append(args, w.next), isText
+			continue
+		}
+		if w.insert && insertsDefault(f, w.model) {
+			return "", nil, false // bun reads what the default was
+		}
+		arg, k, ok := parameter(f, f.AppendValueOrDefault(gen, buf[:0], w.model))
+		if !ok {
+			return "", nil, false
+		}
+		if kinds[i] = k; k != isDefault {
+			args = append(args, arg)
+		}
+	}
+	if !w.insert {
+		for _, f := range m.table.PKs {
+			arg, k, ok := parameter(f, f.AppendValue(gen, buf[:0], w.model))
+			if !ok || k == isDefault {
+				return "", nil, false
+			}
+			args = append(args, arg)
+		}
+		args = append(args, w.expected)
+	}
+	text, ok = m.text(w.insert, kinds)
+	return text, args, ok
+}
+
+// confirm sets the version field of the model to the stored version.
+func (w *write) confirm() {
+	if w.mapping.version != nil {
+		w.mapping.hold(w.model, w.next)
+	}
 }

@@ -112,15 +112,16 @@ type flushed struct {
 func (u *Unit) Token(ctx context.Context) (Token, error) {
 	r := u.root
 	if r.flushed == nil {
-		if err := r.flushEarly(ctx, u.level); err != nil {
+		if err := u.flushEarly(ctx); err != nil {
 			return "", err
 		}
 	}
 	return makeToken(r.flushed.events), nil
 }
 
-func (r *root) flushEarly(ctx context.Context, u *level) error {
-	if err := r.handle(ctx, u); err != nil {
+func (u *level) flushEarly(ctx context.Context) error {
+	r := u.root
+	if err := u.handle(ctx); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -138,7 +139,7 @@ func (r *root) flushEarly(ctx context.Context, u *level) error {
 		f.recorded = append(f.recorded, len(a.RecordedEvents()))
 	}
 	if len(f.events) > 0 {
-		now := &flush{root: r}
+		now := &flush{tx: &r.tx, sinks: r.manager.sinks}
 		if err := now.give(ctx, f.events); err != nil {
 			return err
 		}

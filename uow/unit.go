@@ -30,42 +30,14 @@ type Unit struct {
 	ctx context.Context //nolint:containedctx // Track and Add have no parameter for it
 }
 
-// level is the transaction, or one savepoint in it. Any number of units share it, each with a context of its own.
-type level struct {
-	root *root
-	// parent is the level around this one, nil for the transaction itself.
-	parent *level
-	depth  int
-	// around: the level belongs to a middleware around the code that runs within it, and so do the levels around it, see WithNestedChecks.
-	around bool
-
-	// Guarded by root.mu.
-	ended   bool
-	entries []entry
-	hooks   []func(context.Context)
-	// last are statements that are sent after all others.
-	last []*pgx.QueuedQuery
-	// proofs find rows that were written.
-	proofs []unit.Proof
-}
-
-// entry is an aggregate whose events are collected at the flush, or one envelope that was added by hand.
-type entry struct {
-	ctx       context.Context //nolint:containedctx // that of Track or Save: the envelopes are made at the flush
-	aggregate event.Aggregate
-	envelope  event.Envelope
-	// named: the caller chose its id, so other units may have used it before.
-	named bool
-}
-
 // DB returns the transaction as one of bun, for every statement of the unit and for calls that take a transaction, as outbox.Store.Cancel. Leave
 // Commit and Rollback to the unit, as with [Unit.SQL]. [Unit.SQL] and [Unit.Pgx] are the same transaction.
-func (u *Unit) DB() bun.Tx { return u.root.tx }
+func (u *Unit) DB() bun.Tx { return u.root.tx.bun }
 
 // SQL returns the transaction as one of database/sql: for plain SQL, for the code that sqlc generates for database/sql, and for GORM, ent
 // and sqlx. Leave COMMIT and ROLLBACK to the unit, also as statements: a unit whose function has ended the transaction fails with
 // [ErrTransactionEnded], because its events were not in it. Once the unit has ended, statements return [sql.ErrTxDone].
-func (u *Unit) SQL() *sql.Tx { return u.root.tx.Tx }
+func (u *Unit) SQL() *sql.Tx { return u.root.tx.bun.Tx }
 
 // Track makes the unit emit the events that the aggregates have recorded by the time the unit ends. An aggregate that is tracked twice is emitted
 // once. Aggregates are emitted in the order in which they were tracked first. Track panics when the unit has ended, because the events would be
@@ -78,7 +50,7 @@ func (u *Unit) Track(aggregates ...event.Aggregate) {
 		}
 		entries[i] = entry{ctx: u.ctx, aggregate: a}
 	}
-	if err := u.give(entries, nil); err != nil {
+	if err := u.give(entries...); err != nil {
 		panic("uow: Track: " + err.Error())
 	}
 }
@@ -99,7 +71,7 @@ func (u *Unit) Add(topic string, payload any, opts ...event.AddOption) error {
 	opts = append(slices.Clip(opts), func(e *event.Envelope) { named = e.ID != "" })
 	env, err := u.root.manager.maker.Payload(u.ctx, topic, payload, opts)
 	if err == nil {
-		err = u.give([]entry{{envelope: env, named: named}}, nil)
+		err = u.give(entry{envelope: env, named: named})
 	}
 	if err != nil {
 		return fmt.Errorf("uow: Add: %w", err)
@@ -110,26 +82,13 @@ func (u *Unit) Add(topic string, payload any, opts ...event.AddOption) error {
 // AfterCommit runs fn once the unit is committed, and never if it is not. The context of fn is not cancelled with the
 // caller's. fn cannot fail the unit any more: a panic of fn is logged. It panics when the unit has ended.
 func (u *Unit) AfterCommit(fn func(context.Context)) {
-	if err := u.give(nil, fn); err != nil {
-		panic("uow: AfterCommit: " + err.Error())
-	}
-}
-
-func (u *level) give(entries []entry, hook func(context.Context)) error {
 	r := u.root
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if u.ended {
-		return errEnded
+		panic("uow: AfterCommit: " + errEnded.Error())
 	}
-	if r.flushed != nil && len(entries) > 0 {
-		return errFlushed
-	}
-	r.active.entries = append(r.active.entries, entries...)
-	if hook != nil {
-		r.active.hooks = append(r.active.hooks, hook)
-	}
-	return nil
+	r.active.hooks = append(r.active.hooks, fn)
 }
 
 // OpenIn reports whether a unit of the pool is open. The guard of the pool asks, see config.Config.RefusePool.
@@ -140,8 +99,8 @@ func (u *inside) OpenIn(pool *sql.DB) bool {
 // Ended returns an error if the transaction has ended. Oncebox's own statements ask on a pool of config.UseDB, whose connections do not refuse
 // statements by themselves.
 func (u *inside) Ended(tx *sql.Tx) error {
-	if l := (*level)(u).nearest(func(l *level) bool { return l.root.tx.Tx == tx }); l != nil && !l.root.exact {
-		return l.root.ended()
+	if l := (*level)(u).nearest(func(l *level) bool { return l.root.tx.bun.Tx == tx }); l != nil && !l.root.tx.exact {
+		return l.root.tx.ended()
 	}
 	return nil
 }
@@ -163,48 +122,19 @@ func FromContext(ctx context.Context) (*Unit, bool) {
 	return &Unit{level: l, ctx: ctx}, true
 }
 
-// find returns the innermost open unit that fits. A goroutine or a hook that outlived its unit finds the one around it,
-// or none.
-func find(ctx context.Context, fits func(*level) bool) *level {
-	found, _ := pgsql.UnitOf(ctx).(*inside)
-	return (*level)(found).nearest(fits)
-}
-
-// nearest returns the innermost open unit that fits, from this one outwards.
-func (u *level) nearest(fits func(*level) bool) *level {
-	for u != nil && (!u.open() || !fits(u)) {
-		if u.parent != nil {
-			u = u.parent
-		} else {
-			u = u.root.outer
-		}
-	}
-	return u
-}
-
-func (u *level) open() bool {
-	u.root.mu.Lock()
-	defer u.root.mu.Unlock()
-	return !u.ended
-}
-
-// in returns a Unit of this level whose own context is ctx with the unit in it.
-func (u *level) in(ctx context.Context) *Unit {
-	return &Unit{level: u, ctx: pgsql.WithUnit(ctx, (*inside)(u))}
-}
-
 // inside is a level as oncebox's own packages use it, see [unit.Unit]. It is a type of its own, so that [Unit] does not export these methods.
 type inside level
 
 var _ unit.Unit = (*inside)(nil)
 
 func (u *inside) Send(ctx context.Context, b *pgx.Batch) error {
-	if !u.root.exact { // other connections refuse by themselves
-		if err := u.root.ended(); err != nil {
+	tx := &u.root.tx
+	if !tx.exact { // other connections refuse by themselves
+		if err := tx.ended(); err != nil {
 			return err
 		}
 	}
-	return pgerr.Explain(pgsql.Send(ctx, u.root.conn, u.root.tx, b))
+	return pgerr.Explain(pgsql.Send(ctx, tx.conn, tx.bun, b))
 }
 
 func (u *inside) SendLast(b *pgx.Batch) (ok bool) {
@@ -218,7 +148,7 @@ func (u *inside) SendLast(b *pgx.Batch) (ok bool) {
 	return true
 }
 
-func (u *inside) Identified(xid string) { u.root.identified(xid) }
+func (u *inside) Identified(xid string) { u.root.tx.identified(xid) }
 
 func (u *inside) ProvedBy(find unit.Proof) {
 	r := u.root

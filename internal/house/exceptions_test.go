@@ -11,7 +11,6 @@ var exceptions = []exception{
 	{ruleMethodFiles, "inbox.Inbox", 25},
 	{ruleMethodFiles, "inbox.wrapped", 13},
 	{ruleMethodFiles, "outbox.Store", 49},
-	{ruleMethodFiles, "uow.root", 12},
 	{ruleLines, "inbox", 5182},
 	{ruleLines, "projector", 4013},
 	{ruleEmbedded, "idempotency.Middleware embeds idempotency.Store", 26},

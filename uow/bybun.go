@@ -4,105 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"reflect"
+	"time"
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/schema"
-
-	"github.com/oncebox/oncebox/event"
 )
-
-// write is one aggregate that is to be stored.
-type write struct {
-	aggregate event.Aggregate
-	mapping   *mapping
-	model     reflect.Value // the struct
-	// insert: the aggregate is new. Otherwise expected is the version that has to be stored. next is the version that the write stores.
-	insert         bool
-	expected, next int64
-	// events is how many events were recorded when it was saved.
-	events int
-}
-
-func (r *root) newWrite(a event.Aggregate) (*write, error) {
-	if !identifiable(a) || reflect.TypeOf(a).Kind() != reflect.Pointer {
-		return nil, fmt.Errorf("%#v is not a pointer to an aggregate", a)
-	}
-	m, err := r.manager.mapping(reflect.TypeOf(a).Elem())
-	if err != nil {
-		return nil, err
-	}
-	r.mu.Lock()
-	before := r.saved[a]
-	_, stale := r.stale[a]
-	r.mu.Unlock()
-	name := a.AggregateType() + " " + a.AggregateID()
-	if stale {
-		return nil, fmt.Errorf("%w: %s", ErrStale, name)
-	}
-	w := &write{
-		aggregate: a, mapping: m, model: reflect.ValueOf(a).Elem(), expected: a.AggregateVersion(), events: len(a.RecordedEvents()),
-	}
-	w.insert, w.next = w.expected == 0, w.expected+int64(w.events)
-	switch {
-	case m.version == nil && w.expected != 0:
-		return nil, fmt.Errorf(`%s has version %d, but its model has no column "version" and no field with the tag uow:"version"`, name, w.expected)
-	case m.version == nil:
-		return w, nil
-	case w.next == 0:
-		return nil, fmt.Errorf("%s is new and has recorded nothing: its version would stay 0, as if it had never been stored", name)
-	}
-	if held := m.held(w.model); held < w.expected || held > w.next {
-		return nil, fmt.Errorf("%s: AggregateVersion is %d, but the field %s holds %d", name, w.expected, m.version.GoName, held)
-	}
-	if before != nil {
-		w.insert, w.expected = false, before.next
-	}
-	return w, nil
-}
-
-// statement returns the statement and its parameters, if the values can be parameters.
-func (w *write) statement(gen schema.QueryGen) (text string, args []any, ok bool) {
-	m := w.mapping
-	if m.byBun || m.version == nil {
-		return "", nil, false
-	}
-	fields := m.changed
-	if w.insert {
-		fields = m.table.Fields
-	}
-	args, kinds := make([]any, 0, len(m.table.Fields)+1), make([]kind, len(fields))
-	var buf [256]byte
-	for i, f := range fields {
-		if f == m.version {
-			args, kinds[i] = append(args, w.next), isText
-			continue
-		}
-		if w.insert && insertsDefault(f, w.model) {
-			return "", nil, false // bun reads what the default was
-		}
-		arg, k, ok := parameter(f, f.AppendValueOrDefault(gen, buf[:0], w.model))
-		if !ok {
-			return "", nil, false
-		}
-		if kinds[i] = k; k != isDefault {
-			args = append(args, arg)
-		}
-	}
-	if !w.insert {
-		for _, f := range m.table.PKs {
-			arg, k, ok := parameter(f, f.AppendValue(gen, buf[:0], w.model))
-			if !ok || k == isDefault {
-				return "", nil, false
-			}
-			args = append(args, arg)
-		}
-		args = append(args, w.expected)
-	}
-	text, ok = m.text(w.insert, kinds)
-	return text, args, ok
-}
 
 // byBun writes the aggregate with a statement of bun. stored is false if the row is not there in the expected version.
 func (w *write) byBun(ctx context.Context, tx bun.Tx) (stored bool, err error) {
@@ -185,9 +92,32 @@ func affected(res sql.Result, err error) (bool, error) {
 	return n > 0, err
 }
 
-// confirm sets the version field of the model to the stored version.
-func (w *write) confirm() {
-	if w.mapping.version != nil {
-		w.mapping.hold(w.model, w.next)
+// conflict reads the stored version for the error. It reads the table by its primary key, because the model may hide the row, by a soft delete, a
+// view or a hook.
+func (w *write) conflict(ctx context.Context, tx bun.Tx, gen schema.QueryGen) error {
+	c := &ConflictError{Type: w.aggregate.AggregateType(), ID: w.aggregate.AggregateID(), Expected: w.expected}
+	m := w.mapping
+	if m.version == nil {
+		return c
+	}
+	query := tx.NewSelect().TableExpr(m.name).ColumnExpr("?", m.version.SQLName).ColumnExpr(softlyDeleted(gen, m.table.SoftDeleteField))
+	for _, f := range m.table.PKs {
+		query.Where("? = ?", f.SQLName, bun.Safe(f.AppendValue(gen, nil, w.model)))
+	}
+	if err := query.Scan(ctx, &c.Found, &c.Deleted); !errors.Is(err, sql.ErrNoRows) {
+		c.Err = err
+	}
+	return c
+}
+
+// softlyDeleted returns the condition under which bun regards a row as deleted.
+func softlyDeleted(gen schema.QueryGen, f *schema.Field) string {
+	switch {
+	case f == nil:
+		return "FALSE"
+	case f.IsPtr || f.NullZero:
+		return string(f.SQLName) + " IS NOT NULL"
+	default:
+		return string(gen.Dialect().AppendTime([]byte(f.SQLName+" <> "), time.Time{}))
 	}
 }

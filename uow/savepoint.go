@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"strconv"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/internal/pgerr"
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // nested runs fn behind a savepoint.
@@ -25,38 +29,39 @@ func (r *root) nested(ctx context.Context, fn func(context.Context, *Unit) error
 	defer func() {
 		// A panic, or runtime.Goexit, which t.FailNow calls. It goes on and ends the unit, unless somebody recovers it.
 		if !returned {
-			_ = r.undo(ctx, s)
+			_ = s.undo(ctx)
 		}
 	}()
 	u := s.level.in(ctx)
 	if err = fn(u.ctx, u); err == nil {
-		err = r.rules(ctx, s.level)
+		err = s.level.rules(ctx)
 	}
 	returned = true
-	return r.leave(ctx, s, err)
+	return s.leave(ctx, err)
 }
 
 // enter begins a level.
 func (r *root) enter(ctx context.Context, o *options) (*savepoint, error) {
 	s := r.push()
 	s.level.around = o.nestedChecks && s.level.parent.around
-	if err := r.exec(ctx, "SAVEPOINT "+s.name); err != nil {
-		return nil, errors.Join(fmt.Errorf("uow: savepoint: %w", err), r.pop(s, false))
+	if err := r.tx.exec(ctx, "SAVEPOINT "+s.name); err != nil {
+		return nil, errors.Join(fmt.Errorf("uow: savepoint: %w", err), s.pop(false))
 	}
 	return s, nil
 }
 
-// leave ends a level whose work ended with err.
-func (r *root) leave(ctx context.Context, s *savepoint, err error) error {
+// leave ends the level, whose work ended with err.
+func (s *savepoint) leave(ctx context.Context, err error) error {
 	if err == nil {
-		if err = r.exec(ctx, "RELEASE SAVEPOINT "+s.name); err == nil {
-			r.recovered(s)
-			return r.pop(s, true)
+		tx := &s.level.root.tx
+		if err = tx.exec(ctx, "RELEASE SAVEPOINT "+s.name); err == nil {
+			s.recovered()
+			return s.pop(true)
 		}
-		err = fmt.Errorf("uow: release savepoint: %w", r.swallowed(err))
+		err = fmt.Errorf("uow: release savepoint: %w", tx.swallowed(err))
 	}
-	r.note(s, err)
-	if undoErr := r.undo(ctx, s); undoErr != nil {
+	s.note(err)
+	if undoErr := s.undo(ctx); undoErr != nil {
 		return fmt.Errorf("%w: %w", err, undoErr)
 	}
 	return err
@@ -92,10 +97,10 @@ func (r *root) push() *savepoint {
 
 // pop ends the level. keep: its entries, hooks and statements move to the level around it. Otherwise they are dropped, and its aggregates become
 // stale.
-func (r *root) pop(s *savepoint, keep bool) error {
+func (s *savepoint) pop(keep bool) error {
+	r, inner := s.level.root, s.level
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	inner := s.level
 	inner.ended = true
 	if r.doomIfOpen(inner); r.active != inner {
 		return r.doomed
@@ -119,14 +124,15 @@ func (r *root) pop(s *savepoint, keep bool) error {
 }
 
 // undo rolls back to the savepoint. If that fails, the transaction must not be committed: it would contain the SQL of the level without its events.
-func (r *root) undo(ctx context.Context, s *savepoint) error {
-	err := r.pop(s, false)
-	if err == nil && !r.closed {
+func (s *savepoint) undo(ctx context.Context) error {
+	r := s.level.root
+	err := s.pop(false)
+	if err == nil && !r.tx.closed {
 		// The caller cannot cancel this: the outer unit needs it to go on.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.manager.cfg.CommitTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.tx.limit)
 		defer cancel()
 		// RELEASE as well, or each failure would leave one more subtransaction open.
-		err = r.exec(ctx, "ROLLBACK TO SAVEPOINT "+s.name+"; RELEASE SAVEPOINT "+s.name)
+		err = r.tx.exec(ctx, "ROLLBACK TO SAVEPOINT "+s.name+"; RELEASE SAVEPOINT "+s.name)
 	}
 	if err != nil {
 		err = fmt.Errorf("uow: roll back to savepoint: %w", err)
@@ -135,13 +141,54 @@ func (r *root) undo(ctx context.Context, s *savepoint) error {
 	return err
 }
 
-func (r *root) exec(ctx context.Context, statement string) error {
-	if err := r.ended(); err != nil {
-		return err
+// hidden is an error that code around an inner Do may hide.
+type hidden struct {
+	err   error
+	depth int
+	fn    uintptr // 0: the level was begun by Manager.Begin
+}
+
+// note remembers the error of a level if a function is run again after it.
+func (s *savepoint) note(err error) {
+	r := s.level.root
+	victim := r.victim()
+	if err = r.tx.lost(err); !r.manager.again(err) {
+		err = victim
 	}
-	_, err := r.tx.Tx.ExecContext(ctx, statement)
-	if !r.exact && pgerr.Code(err) == pgerr.NoSavepoint {
-		return &pgerr.EndedError{How: endedUnseen, Err: err}
+	if err == nil {
+		return
+	}
+	r.tx.onPgx(func(c *pgx.Conn, t *pgsql.Trouble) { t.Forget(c) }) // the connection's error belongs to this level, which is over
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hidden = append(r.hidden, hidden{err, s.level.depth, s.function()})
+}
+
+// recovered forgets the errors of a level that was tried again.
+func (s *savepoint) recovered() {
+	r := s.level.root
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.hidden) == 0 {
+		return
+	}
+	fn := s.function()
+	r.hidden = slices.DeleteFunc(r.hidden, func(h hidden) bool { return h.depth == s.level.depth && h.fn == fn && fn != 0 })
+}
+
+// function identifies the function of the level by its code, since a loop makes a new closure each time.
+func (s *savepoint) function() uintptr {
+	if s.fn == nil {
+		return 0
+	}
+	return reflect.ValueOf(s.fn).Pointer()
+}
+
+// victim returns the error that only the connection may have seen, if a function is run again after it.
+func (r *root) victim() error {
+	err := r.tx.victim()
+	if err == nil || !r.manager.cfg.Retry.If(err) {
+		return nil
 	}
 	return err
 }

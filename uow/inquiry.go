@@ -39,13 +39,17 @@ FROM (SELECT mark, coalesce(mark = $2::text, false)
 	FROM (SELECT ` + pgsql.Mark + ` AS mark) now) server`
 )
 
-// proofs are ways to find rows of a unit.
-type proofs struct {
+// inquiry finds out on another connection how a transaction ended whose answer to COMMIT was lost.
+type inquiry struct {
+	tx    *transaction
+	db    *bun.DB
+	sinks []Sink
+	// events and rows are what only this transaction can have written.
 	events []event.Envelope
 	rows   []unit.Proof
 }
 
-// resolve finds out on another connection how the transaction ended.
+// resolve asks until there is an outcome. lost is why the answer was lost.
 //
 // As long as the server has not crashed, pg_xact_status of the transaction's id is the answer. After a crash the server gives ids that did not
 // reach the disk to other transactions. Then "committed", or a session in progress, may belong to another transaction. So after a crash only a row
@@ -53,27 +57,26 @@ type proofs struct {
 //
 // If the transaction is in progress, its backend either is still committing, or has not noticed that its client is gone. The latter would keep all
 // its locks until TCP gives up, so the backend is terminated. A backend that is already committing finishes its COMMIT first.
-func (r *root) resolve(ctx context.Context, lost error, p proofs) error {
-	ctx, cancel := context.WithTimeout(ctx, r.manager.cfg.CommitTimeout)
+func (q *inquiry) resolve(ctx context.Context, lost error) (fate, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.tx.limit)
 	defer cancel()
 	var reason error // why there is no outcome yet
 	for attempt := 1; ; attempt++ {
-		became, err := r.inquire(ctx, p)
+		became, err := q.inquire(ctx)
 		switch became {
 		case isCommitted:
-			return nil
+			return became, nil
 		case isAborted:
-			r.abandon()
-			return fmt.Errorf("uow: commit: %w: %w", ErrConnectionLost, lost)
+			return became, fmt.Errorf("uow: commit: %w: %w", ErrConnectionLost, lost)
 		case isUnknown:
-			return r.unknown(errors.Join(lost, err))
+			return became, q.unknown(errors.Join(lost, err))
 		case isOpen:
 		}
 		if reason == nil || ctx.Err() == nil { // the error of an earlier attempt says more than the end of the time
 			reason = err
 		}
 		if (retry.Policy{Delay: 10 * time.Millisecond, MaxDelay: time.Second}).Wait(ctx, attempt) != nil {
-			return r.unknown(errors.Join(lost, reason))
+			return isUnknown, q.unknown(errors.Join(lost, reason))
 		}
 	}
 }
@@ -92,13 +95,13 @@ const (
 const codeFutureXID = "22023"
 
 // inquire asks once. All its questions go to one session, because other connections of the pool may lead to another server.
-func (r *root) inquire(ctx context.Context, p proofs) (fate, error) {
-	conn, err := r.manager.db.Conn(ctx)
+func (q *inquiry) inquire(ctx context.Context) (fate, error) {
+	conn, err := q.db.Conn(ctx)
 	if err != nil {
 		return isOpen, err
 	}
 	defer func() { _ = conn.Close() }()
-	recovering, mark, outcome, err := r.status(ctx, conn)
+	recovering, mark, outcome, err := q.status(ctx, conn)
 	switch {
 	case err != nil && pgerr.Code(err) != codeFutureXID, recovering: // no answer, or that of a standby
 		return isOpen, err
@@ -107,16 +110,16 @@ func (r *root) inquire(ctx context.Context, p proofs) (fate, error) {
 	case outcome == "aborted":
 		return isAborted, nil
 	case outcome != "": // in progress
-		return isOpen, r.terminate(ctx, conn)
+		return isOpen, q.terminate(ctx, conn)
 	}
-	found, later, notFound := r.found(ctx, conn, p)
+	found, later, notFound := q.found(ctx, conn)
 	switch {
 	case found:
 		return confirmed(ctx, conn)
 	case later:
 		return isOpen, notFound
 	}
-	return isUnknown, errors.Join(fmt.Errorf("%w (mark %q, and %q when the session began)", errForgotten, mark, r.session.Mark), err, notFound)
+	return isUnknown, errors.Join(fmt.Errorf("%w (mark %q, and %q when the session began)", errForgotten, mark, q.tx.session.Mark), err, notFound)
 }
 
 // errForgotten explains why neither the status of a transaction nor its rows show how it ended.
@@ -124,40 +127,41 @@ var errForgotten = errors.New("the server has recovered from a crash since, is a
 	"and no row was found that only this unit can have written")
 
 // status asks for the status of the transaction. outcome is "" if the server does not know it.
-func (r *root) status(ctx context.Context, conn bun.Conn) (recovering bool, mark, outcome string, err error) {
+func (q *inquiry) status(ctx context.Context, conn bun.Conn) (recovering bool, mark, outcome string, err error) {
 	var told sql.NullString
-	err = conn.Conn.QueryRowContext(ctx, r.question(status), r.subject()...).Scan(&recovering, &mark, &told)
+	err = conn.Conn.QueryRowContext(ctx, q.question(status), q.subject()...).Scan(&recovering, &mark, &told)
 	return recovering, mark, told.String, err
 }
 
-func (r *root) terminate(ctx context.Context, conn bun.Conn) error {
+func (q *inquiry) terminate(ctx context.Context, conn bun.Conn) error {
 	var ended int
-	return conn.Conn.QueryRowContext(ctx, r.question(terminate), r.subject()...).Scan(&ended)
+	return conn.Conn.QueryRowContext(ctx, q.question(terminate), q.subject()...).Scan(&ended)
 }
 
 // question returns the statement in the form that this server understands.
-func (r *root) question(statement string) string {
-	if r.session.Timeline == "" {
+func (q *inquiry) question(statement string) string {
+	if q.tx.session.Timeline == "" {
 		return strings.Replace(statement, pgsql.Mark, pgsql.MarkAlone, 1)
 	}
 	return statement
 }
 
 // subject are the arguments of status and terminate.
-func (r *root) subject() []any {
-	return []any{r.xid, r.session.Mark, r.session.PID, r.session.Start}
+func (q *inquiry) subject() []any {
+	s := &q.tx.session
+	return []any{q.tx.xid, s.Mark, s.PID, s.Start}
 }
 
 // found looks for a row of the unit. later: a query failed for a reason that may pass, so it is worth asking again.
-func (r *root) found(ctx context.Context, conn bun.Conn, p proofs) (found, later bool, err error) {
-	looks := make([]func() (bool, error), 0, len(p.rows)+len(r.manager.sinks))
-	for _, find := range p.rows {
-		looks = append(looks, func() (bool, error) { return find(ctx, conn, r.xid) })
+func (q *inquiry) found(ctx context.Context, conn bun.Conn) (found, later bool, err error) {
+	looks := make([]func() (bool, error), 0, len(q.rows)+len(q.sinks))
+	for _, find := range q.rows {
+		looks = append(looks, func() (bool, error) { return find(ctx, conn, q.tx.xid) })
 	}
-	if own := r.own(p.events); len(own) > 0 {
-		for _, s := range r.manager.sinks {
+	if len(q.events) > 0 {
+		for _, s := range q.sinks {
 			if sink, ok := s.(FindSink); ok {
-				looks = append(looks, func() (bool, error) { return sink.Find(ctx, conn, own) })
+				looks = append(looks, func() (bool, error) { return sink.Find(ctx, conn, q.events) })
 			}
 		}
 	}
@@ -180,16 +184,6 @@ func passes(err error) bool {
 	return code == "" || slices.ContainsFunc([]string{"08", "40", "53", "55", "57"}, func(class string) bool { return strings.HasPrefix(code, class) })
 }
 
-// own returns the events whose ids were made for this try. Rows with the other ids may be those of other units.
-func (r *root) own(events []event.Envelope) (own []event.Envelope) {
-	for i := range events {
-		if _, named := r.named[events[i].ID]; !named && events[i].Delivery.DedupKey == "" {
-			own = append(own, events[i])
-		}
-	}
-	return own
-}
-
 // confirmed waits, as the unit's own COMMIT would have, until the synchronous standby has confirmed the transaction that was found committed.
 func confirmed(ctx context.Context, conn bun.Conn) (fate, error) {
 	if err := pgsql.AwaitStandby(ctx, conn); err != nil {
@@ -198,7 +192,7 @@ func confirmed(ctx context.Context, conn bun.Conn) (fate, error) {
 	return isCommitted, nil
 }
 
-func (r *root) unknown(err error) error {
-	s := r.session
-	return &CommitUnknownError{XID: r.xid, PID: s.PID, Start: s.Start, Timeline: s.Timeline, Err: err}
+func (q *inquiry) unknown(err error) error {
+	s := &q.tx.session
+	return &CommitUnknownError{XID: q.tx.xid, PID: s.PID, Start: s.Start, Timeline: s.Timeline, Err: err}
 }
