@@ -33,5 +33,5 @@ func PausedTenants(p *Projector) []string {
 	if len(p.relays) == 0 {
 		return nil
 	}
-	return p.relays[0].leases.tenants.List()
+	return p.relays[0].leases.Tenants.List()
 }

@@ -1,25 +1,28 @@
 package projector
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/internal/lanedb"
-	"github.com/oncebox/oncebox/projector/internal/progress"
+	"github.com/oncebox/oncebox/projector/internal/leases"
 )
 
 func TestOnlyLanesInQuestionAreFetched(t *testing.T) {
 	t.Parallel()
+	var hears atomic.Bool
 	r := &relay{}
-	w := &worker{cfg: &Config{SleepBusy: time.Hour}, hears: &r.hears, owned: newOwned(time.Second)}
+	w := &worker{cfg: &Config{SleepBusy: time.Hour}, hears: &hears, owned: leases.NewOwned(time.Second)}
 	r.workers = []*worker{w}
-	var group []*progress.Lane
 	for _, n := range []int16{3, 7, 64 + 9} {
-		w.owned.add(lanedb.Lease{Lane: n}, time.Time{})
-		l := w.owned.lanes[n].lane
-		l.More, group = false, append(group, l)
+		w.owned.Add(lanedb.Lease{Lane: n}, time.Now().Add(time.Hour))
+	}
+	group := w.owned.Ready()
+	for _, l := range group {
+		l.More = false
 	}
 	asked := func() (numbers []int16) {
 		for _, l := range w.inQuestion(group) {
@@ -28,14 +31,18 @@ func TestOnlyLanesInQuestionAreFetched(t *testing.T) {
 		return numbers
 	}
 	woken := func() bool {
-		defer func() { w.owned.wake = make(chan struct{}, 1) }()
-		return len(w.owned.wake) == 1
+		select {
+		case <-w.owned.Wake:
+			return true
+		default:
+			return false
+		}
 	}
 	all := []int16{3, 7, 73}
 
 	require.Equal(t, all, asked(), "a relay that does not hear of commits")
 	w.looked = time.Time{}
-	r.hears.Store(true)
+	hears.Store(true)
 	require.Equal(t, all, asked(), "the first time")
 	require.Empty(t, asked())
 

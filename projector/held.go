@@ -7,6 +7,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/projector/internal/leases"
 	"github.com/oncebox/oncebox/projector/internal/progress"
 	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
@@ -14,7 +15,7 @@ import (
 // heldRows sends rows that were refused before, and rows that wait behind them.
 type heldRows struct {
 	db      lanedb.Lanes
-	owned   *owned
+	owned   *leases.Owned
 	stay    *searcher
 	publish *publisher
 	settle  *settler
@@ -102,7 +103,7 @@ func (h *heldRows) untilDue(ctx context.Context) (time.Duration, error) {
 		ctx, cancel := h.limit.bounded(ctx)
 		defer cancel()
 		// The last look came after the question before. What is due since that question and was left alone costs one look more.
-		next, err := h.db.Held.NextDue(ctx, h.owned.numbers(), h.due.Asked)
+		next, err := h.db.Held.NextDue(ctx, h.owned.Numbers(), h.due.Asked)
 		if err != nil {
 			return 0, err
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/projector/internal/leases"
 	"github.com/oncebox/oncebox/projector/internal/progress"
 )
 
@@ -15,7 +16,7 @@ type isolator struct {
 	db      lanedb.Lanes
 	alone   *sync.Mutex // held by the worker of the relay that isolates rows
 	wakeAll func()      // makes all workers look at their lanes
-	owned   *owned
+	owned   *leases.Owned
 	publish *publisher
 	settle  *settler
 	queues  *queues
@@ -45,7 +46,7 @@ func (i *isolator) isolate(ctx context.Context, lanes map[int16]*progress.Lane, 
 	}
 	defer i.isolated()
 	for _, group := range progress.GroupsOf(rows) {
-		if !i.owned.mayPublish(lanes, group) {
+		if !i.owned.MayPublish(lanes, group) {
 			continue
 		}
 		one := progress.NewBatch(lanes, i.rules)
@@ -102,7 +103,7 @@ func (i *isolator) isolateHeld(ctx context.Context, lanes map[int16]*progress.La
 // sendHeads counts the heads of queues, publishes and settles them. If not all of them have left, the counts are
 // taken back.
 func (i *isolator) sendHeads(ctx context.Context, lanes map[int16]*progress.Lane, queues []*queue, send []*outboxdb.Row) (moved int, err error) {
-	if len(send) == 0 || !i.owned.mayPublish(lanes, send) {
+	if len(send) == 0 || !i.owned.MayPublish(lanes, send) {
 		return 0, nil
 	}
 	if reason, kills := i.rules.Kills(send[0]); kills {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/projector/internal/leases"
 	"github.com/oncebox/oncebox/projector/internal/progress"
 )
 
@@ -85,7 +86,7 @@ func (c *catchUp) deliverAll(ctx context.Context, all *progress.Batch, ids []out
 type lateScan struct {
 	log     lanedb.Log
 	mark    *mark
-	workers []*owned
+	workers []*leases.Owned
 
 	mu     sync.Mutex        // held while one worker scans
 	latest progress.LateRows // the result of the last scan
@@ -102,7 +103,7 @@ func (s *lateScan) rows(ctx context.Context, group []*progress.Lane) (progress.L
 	}
 	f := progress.NewLateRows(group, low, short)
 	for _, w := range s.workers {
-		for _, l := range w.leases() {
+		for _, l := range w.Leases() {
 			f.Of[l.Lane] = true
 		}
 	}

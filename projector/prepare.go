@@ -19,7 +19,7 @@ func (w *worker) prepare(ctx context.Context) ([]*progress.Lane, error) {
 	if err := w.tidy(ctx); err != nil {
 		return nil, err
 	}
-	lanes := w.owned.ready()
+	lanes := w.owned.Ready()
 	if len(lanes) == 0 {
 		*w.held.due = schedule.DueTime{} // no lane can be looked at, so nothing is known about the time when they come back
 		return nil, nil
@@ -28,7 +28,7 @@ func (w *worker) prepare(ctx context.Context) ([]*progress.Lane, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, l := range w.owned.all() {
+	for _, l := range w.owned.All() {
 		if w.server.generation != now || l.Located && l.Lease.Incarnation != incarnation { // the position is that of a server that has crashed since
 			l.StartAnew()
 		}
@@ -38,7 +38,7 @@ func (w *worker) prepare(ctx context.Context) ([]*progress.Lane, error) {
 		return nil, err
 	}
 	_, short := w.server.mark.now()
-	w.owned.prove(lanes, short)
+	w.owned.Prove(lanes, short)
 	return lanes, w.load(ctx, lanes)
 }
 
@@ -76,7 +76,7 @@ func (w *worker) locate(ctx context.Context, lanes []*progress.Lane, incarnation
 // to a lane after it is free. A surplus lane stays until its probe has ended and its confirmed rows are settled: the
 // next owner would publish them again.
 func (w *worker) tidy(ctx context.Context) error {
-	surplus := w.owned.tidy(func(l *progress.Lane) bool { return w.prober.probes(l) || w.settle.owes(l) })
+	surplus := w.owned.Tidy(func(l *progress.Lane) bool { return w.prober.probes(l) || w.settle.owes(l) })
 	if len(surplus) == 0 {
 		return nil
 	}
@@ -91,7 +91,7 @@ func (w *worker) tidy(ctx context.Context) error {
 // A change that an operator makes after the read is not missed. It raises the lane's counter, and the next renewal reports that. Until then,
 // writes to held rows compare the counter and are refused, and lanedb.Moves.Hold decides by the blocks that it finds in the database.
 func (w *worker) load(ctx context.Context, lanes []*progress.Lane) error {
-	stale := w.owned.changed(lanes)
+	stale := w.owned.Changed(lanes)
 	if len(stale) == 0 {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/projector/internal/leases"
 	"github.com/oncebox/oncebox/projector/internal/progress"
 	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
@@ -33,7 +34,7 @@ type probe struct {
 type prober struct {
 	db      lanedb.Lanes
 	server  *server
-	owned   *owned
+	owned   *leases.Owned
 	topics  *schedule.Topics
 	pass    *searcher
 	fetch   *fetcher
@@ -80,7 +81,7 @@ func (pr *prober) probe(ctx context.Context, group []*progress.Lane) (moved int,
 // try publishes the row of a probe. It runs in a goroutine of its own. It wakes the worker at the end, whatever
 // happens, also after a panic.
 func (pr *prober) try(ctx context.Context, p *probe) {
-	defer pr.owned.nudge()
+	defer pr.owned.Nudge()
 	defer close(p.done)
 	p.began = time.Now()
 	p.failed = guard(ctx, func(ctx context.Context) error {
@@ -139,7 +140,7 @@ func (pr *prober) oldestHeld(ctx context.Context, l *progress.Lane, id outboxdb.
 	}
 	q.rows = q.rows[:1]
 	// As in publish: the database may have taken long to give the row.
-	if !pr.owned.mayPublish(lanes, q.rows) {
+	if !pr.owned.MayPublish(lanes, q.rows) {
 		return nil, 0, nil
 	}
 	return q, 0, nil
@@ -177,7 +178,7 @@ func (pr *prober) oldestFresh(ctx context.Context, l *progress.Lane, topic strin
 		n, err := pr.isolateProbe(topic, func() (int, error) { return pr.isolate.isolate(ctx, lanes, b.Apart) })
 		return nil, b.Moved + n, err
 	}
-	if len(one) == 0 || !pr.owned.mayPublish(lanes, one) {
+	if len(one) == 0 || !pr.owned.MayPublish(lanes, one) {
 		return nil, b.Moved, nil
 	}
 	return &queue{lane: l, rows: one}, b.Moved, nil

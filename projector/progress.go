@@ -1,7 +1,6 @@
 package projector
 
 import (
-	"context"
 	"sync/atomic"
 	"time"
 )
@@ -28,7 +27,7 @@ func (p *Projector) Progress() Progress {
 	}
 	last := time.Now()
 	for _, r := range p.relays {
-		last = r.leases.kept.earlier(last)
+		last = r.kept.earlier(last)
 		for _, w := range r.workers {
 			last = w.stepped.earlier(last)
 		}
@@ -38,17 +37,6 @@ func (p *Projector) Progress() Progress {
 
 // pulse is the time at which a loop last finished a turn without an error. The zero value means never.
 type pulse struct{ at atomic.Pointer[time.Time] }
-
-// after returns a step that marks the pulse when it succeeds.
-func (p *pulse) after(step func(context.Context) error) func(context.Context) error {
-	return func(ctx context.Context) error {
-		err := step(ctx)
-		if err == nil {
-			p.mark()
-		}
-		return err
-	}
-}
 
 func (p *pulse) mark() {
 	now := time.Now()

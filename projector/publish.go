@@ -15,6 +15,7 @@ import (
 	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/projector/internal/leases"
 	"github.com/oncebox/oncebox/projector/internal/progress"
 	"github.com/oncebox/oncebox/projector/internal/schedule"
 	"github.com/oncebox/oncebox/retry"
@@ -27,11 +28,11 @@ var errInDoubt = fmt.Errorf("projector: the lease ends too soon, or the lane's b
 // publisher hands rows of one worker to the broker, and draws the conclusions about topics from the answers.
 type publisher struct {
 	pub       messaging.Publisher
-	owned     *owned
+	owned     *leases.Owned
 	topics    *schedule.Topics
 	tenants   *schedule.Tenants
 	silence   *schedule.Silence
-	failure   *failure
+	failure   *leases.Failure
 	timeout   time.Duration // Config.PublishTimeout
 	silent    retry.Policy  // the pauses after calls of unknown outcome
 	telemetry *instruments
@@ -45,7 +46,7 @@ type publisher struct {
 // claimed a lane meanwhile publishes them too. One lane in doubt stops the whole call. The next pass begins without
 // this lane, or with its blocks read again.
 func (p *publisher) publish(ctx context.Context, lanes map[int16]*progress.Lane, rows []*outboxdb.Row) map[int]error {
-	if !p.owned.mayPublish(lanes, rows) {
+	if !p.owned.MayPublish(lanes, rows) {
 		errs := map[int]error{}
 		for i := range rows {
 			errs[i] = errInDoubt
@@ -58,7 +59,7 @@ func (p *publisher) publish(ctx context.Context, lanes map[int16]*progress.Lane,
 	for _, t := range p.silence.Report(p.topics, rows, errs, began, p.silent) {
 		p.reportPause(ctx, t.Topic, t.Pause, t.Reason)
 	}
-	p.failure.note(errs)
+	p.failure.Note(errs)
 	return errs
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/projector/internal/leases"
 	"github.com/oncebox/oncebox/projector/internal/progress"
 	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
@@ -21,7 +22,7 @@ type queue struct {
 // queues sends held rows to their end: it reads what waits in a key, and writes down what became of it.
 type queues struct {
 	db        lanedb.Lanes
-	owned     *owned
+	owned     *leases.Owned
 	settle    *settler
 	rules     *progress.Rules
 	telemetry *instruments
@@ -91,7 +92,7 @@ func (h *queues) queueOf(ctx context.Context, l *progress.Lane, head *outboxdb.R
 func (h *queues) doubt(l *progress.Lane) {
 	if l.Loaded >= 0 && l.Loaded != l.Doubted {
 		l.Doubted, l.Loaded = l.Loaded, -1
-		h.owned.nudge()
+		h.owned.Nudge()
 	}
 }
 

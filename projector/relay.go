@@ -7,7 +7,6 @@ import (
 	"hash/maphash"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -20,6 +19,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/outbox"
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
+	"github.com/oncebox/oncebox/projector/internal/leases"
 	"github.com/oncebox/oncebox/projector/internal/progress"
 	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
@@ -32,11 +32,11 @@ type relay struct {
 	store   *outbox.Store
 	lanes   lanedb.Lanes
 	workers []*worker
-	leases  *coordinator
+	leases  *leases.Coordinator
+	kept    pulse // of the coordinator
 	mark    *mark
 	topics  *schedule.Topics
 	state   *leader.Reader[outboxstate.Stats] // for the metrics
-	hears   atomic.Bool                       // the connection for NOTIFY is up, so commits of all processes wake the workers
 	limit   limit
 }
 
@@ -46,15 +46,11 @@ func newRelay(p *Projector, s *outbox.Store) *relay {
 	r.state = &leader.Reader[outboxstate.Stats]{
 		Name: "outbox.stats", SQL: s.Handle().Run, DB: s.Handle().DB, Log: p.log, Read: s.State().Stats, Interval: p.pauses.observe,
 	}
-	r.leases = &coordinator{
-		cfg: &p.cfg, leases: r.lanes.Leases, tenants: &schedule.Tenants{}, failure: &failure{}, hears: &r.hears, log: p.log,
-		fenced: p.telemetry.fenced, freed: make(chan struct{}, 1),
-	}
-	for range p.cfg.Workers {
-		r.leases.workers = append(r.leases.workers, newOwned(p.cfg.PublishTimeout))
-	}
-	shared := &shared{seed: maphash.MakeSeed(), scan: &lateScan{log: r.lanes.Log, mark: r.mark, workers: r.leases.workers}}
-	for _, lanes := range r.leases.workers {
+	r.leases = leases.New(leases.Settings{
+		Name: p.cfg.Name, Group: p.cfg.Group, Lease: p.cfg.Lease, Renew: p.cfg.Renew, SleepBusy: p.cfg.SleepBusy,
+	}, r.lanes.Leases, p.cfg.Workers, p.cfg.PublishTimeout+settleMargin, p.log, p.telemetry.fenced)
+	shared := &shared{seed: maphash.MakeSeed(), scan: &lateScan{log: r.lanes.Log, mark: r.mark, workers: r.leases.Workers}}
+	for _, lanes := range r.leases.Workers {
 		r.workers = append(r.workers, newWorker(r, lanes, shared))
 	}
 	return r
@@ -68,12 +64,12 @@ type shared struct {
 }
 
 // newWorker puts the parts of a worker together.
-func newWorker(r *relay, lanes *owned, all *shared) *worker {
-	p, db, tenants := r.p, r.lanes, r.leases.tenants
+func newWorker(r *relay, lanes *leases.Owned, all *shared) *worker {
+	p, db, tenants := r.p, r.lanes, &r.leases.Tenants
 	cfg, by, bytes := &p.cfg, p.cfg.rules(), p.cfg.batchBytes()
-	at, quiet, due := &server{mark: r.mark, nudge: lanes.nudge}, &schedule.Silence{}, &schedule.DueTime{}
+	at, quiet, due := &server{mark: r.mark, nudge: lanes.Nudge}, &schedule.Silence{}, &schedule.DueTime{}
 	publish := &publisher{
-		pub: p.pub, owned: lanes, topics: r.topics, tenants: tenants, silence: quiet, failure: r.leases.failure, timeout: cfg.PublishTimeout,
+		pub: p.pub, owned: lanes, topics: r.topics, tenants: tenants, silence: quiet, failure: &r.leases.Failure, timeout: cfg.PublishTimeout,
 		silent: p.pauses.silent, telemetry: p.telemetry, tracer: p.tracer, log: p.log,
 	}
 	settle := &settler{
@@ -82,7 +78,7 @@ func newWorker(r *relay, lanes *owned, all *shared) *worker {
 	fetch := &fetcher{db: db, mark: r.mark, settle: settle, silence: quiet, size: cfg.BatchSize, bytes: bytes}
 	queues := &queues{db: db, owned: lanes, settle: settle, rules: by, telemetry: p.telemetry}
 	isolate := &isolator{
-		db: db, alone: &all.alone, wakeAll: r.leases.nudge, owned: lanes, publish: publish, settle: settle, queues: queues, rules: by,
+		db: db, alone: &all.alone, wakeAll: r.leases.Nudge, owned: lanes, publish: publish, settle: settle, queues: queues, rules: by,
 	}
 	send := &sender{fetch: fetch, publish: publish, settle: settle, isolate: isolate, rules: by}
 	search := &searcher{
@@ -90,7 +86,7 @@ func newWorker(r *relay, lanes *owned, all *shared) *worker {
 		size: cfg.BatchSize, seed: all.seed,
 	}
 	return &worker{
-		cfg: cfg, db: db, hears: &r.hears, limit: r.limit, log: p.log, owned: lanes, server: at, silence: quiet, send: send, settle: settle, search: search,
+		cfg: cfg, db: db, hears: &r.leases.Hears, limit: r.limit, log: p.log, owned: lanes, server: at, silence: quiet, send: send, settle: settle, search: search,
 		prober: &prober{
 			db: db, server: at, owned: lanes, topics: r.topics, pass: search, fetch: fetch, publish: publish, settle: settle, queues: queues,
 			isolate: isolate, rules: by, limit: r.limit, log: p.log,
@@ -109,7 +105,7 @@ func (r *relay) wake() { r.hear(outboxdb.AllLanes) }
 // listener after each notification of another one.
 func (r *relay) hear(lanes outboxdb.LaneSet) {
 	for _, w := range r.workers {
-		w.owned.hear(lanes)
+		w.owned.Hear(lanes)
 	}
 }
 
@@ -121,7 +117,7 @@ func (r *relay) run(ctx context.Context) error {
 	group.Go(func() error {
 		return r.supervise(ctx, "observer", 0, func(ctx context.Context) error { r.state.Run(ctx); return nil })
 	})
-	group.Go(func() error { return r.supervise(ctx, "lease coordinator", 0, r.leases.beat) })
+	group.Go(func() error { return r.supervise(ctx, "lease coordinator", 0, r.beat) })
 	for i, w := range r.workers {
 		group.Go(func() error { return r.supervise(ctx, fmt.Sprintf("worker %d", i), 0, w.turn) })
 	}
@@ -132,6 +128,16 @@ func (r *relay) run(ctx context.Context) error {
 	err := group.Wait()
 	r.handBack(context.WithoutCancel(ctx))
 	return err
+}
+
+// beat renews the leases once, and waits until it is time for the next beat.
+func (r *relay) beat(ctx context.Context) error {
+	if err := r.leases.Coordinate(ctx); err != nil {
+		return err
+	}
+	r.kept.mark()
+	r.leases.Rest(ctx)
+	return nil
 }
 
 // ping asks the store for an answer within the length of a lease. A server that takes the question and never answers
@@ -185,14 +191,14 @@ func (r *relay) runOnce(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if time.Since(renewed) >= r.p.cfg.Renew {
 			renewed = time.Now()
-			if err := r.leases.coordinate(ctx); err != nil {
+			if err := r.leases.Coordinate(ctx); err != nil {
 				return err
 			}
 		}
 		moved := 0
 		for _, w := range r.workers {
 			*w.held.due = schedule.DueTime{}
-			w.owned.nudge()
+			w.owned.Nudge()
 			n, err := w.pass(ctx)
 			if err != nil {
 				return err
@@ -217,7 +223,7 @@ func (r *relay) supervise(ctx context.Context, name string, every time.Duration,
 		pause := every
 		if err := guard(ctx, step); err != nil && ctx.Err() == nil {
 			failures++
-			r.leases.rehearsed.Store(false)
+			r.leases.RehearseAnew()
 			pause = r.p.pauses.loop.Pause(failures)
 			r.p.log.WarnContext(ctx, "oncebox: projector "+name+" failed, trying again", "error", err, "pause", pause, "failures", failures)
 		} else {
@@ -250,18 +256,13 @@ func (r *relay) handBack(ctx context.Context) {
 	}
 	settling, cancel := context.WithTimeout(ctx, r.p.cfg.PublishTimeout)
 	defer cancel()
-	var leases []lanedb.Lease
 	for _, w := range r.workers {
 		w.settle.settleLast(settling)
-		leases = append(leases, w.owned.drop()...)
 	}
 	// A new limit: a settle that hung has used up the first one, and the lanes must be released all the same.
 	ctx, stop := context.WithTimeout(ctx, r.p.cfg.PublishTimeout)
 	defer stop()
-	err := r.lanes.Leases.Unregister(ctx, r.p.cfg.Name)
-	if len(leases) > 0 {
-		err = errors.Join(err, r.lanes.Leases.Release(ctx, leases))
-	}
+	err := r.leases.Release(ctx)
 	if err != nil {
 		r.p.log.WarnContext(ctx, "oncebox: lanes were not handed back, they are free when their leases end", "error", err)
 	}
@@ -278,10 +279,10 @@ func (r *relay) listen(ctx context.Context) error {
 	listened := false
 	err := r.store.Handle().Listen(ctx, func(lanes outboxdb.LaneSet) {
 		listened = true
-		r.hears.Store(true)
+		r.leases.Hears.Store(true)
 		r.hear(lanes)
-	}, r.leases.hurry)
-	r.hears.Store(false)
+	}, r.leases.Hurry)
+	r.leases.Hears.Store(false)
 	switch {
 	case errors.Is(err, outboxdb.ErrCannotListen):
 		<-ctx.Done()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/projector/internal/leases"
 	"github.com/oncebox/oncebox/projector/internal/progress"
 	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
@@ -17,7 +18,7 @@ import (
 type searcher struct {
 	db      lanedb.Lanes
 	server  *server
-	owned   *owned
+	owned   *leases.Owned
 	send    *sender
 	topics  *schedule.Topics
 	tenants *schedule.Tenants
@@ -159,7 +160,7 @@ func (s *searcher) staying() lanedb.Filter {
 	now := lanedb.Filter{Topics: append(s.topics.List(), s.silence.LeftOut()...), Tenants: s.tenants.List()}
 	back := func(topic string) bool { return !slices.Contains(now.Topics, topic) }
 	if slices.ContainsFunc(s.stay.Topics, back) || !slices.Equal(s.stay.Tenants, now.Tenants) {
-		for _, l := range s.owned.all() {
+		for _, l := range s.owned.All() {
 			l.SearchAnew()
 		}
 	}
@@ -211,7 +212,7 @@ func (s *searcher) give(ctx context.Context, full []*progress.Lane, tenant strin
 	}
 	lanes := slices.DeleteFunc(slices.Clone(full), func(l *progress.Lane) bool { return l.Past(tenant).Stuck == low })
 	for end, more := time.Now().Add(budget), true; more && time.Now().Before(end) && ctx.Err() == nil; {
-		if lanes = s.owned.stillReady(lanes); len(lanes) == 0 {
+		if lanes = s.owned.StillReady(lanes); len(lanes) == 0 {
 			return moved, nil
 		}
 		keep := lanedb.Filter{Topics: stay.Topics, Tenants: slices.Concat(stay.Tenants, s.backlogged.But(tenant))}
@@ -221,7 +222,7 @@ func (s *searcher) give(ctx context.Context, full []*progress.Lane, tenant strin
 			return moved, err
 		}
 		for _, joined := range s.backlogged.Join(schedule.Largest(p.rows, s.size, schedule.BacklogShare)) {
-			for _, l := range s.owned.all() {
+			for _, l := range s.owned.All() {
 				*l.Past(joined) = l.Past(schedule.OtherTenants).Clone() // it was one of them until now
 			}
 		}

@@ -31,7 +31,7 @@ func TestSearchEndsWhenTheServerIsAnother(t *testing.T) {
 	p, err := New(pub, &Config{Workers: 1, Lease: 3 * time.Minute, PublishTimeout: time.Minute}, store)
 	require.NoError(t, err)
 	r := newRelay(p, store)
-	require.NoError(t, r.leases.coordinate(t.Context()))
+	require.NoError(t, r.leases.Coordinate(t.Context()))
 	w := r.workers[0]
 	add := func() {
 		_, err := pgtest.Add(t.Context(), db.DB, store, "order", []byte("x"), event.WithAggregate("order", "1", 1), event.WithType("e"))
@@ -43,7 +43,7 @@ func TestSearchEndsWhenTheServerIsAnother(t *testing.T) {
 	}
 	search := func() {
 		low, _ := r.mark.now()
-		_, err := w.search.give(t.Context(), w.owned.ready(), schedule.OtherTenants, low+1, time.Minute)
+		_, err := w.search.give(t.Context(), w.owned.Ready(), schedule.OtherTenants, low+1, time.Minute)
 		require.NoError(t, err)
 	}
 	pass()

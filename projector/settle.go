@@ -9,6 +9,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/projector/internal/leases"
 	"github.com/oncebox/oncebox/projector/internal/progress"
 	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
@@ -18,7 +19,7 @@ import (
 type settler struct {
 	db        lanedb.Lanes
 	keeps     func() bool // published rows are kept
-	owned     *owned
+	owned     *leases.Owned
 	server    *server
 	due       *schedule.DueTime
 	rules     *progress.Rules
@@ -222,7 +223,7 @@ func (s *settler) settleOwed(ctx context.Context) (settled int, err error) {
 	for i, u := range all {
 		n := 0
 		switch {
-		case !s.owned.keeps(u.lanes) || u.generation != now: // the rows are published once more, by this worker or another one
+		case !s.owned.Keeps(u.lanes) || u.generation != now: // the rows are published once more, by this worker or another one
 		case u.fresh != nil:
 			n = u.fresh.Rows()
 			_, err = s.settleFresh(ctx, u.lanes, *u.fresh)

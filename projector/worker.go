@@ -9,6 +9,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/projector/internal/leases"
 	"github.com/oncebox/oncebox/projector/internal/progress"
 	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
@@ -25,7 +26,7 @@ type worker struct {
 	limit limit
 	log   *slog.Logger
 
-	owned   *owned
+	owned   *leases.Owned
 	server  *server
 	silence *schedule.Silence
 	send    *sender
@@ -87,8 +88,8 @@ func (w *worker) rest(ctx context.Context, d time.Duration) {
 	select {
 	case <-timer.C:
 		// Without a token: it would end the next rest at once, and the pause would never grow.
-		w.owned.lookAtAll()
-	case <-w.owned.wake:
+		w.owned.LookAtAll()
+	case <-w.owned.Wake:
 		w.pause = 0
 	case <-ctx.Done():
 	}
@@ -122,7 +123,7 @@ func (w *worker) pass(ctx context.Context) (moved int, err error) {
 	if ctx.Err() != nil { // stopped, and that is not an error
 		return moved, nil //nolint:nilerr // see above
 	}
-	if lanes = w.owned.stillReady(lanes); len(lanes) == 0 {
+	if lanes = w.owned.StillReady(lanes); len(lanes) == 0 {
 		return moved, nil
 	}
 	n, err = w.held.release(ctx, lanes)
@@ -263,7 +264,7 @@ func (s *sender) deliver(ctx context.Context, b *progress.Batch, rows []outboxdb
 // notification.
 func (w *worker) inQuestion(group []*progress.Lane) []*progress.Lane {
 	now := time.Now()
-	heard := w.owned.takeHeard()
+	heard := w.owned.TakeHeard()
 	if heard == outboxdb.AllLanes || !w.hears.Load() || now.Sub(w.looked) >= w.cfg.SleepBusy {
 		w.looked = now
 		return group

@@ -6,13 +6,11 @@ var exceptions = []exception{
 	{ruleFiles, "idempotency", 23},
 	{ruleFiles, "inbox", 37},
 	{ruleFiles, "outbox", 27},
-	{ruleFiles, "projector", 23},
 	{ruleMethodFiles, "idempotency.Store", 11},
 	{ruleMethodFiles, "inbox.Inbox", 25},
 	{ruleMethodFiles, "inbox.wrapped", 13},
 	{ruleMethodFiles, "outbox.Store", 49},
 	{ruleLines, "inbox", 5182},
-	{ruleLines, "projector", 4013},
 	{ruleEmbedded, "idempotency.Middleware embeds idempotency.Store", 26},
 	{ruleRepeated, "product", 3},
 }

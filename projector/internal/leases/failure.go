@@ -1,4 +1,4 @@
-package projector
+package leases
 
 import (
 	"sync"
@@ -7,17 +7,17 @@ import (
 	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
 
-// failure is the last reason why the broker, or a topic, took nothing. The coordinator stores it for operators, see
+// Failure is the last reason why the broker, or a topic, took nothing. The coordinator stores it for operators, see
 // noteFailure.
-type failure struct {
+type Failure struct {
 	mu     sync.Mutex
 	reason string
 	at     time.Time
 }
 
-// note keeps the reason from the errors of a publication. Errors of single messages are left out, because each held
+// Note keeps the reason from the errors of a publication. Errors of single messages are left out, because each held
 // row shows its own.
-func (f *failure) note(errs map[int]error) {
+func (f *Failure) Note(errs map[int]error) {
 	for _, err := range errs {
 		if c := schedule.Classify(err); c == schedule.ClassTopic || c == schedule.ClassBroker {
 			f.mu.Lock()
@@ -29,7 +29,7 @@ func (f *failure) note(errs map[int]error) {
 }
 
 // since returns the last failure. ok is false if there was none after t.
-func (f *failure) since(t time.Time) (reason string, at time.Time, ok bool) {
+func (f *Failure) since(t time.Time) (reason string, at time.Time, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.reason, f.at, f.at.After(t)

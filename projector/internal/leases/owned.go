@@ -1,4 +1,4 @@
-package projector
+package leases
 
 import (
 	"maps"
@@ -11,16 +11,16 @@ import (
 	"github.com/oncebox/oncebox/projector/internal/progress"
 )
 
-// owned has the lanes of one worker, and what several goroutines share of them: the coordinator adds and renews them,
+// Owned has the lanes of one worker, and what several goroutines share of them: the coordinator adds and renews them,
 // the stores and the listener report commits in them, and the worker asks from which of them it may publish. All of
 // it is under one lock. The lane itself, as the worker knows it, is not: only the worker uses that.
-type owned struct {
+type Owned struct {
 	margin time.Duration // a lease must last this much longer when a batch begins
-	wake   chan struct{} // has a token if rows may have come: the next rest ends at once
+	Wake   chan struct{} // has a token if rows may have come: the next rest ends at once
 
 	mu    sync.Mutex
 	lanes map[int16]*holding
-	heard outboxdb.LaneSet // lanes in which a commit was reported since the last fetch began
+	Heard outboxdb.LaneSet // lanes in which a commit was reported since the last fetch began
 }
 
 // holding is a lane with its lease.
@@ -33,13 +33,13 @@ type holding struct {
 	lost       bool      // another projector has the lane
 }
 
-func newOwned(publishTimeout time.Duration) *owned {
-	return &owned{margin: publishTimeout + settleMargin, wake: make(chan struct{}, 1), lanes: map[int16]*holding{}}
+func NewOwned(margin time.Duration) *Owned {
+	return &Owned{margin: margin, Wake: make(chan struct{}, 1), lanes: map[int16]*holding{}}
 }
 
 // of returns the holding of a lane, or nil. A lane that was lost and claimed again is another one: its lease, position
 // and blocks are new, and rows that were read under the old lease must not be sent. The caller has the lock.
-func (o *owned) of(l *progress.Lane) *holding {
+func (o *Owned) of(l *progress.Lane) *holding {
 	if h := o.lanes[l.Lease.Lane]; h != nil && h.lane == l {
 		return h
 	}
@@ -48,15 +48,15 @@ func (o *owned) of(l *progress.Lane) *holding {
 
 // isUsable reports whether a batch that begins now is settled before the lease ends, even if the broker needs all its
 // time.
-func (o *owned) isUsable(h *holding, now time.Time) bool {
+func (o *Owned) isUsable(h *holding, now time.Time) bool {
 	return h != nil && !h.lost && now.Add(o.margin).Before(h.validUntil)
 }
 
-// nudge makes the worker look at all its lanes, at once or after the pass under way.
-func (o *owned) nudge() { o.hear(outboxdb.AllLanes) }
+// Nudge makes the worker look at all its lanes, at once or after the pass under way.
+func (o *Owned) Nudge() { o.Hear(outboxdb.AllLanes) }
 
-// hear makes the worker look at the given lanes, as far as it holds them.
-func (o *owned) hear(lanes outboxdb.LaneSet) {
+// Hear makes the worker look at the given lanes, as far as it holds them.
+func (o *Owned) Hear(lanes outboxdb.LaneSet) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.noteHeard(lanes)
@@ -68,18 +68,18 @@ func (o *owned) hear(lanes outboxdb.LaneSet) {
 // fetch has not begun takes the lanes with takeHeard, and the token costs one pass more. If the fetch has begun, it
 // may not see the rows: the lanes stay in heard, and the token starts another pass. The channel holds one token,
 // because one pass serves any number of commits.
-func (o *owned) noteHeard(lanes outboxdb.LaneSet) {
+func (o *Owned) noteHeard(lanes outboxdb.LaneSet) {
 	if lanes != outboxdb.AllLanes && !o.holds(lanes) {
 		return
 	}
-	o.heard |= lanes
+	o.Heard |= lanes
 	select {
-	case o.wake <- struct{}{}:
+	case o.Wake <- struct{}{}:
 	default:
 	}
 }
 
-func (o *owned) holds(lanes outboxdb.LaneSet) bool {
+func (o *Owned) holds(lanes outboxdb.LaneSet) bool {
 	for n := range o.lanes {
 		if lanes.Has(n) {
 			return true
@@ -88,24 +88,24 @@ func (o *owned) holds(lanes outboxdb.LaneSet) bool {
 	return false
 }
 
-// takeHeard returns the lanes in which a commit was reported, and forgets them.
-func (o *owned) takeHeard() outboxdb.LaneSet {
+// TakeHeard returns the lanes in which a commit was reported, and forgets them.
+func (o *Owned) TakeHeard() outboxdb.LaneSet {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	heard := o.heard
-	o.heard = 0
+	heard := o.Heard
+	o.Heard = 0
 	return heard
 }
 
-// lookAtAll makes the next fetch look at all lanes, without a token: a token would end the next rest at once.
-func (o *owned) lookAtAll() {
+// LookAtAll makes the next fetch look at all lanes, without a token: a token would end the next rest at once.
+func (o *Owned) LookAtAll() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.heard = outboxdb.AllLanes
+	o.Heard = outboxdb.AllLanes
 }
 
-// all returns all lanes, lost ones too.
-func (o *owned) all() (list []*progress.Lane) {
+// All returns all lanes, lost ones too.
+func (o *Owned) All() (list []*progress.Lane) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, h := range o.lanes {
@@ -114,8 +114,8 @@ func (o *owned) all() (list []*progress.Lane) {
 	return list
 }
 
-// ready returns the lanes whose leases last long enough for a batch, in order of their numbers.
-func (o *owned) ready() (list []*progress.Lane) {
+// Ready returns the lanes whose leases last long enough for a batch, in order of their numbers.
+func (o *Owned) Ready() (list []*progress.Lane) {
 	now := time.Now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -127,10 +127,10 @@ func (o *owned) ready() (list []*progress.Lane) {
 	return list
 }
 
-// stillReady returns the lanes whose leases last long enough for a batch that begins now, without lanes whose blocks
+// StillReady returns the lanes whose leases last long enough for a batch that begins now, without lanes whose blocks
 // are in doubt since an earlier part of this pass. One lane in doubt would be enough to make publish send nothing
 // from any lane.
-func (o *owned) stillReady(lanes []*progress.Lane) (list []*progress.Lane) {
+func (o *Owned) StillReady(lanes []*progress.Lane) (list []*progress.Lane) {
 	now := time.Now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -142,10 +142,10 @@ func (o *owned) stillReady(lanes []*progress.Lane) (list []*progress.Lane) {
 	return list
 }
 
-// mayPublish reports whether rows may be handed over now: the leases of their lanes last until the rows are settled,
+// MayPublish reports whether rows may be handed over now: the leases of their lanes last until the rows are settled,
 // and the blocks of the lanes, which decided about the rows, are still those of the database as far as this worker
 // knows.
-func (o *owned) mayPublish(lanes map[int16]*progress.Lane, rows []*outboxdb.Row) bool {
+func (o *Owned) MayPublish(lanes map[int16]*progress.Lane, rows []*outboxdb.Row) bool {
 	now := time.Now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -157,8 +157,8 @@ func (o *owned) mayPublish(lanes map[int16]*progress.Lane, rows []*outboxdb.Row)
 	return true
 }
 
-// changed returns the lanes whose blocks are unknown, or older than what an operator has changed.
-func (o *owned) changed(lanes []*progress.Lane) (list []*progress.Lane) {
+// Changed returns the lanes whose blocks are unknown, or older than what an operator has changed.
+func (o *Owned) Changed(lanes []*progress.Lane) (list []*progress.Lane) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, l := range lanes {
@@ -169,8 +169,8 @@ func (o *owned) changed(lanes []*progress.Lane) (list []*progress.Lane) {
 	return list
 }
 
-// keeps reports whether at least one of the lanes still belongs to this worker.
-func (o *owned) keeps(lanes map[int16]*progress.Lane) bool {
+// Keeps reports whether at least one of the lanes still belongs to this worker.
+func (o *Owned) Keeps(lanes map[int16]*progress.Lane) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, l := range lanes {
@@ -181,10 +181,10 @@ func (o *owned) keeps(lanes map[int16]*progress.Lane) bool {
 	return false
 }
 
-// prove passes two numbers for each lane to the next renewal, which stores them for the statistics. All unsent rows
+// Prove passes two numbers for each lane to the next renewal, which stores them for the statistics. All unsent rows
 // up to the first number belong to paused tenants. All unsent rows up to the second one belong to transactions that
 // are still open.
-func (o *owned) prove(lanes []*progress.Lane, short progress.Shortcut) {
+func (o *Owned) Prove(lanes []*progress.Lane, short progress.Shortcut) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, l := range lanes {
@@ -194,15 +194,15 @@ func (o *owned) prove(lanes []*progress.Lane, short progress.Shortcut) {
 	}
 }
 
-// add adds a lane that was claimed.
-func (o *owned) add(lease lanedb.Lease, until time.Time) {
+// Add adds a lane that was claimed.
+func (o *Owned) Add(lease lanedb.Lease, until time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.lanes[lease.Lane] = &holding{lane: progress.NewLane(lease), lease: lease, validUntil: until}
 }
 
 // count returns the number of lanes that this worker will keep.
-func (o *owned) count() int {
+func (o *Owned) count() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := 0
@@ -215,7 +215,7 @@ func (o *owned) count() int {
 }
 
 // giveBackOne marks a lane as surplus. The worker itself gives it back between two batches, see tidy.
-func (o *owned) giveBackOne() {
+func (o *Owned) giveBackOne() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, h := range o.lanes {
@@ -226,9 +226,9 @@ func (o *owned) giveBackOne() {
 	}
 }
 
-// tidy removes lanes that are lost and lanes that are surplus. It returns the leases of the surplus ones, which have
+// Tidy removes lanes that are lost and lanes that are surplus. It returns the leases of the surplus ones, which have
 // to be released. A surplus lane that is busy stays until the next time.
-func (o *owned) tidy(busy func(*progress.Lane) bool) (surplus []lanedb.Lease) {
+func (o *Owned) Tidy(busy func(*progress.Lane) bool) (surplus []lanedb.Lease) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for n, h := range o.lanes {
@@ -245,8 +245,8 @@ func (o *owned) tidy(busy func(*progress.Lane) bool) (surplus []lanedb.Lease) {
 	return surplus
 }
 
-// leases returns the leases that have to be renewed. A surplus lane is among them until it is given back.
-func (o *owned) leases() (list []lanedb.Lease) {
+// Leases returns the leases that have to be renewed. A surplus lane is among them until it is given back.
+func (o *Owned) Leases() (list []lanedb.Lease) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, h := range o.lanes {
@@ -257,9 +257,9 @@ func (o *owned) leases() (list []lanedb.Lease) {
 	return list
 }
 
-// numbers returns the numbers of the lanes that are not lost.
-func (o *owned) numbers() (list []int16) {
-	for _, l := range o.leases() {
+// Numbers returns the numbers of the lanes that are not lost.
+func (o *Owned) Numbers() (list []int16) {
+	for _, l := range o.Leases() {
 		list = append(list, l.Lane)
 	}
 	return list
@@ -267,7 +267,7 @@ func (o *owned) numbers() (list []int16) {
 
 // renewed takes the answer to a renewal: the end of the leases, and the operators' counter of each lane that is still
 // held. A lane without a counter is lost. It returns how many lanes the worker will keep.
-func (o *owned) renewed(until time.Time, changes map[int16]int64) (kept int) {
+func (o *Owned) renewed(until time.Time, changes map[int16]int64) (kept int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for n, h := range o.lanes {
@@ -288,8 +288,8 @@ func (o *owned) renewed(until time.Time, changes map[int16]int64) (kept int) {
 }
 
 // drop forgets all lanes and returns their leases.
-func (o *owned) drop() []lanedb.Lease {
-	out := o.leases()
+func (o *Owned) drop() []lanedb.Lease {
+	out := o.Leases()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	clear(o.lanes)

@@ -1,4 +1,4 @@
-package projector
+package leases
 
 import (
 	"context"
@@ -19,19 +19,28 @@ import (
 // too. One statement renews all of them, but a moment apart.
 const leaseEnd = 50 * time.Millisecond
 
-// coordinator holds the leases of one store: it claims lanes, renews them, and gives them back, so that all
+// Settings are those of projector.Config that a coordinator needs.
+type Settings struct {
+	Name      string
+	Group     int16
+	Lease     time.Duration
+	Renew     time.Duration
+	SleepBusy time.Duration
+}
+
+// Coordinator holds the leases of one store: it claims lanes, renews them, and gives them back, so that all
 // projectors that are alive have equal shares.
-type coordinator struct {
-	cfg     *Config
+type Coordinator struct {
+	cfg     Settings
 	leases  lanedb.Leases
-	workers []*owned
-	tenants *schedule.Tenants
-	failure *failure
-	hears   *atomic.Bool // the connection for NOTIFY is up
 	log     *slog.Logger
 	fenced  metric.Int64Counter
+	Workers []*Owned
 
-	kept  pulse
+	Tenants schedule.Tenants
+	Failure Failure
+
+	Hears atomic.Bool   // the connection for NOTIFY is up, so commits of all processes wake the workers
 	freed chan struct{} // has a token when lanes were handed back: the next beat comes at once
 	// rehearsed is true if the statements that serve lanes succeeded, and nothing has failed since.
 	rehearsed atomic.Bool
@@ -39,23 +48,29 @@ type coordinator struct {
 	unserved      []int64       // groups that had no projector at the last beat
 	unservedBeats int           // the number of beats for which they have been the same
 	noted         time.Time     // the time of the last failure that was written down
-	short         bool          // other projectors have lanes of this one's share
+	isShort       bool          // other projectors have lanes of this one's share
 	nextFree      time.Duration // until a lane of another projector may be free, as of the last beat
 }
 
-// beat calls coordinate once, and waits until it is time for the next call. That is Config.Renew, but less in three cases, so that free
-// lanes are taken at once: the lease of another projector ends earlier; another projector hands lanes back; or others have lanes
-// of this projector's share and it cannot hear of lanes that are handed back.
-func (c *coordinator) beat(ctx context.Context) error {
-	c.short = false
-	if err := c.kept.after(c.coordinate)(ctx); err != nil {
-		return err
+// New returns the coordinator of one store. Each worker has lanes of its own; a batch must begin while
+// their leases last for margin.
+func New(cfg Settings, leases lanedb.Leases, workers int, margin time.Duration, log *slog.Logger, fenced metric.Int64Counter) *Coordinator {
+	c := &Coordinator{cfg: cfg, leases: leases, log: log, fenced: fenced, freed: make(chan struct{}, 1)}
+	for range workers {
+		c.Workers = append(c.Workers, NewOwned(margin))
 	}
+	return c
+}
+
+// Rest waits until it is time to coordinate again. That is Config.Renew, but less in three cases, so that free lanes
+// are taken at once: the lease of another projector ends earlier; another projector hands lanes back; or other
+// projectors have lanes of this one's share, and no notification comes when they are handed back.
+func (c *Coordinator) Rest(ctx context.Context) {
 	pause := c.cfg.Renew
 	if c.nextFree > 0 {
 		pause = min(pause, c.nextFree+leaseEnd)
 	}
-	if c.short && !c.hears.Load() {
+	if c.isShort && !c.Hears.Load() {
 		pause = min(pause, c.cfg.SleepBusy)
 	}
 	timer := time.NewTimer(pause)
@@ -65,18 +80,20 @@ func (c *coordinator) beat(ctx context.Context) error {
 	case <-c.freed:
 	case <-ctx.Done():
 	}
-	return nil
 }
 
-// hurry makes the next beat come at once.
-func (c *coordinator) hurry() {
+// RehearseAnew makes the next beat rehearse anew, because the tables or the rights of the role may have changed.
+func (c *Coordinator) RehearseAnew() { c.rehearsed.Store(false) }
+
+// Hurry makes the next beat come at once.
+func (c *Coordinator) Hurry() {
 	select {
 	case c.freed <- struct{}{}:
 	default:
 	}
 }
 
-// coordinate renews the leases and takes or gives back lanes, so that all projectors that are alive have equal shares.
+// Coordinate renews the leases and takes or gives back lanes, so that all projectors that are alive have equal shares.
 //
 // A lease is counted from the moment before its statement was sent, by the monotonic clock of this process. The
 // database counts from a later moment. So this process always stops before the database gives the lane to another
@@ -88,7 +105,8 @@ func (c *coordinator) hurry() {
 // The order matters. The checks that may make this process leave come first, then the heartbeat, which claims a
 // share. The paused tenants are read right before the renewal, see readPauses. Lanes are claimed or given back last,
 // when it is known how many are held.
-func (c *coordinator) coordinate(ctx context.Context) error {
+func (c *Coordinator) Coordinate(ctx context.Context) error {
+	c.isShort = false
 	// Before the heartbeat: a projector that is alive has a share of the lanes, and this one would leave its share unserved.
 	if err := c.answered(ctx, c.leases.CheckOwner); err != nil {
 		return errors.Join(err, c.leave(ctx, err))
@@ -127,16 +145,15 @@ func (c *coordinator) coordinate(ctx context.Context) error {
 
 // answered calls fn, which sends one statement of the coordinator. The statement is not cancelled when the program is
 // stopped, see begun.
-func (c *coordinator) answered(ctx context.Context, fn func(context.Context) error) error {
+func (c *Coordinator) answered(ctx context.Context, fn func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Lease/3)
 	defer cancel()
 	return fn(ctx)
 }
 
-func (c *coordinator) heartbeat(ctx context.Context) (all lanedb.Membership, err error) {
-	cfg := c.cfg
+func (c *Coordinator) heartbeat(ctx context.Context) (all lanedb.Membership, err error) {
 	err = c.answered(ctx, func(ctx context.Context) (err error) {
-		all, err = c.leases.Heartbeat(ctx, cfg.Name, cfg.Group, cfg.Lease)
+		all, err = c.leases.Heartbeat(ctx, c.cfg.Name, c.cfg.Group, c.cfg.Lease)
 		return err
 	})
 	return all, err
@@ -144,8 +161,8 @@ func (c *coordinator) heartbeat(ctx context.Context) (all lanedb.Membership, err
 
 // noteFailure stores the reason why the broker has taken nothing since the last beat. An operator looks for it if the
 // broker is away for this process alone.
-func (c *coordinator) noteFailure(ctx context.Context) error {
-	reason, at, ok := c.failure.since(c.noted)
+func (c *Coordinator) noteFailure(ctx context.Context) error {
+	reason, at, ok := c.Failure.since(c.noted)
 	if !ok {
 		return nil
 	}
@@ -165,7 +182,7 @@ var errCannotServe = errors.New("projector: this process cannot serve lanes and 
 // rehearse finds out whether this process can serve lanes: before the first claim, and again after each failure of a
 // loop. Without it, a process with a wrong role would count as alive, hold its share of the lanes, and fail at every
 // statement on them.
-func (c *coordinator) rehearse(ctx context.Context) error {
+func (c *Coordinator) rehearse(ctx context.Context) error {
 	if c.rehearsed.Swap(true) {
 		return nil
 	}
@@ -183,7 +200,7 @@ func (c *coordinator) rehearse(ctx context.Context) error {
 
 // cutLeases shortens leases that end too far ahead because the clock of the database has gone back. If it fails, the
 // next beat tries again.
-func (c *coordinator) cutLeases(ctx context.Context) {
+func (c *Coordinator) cutLeases(ctx context.Context) {
 	var cut int64
 	err := c.answered(ctx, func(ctx context.Context) (err error) {
 		cut, err = c.leases.CutLeases(ctx, c.cfg.Lease)
@@ -198,22 +215,22 @@ func (c *coordinator) cutLeases(ctx context.Context) {
 // leave gives all lanes back if the database belongs to another deployment, or if this process cannot serve them. It
 // also deletes the heartbeat, so that the other projectors share all lanes among themselves. After other errors it
 // does nothing.
-func (c *coordinator) leave(ctx context.Context, why error) error {
+func (c *Coordinator) leave(ctx context.Context, why error) error {
 	if !errors.Is(why, lanedb.ErrForeignDatabase) && !errors.Is(why, errCannotServe) {
 		return nil
 	}
-	for _, w := range c.workers {
+	for _, w := range c.Workers {
 		for range w.count() {
 			w.giveBackOne()
 		}
 	}
-	c.nudge()
+	c.Nudge()
 	return c.answered(ctx, func(ctx context.Context) error { return c.leases.Unregister(ctx, c.cfg.Name) })
 }
 
 // reportUnserved warns of groups without a projector when they have been the same for two heartbeats. A projector for them may
 // be about to start.
-func (c *coordinator) reportUnserved(ctx context.Context, groups []int64) {
+func (c *Coordinator) reportUnserved(ctx context.Context, groups []int64) {
 	if !slices.Equal(groups, c.unserved) {
 		c.unserved, c.unservedBeats = groups, 0
 	}
@@ -224,10 +241,10 @@ func (c *coordinator) reportUnserved(ctx context.Context, groups []int64) {
 
 // renew extends the leases. It passes the answer to the workers: which lanes are lost, and which ones an operator has
 // changed. It returns how many lanes are held.
-func (c *coordinator) renew(ctx context.Context) (held int, err error) {
+func (c *Coordinator) renew(ctx context.Context) (held int, err error) {
 	var leases []lanedb.Lease
-	for _, w := range c.workers {
-		leases = append(leases, w.leases()...)
+	for _, w := range c.Workers {
+		leases = append(leases, w.Leases()...)
 	}
 	if len(leases) == 0 {
 		return 0, nil
@@ -241,7 +258,7 @@ func (c *coordinator) renew(ctx context.Context) (held int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	for _, w := range c.workers {
+	for _, w := range c.Workers {
 		held += w.renewed(until, changes)
 	}
 	if lost := len(leases) - len(changes); lost > 0 {
@@ -256,51 +273,51 @@ func (c *coordinator) renew(ctx context.Context) (held int, err error) {
 // everything that it tries to write from now on is refused.
 //
 // A lane always goes to the worker of the same remainder, which spreads them about evenly.
-func (c *coordinator) claim(ctx context.Context, n int) error {
+func (c *Coordinator) claim(ctx context.Context, n int) error {
 	until := time.Now().Add(c.cfg.Lease)
 	var leases []lanedb.Lease
 	err := c.answered(ctx, func(ctx context.Context) (err error) {
 		leases, err = c.leases.Claim(ctx, c.cfg.Name, c.cfg.Group, n, c.cfg.Lease)
 		return err
 	})
-	c.short = len(leases) < n-1 // shares are rounded up, so one may be missing for good
+	c.isShort = len(leases) < n-1 // shares are rounded up, so one may be missing for good
 	if err != nil || len(leases) == 0 {
 		return err
 	}
 	for _, lease := range leases {
-		w := c.workers[int(lease.Lane)%len(c.workers)]
-		w.add(lease, until)
+		w := c.Workers[int(lease.Lane)%len(c.Workers)]
+		w.Add(lease, until)
 	}
 	c.log.InfoContext(ctx, "oncebox: lanes claimed", "projector", c.cfg.Name, "lanes", len(leases))
-	c.nudge()
+	c.Nudge()
 	return nil
 }
 
 // markSurplus makes the workers give back n lanes, each from the worker that holds most.
-func (c *coordinator) markSurplus(n int) {
+func (c *Coordinator) markSurplus(n int) {
 	for range n {
-		most := c.workers[0]
-		for _, w := range c.workers[1:] {
+		most := c.Workers[0]
+		for _, w := range c.Workers[1:] {
 			if w.count() > most.count() {
 				most = w
 			}
 		}
 		most.giveBackOne()
 	}
-	c.nudge()
+	c.Nudge()
 }
 
-// nudge makes all workers look at all lanes.
-func (c *coordinator) nudge() {
-	for _, w := range c.workers {
-		w.nudge()
+// Nudge makes all workers look at all lanes.
+func (c *Coordinator) Nudge() {
+	for _, w := range c.Workers {
+		w.Nudge()
 	}
 }
 
 // readPauses asks which tenants are paused. It runs right before leases are renewed or claimed. Without an answer no
 // lease is renewed or claimed, so a process that cannot read the pauses publishes for the length of its lease, and
 // not longer.
-func (c *coordinator) readPauses(ctx context.Context) error {
+func (c *Coordinator) readPauses(ctx context.Context) error {
 	var list []lanedb.Pause
 	err := c.answered(ctx, func(ctx context.Context) (err error) {
 		list, err = c.leases.Pauses(ctx)
@@ -309,9 +326,22 @@ func (c *coordinator) readPauses(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.tenants.Set(list) {
-		c.log.InfoContext(ctx, "oncebox: tenants are paused", "projector", c.cfg.Name, "tenants", c.tenants.List())
-		c.nudge()
+	if c.Tenants.Set(list) {
+		c.log.InfoContext(ctx, "oncebox: tenants are paused", "projector", c.cfg.Name, "tenants", c.Tenants.List())
+		c.Nudge()
 	}
 	return nil
+}
+
+// Release releases all lanes and the heartbeat, so that other projectors need not wait for the leases to end.
+func (c *Coordinator) Release(ctx context.Context) error {
+	var leases []lanedb.Lease
+	for _, w := range c.Workers {
+		leases = append(leases, w.drop()...)
+	}
+	err := c.leases.Unregister(ctx, c.cfg.Name)
+	if len(leases) > 0 {
+		err = errors.Join(err, c.leases.Release(ctx, leases))
+	}
+	return err
 }
