@@ -52,9 +52,12 @@
 //
 // # How to read the code
 //
-// relay.go starts the goroutines of a store. coordinate.go claims and renews lanes. worker.go has the pass, the heart
-// of it: a fetch (fetch.go), the publication (publish.go), and the decision about each row with its settle (batch.go,
-// out.go, unsettled.go). watermark.go and shortcut.go say where a fetch may begin. The other files each handle one
-// kind of trouble: topics.go, probe.go and the files named skip for topics in trouble, backlogged.go for large
-// tenants, in_flight.go for rows that kill, held.go for refused rows, late.go for transactions that stay open.
+// Three packages below this one have what can be understood without the rest: internal/leases holds the lanes,
+// internal/schedule decides who is next, and internal/progress decides how far a lane has come. This package is the
+// loop around them. relay.go starts its goroutines. worker.go has the pass, which fetches (fetch.go), publishes
+// (publish.go) and records (settle.go). Each other file is a part of the worker for one kind of trouble: searcher.go
+// for rows that pass others, probe.go for topics, held.go and queue.go for refused rows, isolate.go for rows that kill,
+// late.go for transactions that stay open.
+//
+// Read first: worker.go: worker.turn, then worker.fresh and sender.deliver, then settle.go: settler.settle.
 package projector

@@ -126,7 +126,7 @@ func (f *fetcher) fetchPicked(ctx context.Context, lanes map[int16]*progress.Lan
 // are cut stay in the answer, since they are not published.
 //
 // The statement is also a look at the sequence, so a busy relay moves its mark without extra statements, see
-// watermark.took.
+// progress.Watermark.
 func (f *fetcher) takeRows(ctx context.Context, lanes map[int16]*progress.Lane, taken []lanedb.Taken, rows []outboxdb.Row) ([]outboxdb.Row, error) {
 	slices.SortFunc(taken, func(a, b lanedb.Taken) int { return int(a.Lease.Lane) - int(b.Lease.Lane) })
 	look := f.mark.begin()

@@ -97,7 +97,7 @@ type lateScan struct {
 func (s *lateScan) rows(ctx context.Context, group []*progress.Lane) (progress.LateRows, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	low, short := s.mark.now() // before the scan begins, see watermark
+	low, short := s.mark.now() // before the scan begins, see progress.Watermark
 	if s.latest.Covers(group, short) {
 		return s.latest, nil
 	}

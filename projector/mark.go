@@ -67,7 +67,7 @@ func (m *mark) lookAgain(ctx context.Context, before progress.Shortcut) (ended b
 	return short.N != before.N, err
 }
 
-// begin must be called before a statement is sent that looks at the sequence, see [watermark].
+// begin must be called before a statement is sent that looks at the sequence, see [progress.Watermark].
 func (m *mark) begin() progress.Look {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,7 +82,7 @@ func (m *mark) took(before progress.Look, now lanedb.Watermark) {
 }
 
 // now returns the mark and the shortcut. A caller that fetches must read them before the fetch begins, see
-// [watermark].
+// [progress.Watermark].
 func (m *mark) now() (low int64, short progress.Shortcut) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

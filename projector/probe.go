@@ -52,7 +52,7 @@ type prober struct {
 // probe starts a probe of a topic whose pause is over, if this worker knows a row of it. It returns how many rows it
 // moved on the way to that row.
 //
-// A worker has one probe at a time, and a topic has one probe at a time: pausedTopics.probe gives the right to a
+// A worker has one probe at a time, and a topic has one probe at a time: schedule.Topics.Probe gives the right to a
 // single worker.
 func (pr *prober) probe(ctx context.Context, group []*progress.Lane) (moved int, err error) {
 	if pr.trial != nil {

@@ -56,7 +56,7 @@ func (s *searcher) pick(ctx context.Context, group []*progress.Lane, keep lanedb
 	if same, err := s.server.isSame(ctx); !same {
 		return p, err
 	}
-	low, _ := s.server.mark.now() // before the scan begins, see watermark
+	low, _ := s.server.mark.now() // before the scan begins, see progress.Watermark
 	byLane := map[int16]*progress.Lane{}
 	cursors := make([]lanedb.Cursor, len(group))
 	for i, l := range group {
@@ -201,10 +201,10 @@ func (s *searcher) fair(ctx context.Context, group []*progress.Lane, budget time
 	return moved, nil
 }
 
-// give publishes rows of one tenant (or of otherTenants) and skips every other backlogged tenant.
+// give publishes rows of one tenant (or of all tenants without a backlog) and skips every other backlogged tenant.
 //
 // The search may find tenants that have a backlog too. They join the backlogged ones and are skipped from then on.
-// Their own search begins where the search of otherTenants is now, because their rows up to there have left with it.
+// Their own search begins where the search of the other tenants is now, because their rows up to there have left with it.
 func (s *searcher) give(ctx context.Context, full []*progress.Lane, tenant string, low int64, budget time.Duration) (moved int, err error) {
 	stay := s.staying() // read again: topics may have got into trouble since the last turn
 	if slices.Contains(stay.Tenants, tenant) {
@@ -235,7 +235,7 @@ func (s *searcher) give(ctx context.Context, full []*progress.Lane, tenant strin
 const aloneFor = 50 * time.Millisecond
 
 // alone reports whether only backlogged and paused tenants have rows. Then the lanes need no search up to the mark
-// low, and the search of otherTenants moves there at once. That misses no row: all rows up to the mark were visible
+// low, and the search of the other tenants moves there at once. That misses no row: all rows up to the mark were visible
 // when the mark was taken, and a tenant is entered in its table before its first row becomes visible. So a tenant
 // with a row up to the mark would be in the table that is asked here.
 func (s *searcher) alone(ctx context.Context, full []*progress.Lane, low int64) (bool, error) {

@@ -190,7 +190,7 @@ func (w *worker) fresh(ctx context.Context, group []*progress.Lane) (moved int, 
 	for _, l := range group {
 		byLane[l.Lease.Lane], l.More = l, true // until the batch has ended
 	}
-	low, short := w.server.mark.now() // before the fetch begins, see watermark
+	low, short := w.server.mark.now() // before the fetch begins, see progress.Watermark
 	rows, sure, err := w.send.fetch.fetchHeads(ctx, byLane, group, short)
 	if err != nil {
 		return 0, err

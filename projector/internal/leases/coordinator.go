@@ -144,7 +144,7 @@ func (c *Coordinator) Coordinate(ctx context.Context) error {
 }
 
 // answered calls fn, which sends one statement of the coordinator. The statement is not cancelled when the program is
-// stopped, see begun.
+// stopped: a claim that comes through late would leave a lane with a projector that is gone.
 func (c *Coordinator) answered(ctx context.Context, fn func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Lease/3)
 	defer cancel()

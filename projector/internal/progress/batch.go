@@ -15,7 +15,7 @@ const (
 	StateDead     = "dead"
 )
 
-// Batch is the rows of one fetch on their way through sort, publish, judge and settle.
+// Batch is the rows of one fetch on their way through Sort, the publication, Judge and the settle.
 type Batch struct {
 	rules *Rules
 
@@ -30,14 +30,14 @@ type Batch struct {
 	first   map[int16]int64 // the lowest sequence number
 	last    map[int16]int64 // the highest sequence number
 
-	// What sort decided.
+	// What Sort decided.
 	Send  []*outboxdb.Row
-	Errs  map[int]error   // the errors of send after the publication, by index
-	Apart []*outboxdb.Row // rows that are sent apart from the others, see isolate
+	Errs  map[int]error   // the errors of Send after the publication, by index
+	Apart []*outboxdb.Row // rows that are sent apart from the others, because they may kill the process
 
 	// What became of the rows.
 	Published []*outboxdb.Row
-	Timed     []outboxdb.RowID                 // delayed rows without an ordering key, which sort has found
+	Timed     []outboxdb.RowID                 // delayed rows without an ordering key, which Sort has found
 	Outcomes  map[int16][]lanedb.Outcome       // of the rows that leave the lane without having been published
 	Rows      map[outboxdb.RowID]*outboxdb.Row // the rows of the outcomes
 	Blocked   map[int16]map[string]string      // keys that the outcomes block, with the state of the block, by lane
@@ -48,6 +48,7 @@ type Batch struct {
 	Trouble   error           // why rows stay, if the broker is the reason
 }
 
+// NewBatch returns a batch for these lanes, without rows.
 func NewBatch(lanes map[int16]*Lane, by *Rules) *Batch {
 	return &Batch{
 		Lanes: lanes, rules: by, InTurn: map[int16]bool{}, fetched: map[int16]int{}, Cut: map[int16]bool{}, first: map[int16]int64{}, last: map[int16]int64{},

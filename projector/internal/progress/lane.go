@@ -14,13 +14,13 @@ import (
 // blocks from the database.
 type Lane struct {
 	Lease    lanedb.Lease
-	Loaded   int64             // the operators' counter at which blocks was read; -1: blocks is unknown
-	Doubted  int64             // the operators' counter at which blocks was last doubted and read again
+	Loaded   int64             // the operators' counter at which Blocks was read; -1: Blocks is unknown
+	Doubted  int64             // the operators' counter at which Blocks was last doubted and read again
 	Blocks   map[string]string // ordering key -> state: a copy of outbox_block
-	Located  bool              // at is the position in the database, as long as the server has the incarnation of the lease
+	Located  bool              // At is the position in the database, as long as the server has the incarnation of the lease
 	At       lanedb.Position   // how far the lane has come
-	reached  time.Time         // when at.Upto was written down; zero: unknown
-	recorded time.Time         // when at was last written down
+	reached  time.Time         // when At.Upto was written down; zero: unknown
+	recorded time.Time         // when At was last written down
 	Taken    int64             // the highest number of a row that was taken in its turn
 	Full     bool              // the last fetch took its whole quota, or ended at a row that did not fit
 	More     bool              // rows may be there, and no notification will come for them
@@ -29,18 +29,19 @@ type Lane struct {
 	Short    passed                      // how far the lane has come on a shortcut
 	Passed   int64                       // every unsent row with a number up to this belongs to a paused tenant
 	Topics   schedule.Search             // the search past rows of paused topics and tenants
-	FarSeen  time.Time                   // the last search far behind such rows, see far
-	Tenants  map[string]*schedule.Search // the searches past rows of tenants with a long backlog, see backlogged
+	FarSeen  time.Time                   // the last search far behind such rows, see projector.searcher
+	Tenants  map[string]*schedule.Search // the searches past rows of tenants with a long backlog, by tenant
 	Held     schedule.HeldSearch         // the search past held rows of paused topics and tenants
-	Stalled  []string                    // keys that are blocked without a row that is due or ever will be, see release
+	Stalled  []string                    // keys that are blocked without a row that is due or ever will be: an operator discarded the head
 }
 
+// NewLane returns a lane that was just claimed. Its position and its blocks are unknown until they are read.
 func NewLane(lease lanedb.Lease) *Lane {
 	return &Lane{Lease: lease, Loaded: -1, Doubted: -1, More: true, InFlight: newInFlight(lease.InFlight), Taken: lease.InFlight.UpTo}
 }
 
 // StartAt takes a position that was read from the database. Another process may have written it, so the time of
-// at.Upto is unknown.
+// At.Upto is unknown.
 func (l *Lane) StartAt(at lanedb.Position, incarnation string) {
 	l.Located, l.At, l.reached, l.Lease.Incarnation = true, at, time.Time{}, incarnation
 }
@@ -75,7 +76,7 @@ func (l *Lane) MoveTo(at lanedb.Position) {
 	l.At, l.recorded = at, now
 }
 
-// Past returns the position of the search for the rows of a tenant, or of otherTenants.
+// Past returns the position of the search for the rows of a tenant, or of [schedule.OtherTenants].
 func (l *Lane) Past(tenant string) *schedule.Search {
 	if l.Tenants == nil {
 		l.Tenants = map[string]*schedule.Search{}

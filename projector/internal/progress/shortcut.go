@@ -22,7 +22,7 @@ const shortcutOpen = 8
 // would begin behind them: they would be late, and a later row of the same key could be published first. So the fetch
 // names the open transactions, and PostgreSQL compares them with the snapshot of the fetch itself. If one of them has
 // ended, the fetch returns nothing. Then lookAgain finds out, the shortcut is dropped, and the next fetch begins at
-// the position of the lane. The progress that lanes made on the shortcut is void by then, see strayed.
+// the position of the lane. The progress that lanes made on the shortcut is void by then, see [Strayed].
 type Shortcut struct {
 	to   int64
 	open []int64 // transaction ids, in order; empty: there is no shortcut

@@ -137,7 +137,7 @@ func (m *Watermark) Generation() (n int, incarnation string) {
 	return m.resets, m.last.Incarnation
 }
 
-// Current returns the mark. It must be read before a fetch begins, see watermark.
+// Current returns the mark. It must be read before a fetch begins, see [Watermark].
 func (m *Watermark) Current() int64 {
 	return m.valid
 }

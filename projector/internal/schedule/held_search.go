@@ -8,7 +8,7 @@ import (
 )
 
 // HeldSearch is the progress of a search through the held rows of a lane, in the order in which they became due: all
-// rows up to its position stay. It is true as long as no topic or tenant comes back, as with skip, and no operator
+// rows up to its position stay. It is true as long as no topic or tenant comes back, as with [Search], and no operator
 // acts. Rows that the worker itself holds meanwhile become due later than all rows that it has looked at.
 type HeldSearch struct {
 	To    lanedb.DueInfo

@@ -50,7 +50,7 @@ type extent struct {
 //
 // It goes on behind a full part, because a paused row that comes later has to be recorded too.
 //
-// part is the number of rows to take from each lane, see [share]. of returns the search of a lane, which records the
+// part is the number of rows to take from each lane, see [Share]. of returns the search of a lane, which records the
 // rows that stay.
 func Choose(infos []lanedb.RowInfo, part int, seed maphash.Seed, of func(lane int16) *Search) ([]outboxdb.RowID, map[int16]extent) {
 	var ids []outboxdb.RowID

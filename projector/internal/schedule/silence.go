@@ -23,7 +23,7 @@ type Silence struct {
 
 	// unknown is the number of calls in a row that may have been carried out although no receipt came. Their rows
 	// may be stored, and each further try may store them once more. So the tries become rare and small, see quiet
-	// and batch.
+	// and Batch.
 	unknown int
 	Quiet   time.Time // nothing is sent until then, except one try of other topics
 	others  bool      // the last such call was that try of other topics
@@ -70,8 +70,8 @@ func (s *Silence) LeftOut() []string {
 	return s.Avoided
 }
 
-// trouble is a topic that takes nothing from now on.
-type trouble struct {
+// Trouble is a topic that takes nothing from now on.
+type Trouble struct {
 	Topic  string
 	Pause  time.Duration
 	Reason error
@@ -88,10 +88,10 @@ var errSilent = errors.New("projector: the topic gave no answer, others did")
 // of a call of any worker that began after this one, then the broker works, and the silent topics are in trouble:
 // their errors become errors of the topic. If not, nothing is known, and the worker avoids these topics in the next
 // turn to find out.
-func (s *Silence) Report(topics *Topics, rows []*outboxdb.Row, errs map[int]error, began time.Time, pause retry.Policy) (found []trouble) {
+func (s *Silence) Report(topics *Topics, rows []*outboxdb.Row, errs map[int]error, began time.Time, pause retry.Policy) (found []Trouble) {
 	leaveAlone := func(topic string, reason error) {
 		if pause, news := topics.begin(topic); news {
-			found = append(found, trouble{topic, pause, reason})
+			found = append(found, Trouble{topic, pause, reason})
 		}
 	}
 	silent, unknown := map[string]error{}, false

@@ -90,7 +90,7 @@ func (t *Topics) Ripe() (topics []string) {
 }
 
 // Probe gives the caller the right to send a row of the topic. No other worker gets it until the caller calls
-// [pausedTopics.probed]. It returns false if another worker was faster, or if the topic is not ripe any more.
+// [Topics.Probed]. It returns false if another worker was faster, or if the topic is not ripe any more.
 func (t *Topics) Probe(topic string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
