@@ -10,7 +10,8 @@ import (
 	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
 
-// fetcher reads rows for one worker, and notes in the database that they are taken.
+// fetcher reads rows for one worker, and notes in the database that they are taken. The note is all that a successor
+// finds if this process is killed by a row: it says which rows to send apart, see isolator.
 type fetcher struct {
 	db      lanedb.Lanes
 	mark    *mark
@@ -30,7 +31,9 @@ func (f *fetcher) batch(lanes int) int { return f.silence.Batch(f.size, lanes) }
 // There are two ways. If few rows are expected, one statement reads and takes them. Otherwise the rows are read
 // first, cut to Config.BatchBytes, and only the rows that are left are taken by a second statement. A row that is
 // taken in vain would be sent apart by the next owner if this one dies.
-func (f *fetcher) fetchHeads(ctx context.Context, lanes map[int16]*progress.Lane, group []*progress.Lane, short progress.Shortcut) (rows []outboxdb.Row, sure bool, err error) {
+func (f *fetcher) fetchHeads(
+	ctx context.Context, lanes map[int16]*progress.Lane, group []*progress.Lane, short progress.Shortcut,
+) (rows []outboxdb.Row, sure bool, err error) {
 	few, most := f.few, lanedb.MaxFetch
 	if few {
 		most = lanedb.FewRows

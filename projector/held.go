@@ -12,7 +12,8 @@ import (
 	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
 
-// heldRows sends rows that were refused before, and rows that wait behind them.
+// heldRows sends rows that were refused before, and rows that wait behind them. They have left the log: a row that
+// waits for an hour would hold up the position of its lane for an hour, and each fetch would have to step over it.
 type heldRows struct {
 	db      lanedb.Lanes
 	owned   *leases.Owned

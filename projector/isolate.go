@@ -11,7 +11,8 @@ import (
 	"github.com/oncebox/oncebox/projector/internal/progress"
 )
 
-// isolator sends rows that were in flight when a former owner died: one of them may have killed it.
+// isolator sends rows that were in flight when a former owner died: one of them may have killed it. A process
+// that is killed cannot write afterwards, so the count of a row must be in the database before the row is handed over.
 type isolator struct {
 	db      lanedb.Lanes
 	alone   *sync.Mutex // held by the worker of the relay that isolates rows

@@ -10,6 +10,7 @@ import (
 // own the lanes by then.
 type limit time.Duration
 
+// bounded is for work that may be given up when the program is stopped.
 func (l limit) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, time.Duration(l))
 }

@@ -89,7 +89,8 @@ func (m *mark) now() (low int64, short progress.Shortcut) {
 	return m.numbers.Current(), m.numbers.Shortcut()
 }
 
-// server says on which server the cursors of one worker rest.
+// server says on which server the cursors of one worker rest. A server that crashed may give the numbers of forgotten
+// rows to others. So what was read before is compared by generation before anything is written by number.
 type server struct {
 	mark       *mark
 	generation int    // of the mark, when the worker last read or dropped its positions

@@ -30,7 +30,8 @@ type probe struct {
 	failed error // the publisher panicked
 }
 
-// prober finds out whether topics in trouble work again. It sends one row of them at a time.
+// prober finds out whether topics in trouble work again. It sends one row of them at a time: a batch to a topic that
+// hangs would keep the worker for the whole of Config.PublishTimeout, and rows of other topics with it.
 type prober struct {
 	db      lanedb.Lanes
 	server  *server

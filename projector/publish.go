@@ -25,7 +25,8 @@ import (
 // may not know their blocks. It counts as behind: nothing is said about the topic or the broker, and the rows stay.
 var errInDoubt = fmt.Errorf("projector: the lease ends too soon, or the lane's blocks have changed: %w", messaging.ErrBehind)
 
-// publisher hands rows of one worker to the broker, and draws the conclusions about topics from the answers.
+// publisher hands rows of one worker to the broker, and draws the conclusions about topics from the answers. It decides
+// nothing about single rows: progress.Batch does for rows of the log, and queues for held rows.
 type publisher struct {
 	pub       messaging.Publisher
 	owned     *leases.Owned

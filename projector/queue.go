@@ -19,7 +19,9 @@ type queue struct {
 	from int // the index of its first row among all rows of the publication
 }
 
-// queues sends held rows to their end: it reads what waits in a key, and writes down what became of it.
+// queues reads the held rows of a key, and writes down what became of them. Each write
+// compares the operators' counter of the lane, because an operator may replay or discard the same rows at the same
+// time.
 type queues struct {
 	db        lanedb.Lanes
 	owned     *leases.Owned

@@ -63,7 +63,9 @@ type shared struct {
 	scan  *lateScan
 }
 
-// newWorker puts the parts of a worker together.
+// newWorker puts the parts of a worker together. Each worker has its own Silence: workers have different lanes, so one
+// of them may get answers while another one gets none. Topics and tenants are those of the relay, so that all workers
+// leave the same ones alone.
 func newWorker(r *relay, lanes *leases.Owned, all *shared) *worker {
 	p, db, tenants := r.p, r.lanes, &r.leases.Tenants
 	cfg, by, bytes := &p.cfg, p.cfg.rules(), p.cfg.batchBytes()
@@ -86,7 +88,8 @@ func newWorker(r *relay, lanes *leases.Owned, all *shared) *worker {
 		size: cfg.BatchSize, seed: all.seed,
 	}
 	return &worker{
-		cfg: cfg, db: db, hears: &r.leases.Hears, limit: r.limit, log: p.log, owned: lanes, server: at, silence: quiet, send: send, settle: settle, search: search,
+		cfg: cfg, db: db, hears: &r.leases.Hears, limit: r.limit, log: p.log, owned: lanes, server: at, silence: quiet,
+		send: send, settle: settle, search: search,
 		prober: &prober{
 			db: db, server: at, owned: lanes, topics: r.topics, pass: search, fetch: fetch, publish: publish, settle: settle, queues: queues,
 			isolate: isolate, rules: by, limit: r.limit, log: p.log,

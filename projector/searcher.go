@@ -15,6 +15,9 @@ import (
 
 // searcher finds rows that may pass rows that stay: rows of topics and tenants that are neither
 // in trouble nor paused, and rows of tenants that wait behind the backlog of another tenant.
+//
+// A row may pass only rows of other ordering keys. The search therefore remembers the keys of the rows that stay, and
+// holds back every later row of such a key. Two keys with one hash wait for each other, which costs time and no order.
 type searcher struct {
 	db      lanedb.Lanes
 	server  *server

@@ -31,8 +31,8 @@ type settler struct {
 }
 
 // settle writes down what became of the rows, in three steps: published rows, then delayed rows without a key, then
-// all other rows that leave the lane. Published rows come first, because they are the only ones that would be sent
-// twice if a later step fails. If the first step fails, it is tried again before the next fetch, see unsettled. After
+// all other rows that leave the lane. Published rows come first, because they are the only ones that the broker would
+// store twice if a later step fails. If the first step fails, it is tried again before the next fetch, see unsettled. After
 // a failure of the others, the next fetch finds the rows that are still in their lanes.
 func (s *settler) settle(ctx context.Context, b *progress.Batch) error {
 	for _, r := range b.Refused {
@@ -139,9 +139,10 @@ func (s *settler) settleFresh(ctx context.Context, lanes map[int16]*progress.Lan
 // writeDown moves rows out of the log first, and records the positions of the lanes second. It adds the lanes that do
 // not belong to this worker any more to gone.
 //
-// The order matters if the process dies in between. A position beyond a row that is still in the log would count this
-// row as published in its place, and the move would be lost. In this order, a row that was moved is simply not in the
-// log any more.
+// The order matters if the process dies in between. No event is lost in either order, because the broker has confirmed
+// all of these rows. But a position beyond a row that is still in the log counts this row as published in its place:
+// nobody would move it any more. It would be shown with a wrong time, or stay although nothing is to be kept. In this
+// order, a row that was moved is not in the log any more, and rows without a position are published again.
 func (s *settler) writeDown(ctx context.Context, lanes map[int16]*progress.Lane, o progress.Out, gone map[int16]bool) error {
 	if len(o.Moved) > 0 {
 		leases := progress.LeasesOf(lanes, o.Moved)

@@ -17,8 +17,15 @@ import (
 // worker publishes the rows of its lanes. Only one goroutine runs its passes, so a lane has at most one batch on its
 // way. That is half of the promise that rows of one key stay in order; the lease is the other half.
 //
-// Its parts are named after what they do. They share the lanes (owned) and the mark (server). All of it but owned
-// belongs to the goroutine of the passes.
+// Its parts are named after what they do, and stand on each other in this order:
+//
+//   - owned, server and silence are what all parts look at: the lanes and their leases, the server on which the
+//     positions rest, and the topics that gave no answer.
+//   - send and settle take a batch to its end. All rows are handed over by the one publisher.
+//   - search, prober, held and late find rows that a fetch from the heads does not bring.
+//
+// All of it belongs to the goroutine of the passes, so nothing here needs a lock. The exceptions are owned, which has
+// its own, and the publication of a probe, which touches no field.
 type worker struct {
 	cfg   *Config
 	db    lanedb.Lanes
@@ -29,12 +36,13 @@ type worker struct {
 	owned   *leases.Owned
 	server  *server
 	silence *schedule.Silence
-	send    *sender
-	settle  *settler
-	search  *searcher
-	prober  *prober
-	held    *heldRows
-	late    *catchUp
+
+	send   *sender
+	settle *settler
+	search *searcher
+	prober *prober
+	held   *heldRows
+	late   *catchUp
 
 	stepped pulse
 	pause   time.Duration // the length of the last idle pause

@@ -7,9 +7,9 @@ import (
 	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
 
-// Cursors shares the rows of a batch out among lanes, at most so many for each (most). At first all lanes get equal parts. Lanes that have filled their part divide a whole
-// batch among themselves. A lane that is ahead of the others gets a small part, but always some: an event in this
-// lane may be urgent.
+// Cursors shares the rows of a batch out among lanes, at most so many for each lane (most). At first all lanes get
+// equal parts. Lanes that have filled their part divide a whole batch among themselves. A lane that is ahead of the
+// others gets a small part, but always some: an event in this lane may be urgent.
 func Cursors(lanes []*Lane, short Shortcut, batch, most int) []lanedb.Cursor {
 	part := max(1, batch/len(lanes))
 	least := max(1, part/8)
@@ -26,7 +26,7 @@ func Cursors(lanes []*Lane, short Shortcut, batch, most int) []lanedb.Cursor {
 		if l.Full && l.pace.Density > 0 && batch > len(lanes) {
 			quota = max(least, int(math.Ceil(l.pace.Density*(goal-float64(l.pace.At)))))
 		}
-		l.pace.Quota = int32(min(quota, most))
+		l.pace.Quota = int32(min(quota, most, lanedb.MaxFetch))
 		out[i] = lanedb.Cursor{Lease: l.Lease, Position: l.At, Quota: l.pace.Quota, Taken: l.Taken}
 		l.Short.cursor(short, &out[i])
 	}

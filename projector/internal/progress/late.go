@@ -24,7 +24,7 @@ type LateRows struct {
 	Low      int64             // the mark before the scan
 	Short    Shortcut          // the shortcut before the scan
 	Of       map[int16]bool    // the lanes that were scanned
-	From, To int64             // the stretch: numbers beyond from, up to to
+	From, To int64             // the stretch: numbers beyond From, To included
 	All      bool              // the scan found all rows; false: there were too many
 	Rows     map[int16][]int64 // their numbers, by lane
 }

@@ -34,9 +34,8 @@ func (p *Pace) Saw(n int, first, last int64) {
 	p.At, p.Density = last, now
 }
 
-// Meet returns the number that lanes with a backlog would reach together with the given number of rows. It sorts the
-// paces. Lanes
-// that are already beyond it wait for the others.
+// Meet returns the number that lanes with a backlog would reach together with the given number of rows. Lanes
+// that are already beyond it wait for the others. It sorts the paces.
 //
 // It goes through the lanes from the one that is furthest behind. With the lanes so far, the goal is where the sum of
 // density * (goal - at) is the number of rows. A lane beyond that goal needs no rows, and neither do the lanes after
