@@ -28,6 +28,11 @@ type Consumer struct {
 	resting chan struct{} // a token for each of them
 	working sync.WaitGroup
 
+	// Set by Run, for the workers.
+	handling context.Context         //nolint:containedctx // what handlers run under; it outlives Run's own by the drain
+	stopped  <-chan struct{}         // closed when no handler may be started any more
+	stop     context.CancelCauseFunc // the first cause wins
+
 	mu           sync.Mutex
 	keys         map[string][]*Message // the keys that are being worked on, and what waits behind each
 	blocked      blocked
@@ -82,17 +87,17 @@ func (c *Consumer) Run(ctx context.Context) error {
 	handling, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
 
-	s := &shift{handling: handling, stopped: receiving.Done(), stop: stop}
+	c.handling, c.stopped, c.stop = handling, receiving.Done(), stop
 	if c.batchers != nil {
 		for _, in := range c.batchers.in {
-			c.working.Go(func() { c.runBatcher(s, in) })
+			c.working.Go(func() { c.runBatcher(in) })
 		}
 	}
 	var watching sync.WaitGroup
 	if r, ok := c.receiver.(BacklogReceiver); ok && c.cfg.BacklogInterval > 0 {
 		watching.Go(func() { c.watch(receiving, r) })
 	}
-	stop(c.receive(s, receiving))
+	stop(c.receive(receiving))
 	watching.Wait()
 
 	errs := []error{c.drain(ctx, abandon), c.receiver.Close()}
@@ -128,15 +133,8 @@ func (c *Consumer) setPaused(paused bool) {
 	}
 }
 
-// shift is what the workers of one Run share.
-type shift struct {
-	handling context.Context         //nolint:containedctx // what handlers run under; it outlives Run's own by the drain
-	stopped  <-chan struct{}         // closed when no handler may be started any more
-	stop     context.CancelCauseFunc // the first cause wins
-}
-
 // receive takes messages as long as there is room for them, and returns why it ended.
-func (c *Consumer) receive(s *shift, ctx context.Context) error { //nolint:revive // ctx is one of two, and the lesser one
+func (c *Consumer) receive(ctx context.Context) error {
 	for {
 		select {
 		case c.queue <- struct{}{}:
@@ -147,7 +145,7 @@ func (c *Consumer) receive(s *shift, ctx context.Context) error { //nolint:reviv
 		if err != nil {
 			return fmt.Errorf("receive: %w", err)
 		}
-		c.accept(s, m)
+		c.accept(m)
 	}
 }
 

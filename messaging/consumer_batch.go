@@ -63,17 +63,17 @@ func (b *batchers) fill(batch []keyed, in <-chan keyed) []keyed {
 }
 
 // runBatcher handles one batch after the other until the consumer stops.
-func (c *Consumer) runBatcher(s *shift, in <-chan keyed) {
+func (c *Consumer) runBatcher(in <-chan keyed) {
 	room := make([]keyed, c.cfg.BatchSize)
 	for {
 		var first keyed
 		select {
 		case first = <-in:
 		case first = <-c.batchers.any:
-		case <-s.stopped:
+		case <-c.stopped:
 			return
 		}
-		if !c.tryBatch(s, in, append(room[:0], first)) {
+		if !c.tryBatch(in, append(room[:0], first)) {
 			return
 		}
 		clear(room) // or the batcher would keep the messages until the next ones come
@@ -81,8 +81,8 @@ func (c *Consumer) runBatcher(s *shift, in <-chan keyed) {
 }
 
 // tryBatch adds what is there to batch and has it handled, as soon as there is a slot for it. false: the consumer stops.
-func (c *Consumer) tryBatch(s *shift, in <-chan keyed, batch []keyed) bool {
-	if !c.enter(s) {
+func (c *Consumer) tryBatch(in <-chan keyed, batch []keyed) bool {
+	if !c.enter() {
 		return false
 	}
 	batch = c.withoutHeld(c.batchers.fill(batch, in))
@@ -90,9 +90,9 @@ func (c *Consumer) tryBatch(s *shift, in <-chan keyed, batch []keyed) bool {
 		c.leave()
 		return true
 	}
-	failed := c.telemetry.handleBatch(s.handling, c.batchers.handler, batch)
+	failed := c.telemetry.handleBatch(c.handling, c.batchers.handler, batch)
 	c.leave()
-	return c.settleBatch(s, batch, failed)
+	return c.settleBatch(batch, failed)
 }
 
 // withoutHeld puts messages whose key is held behind that key, and returns the others.
@@ -102,14 +102,7 @@ func (c *Consumer) withoutHeld(batch []keyed) []keyed {
 	if len(c.keys) == 0 {
 		return batch
 	}
-	return slices.DeleteFunc(batch, func(k keyed) bool {
-		waiting, held := c.keys[k.key]
-		if held {
-			c.keys[k.key] = append(waiting, k.m)
-			c.blocked.join(k.key)
-		}
-		return held
-	})
+	return slices.DeleteFunc(batch, c.isBehind)
 }
 
 // copies are what the handler gets: whatever it does to them, a later try gets the messages as they were received.
@@ -128,14 +121,16 @@ func failures(batch []keyed, err error) map[int]error {
 	if err == nil {
 		return nil
 	}
-	named, partial := errors.AsType[*BatchError](err)
+	partly, partial := errors.AsType[*BatchError](err)
 	failed, held := map[int]error{}, map[string]bool{}
 	for i, k := range batch {
+		cause, named := err, true
+		if partial {
+			cause, named = partly.Failed[i]
+		}
 		switch {
-		case !partial:
-			failed[i] = err
-		case named.names(i):
-			failed[i] = cmp.Or(named.Failed[i], err)
+		case named:
+			failed[i] = cmp.Or(cause, err)
 		case held[k.key]:
 			failed[i] = ErrBehind
 		default:
@@ -147,13 +142,13 @@ func failures(batch []keyed, err error) map[int]error {
 }
 
 // settleBatch acknowledges what was settled and sends what failed its own way. false: the receiver failed.
-func (c *Consumer) settleBatch(s *shift, batch []keyed, failed map[int]error) bool {
+func (c *Consumer) settleBatch(batch []keyed, failed map[int]error) bool {
 	for i, k := range batch {
 		if _, ok := failed[i]; ok {
 			continue
 		}
-		if err := c.receiver.Ack(s.handling, k.m); err != nil {
-			s.stop(fmt.Errorf("ack: %w", err))
+		if err := c.receiver.Ack(c.handling, k.m); err != nil {
+			c.stop(fmt.Errorf("ack: %w", err))
 			return false
 		}
 	}
@@ -165,15 +160,13 @@ func (c *Consumer) settleBatch(s *shift, batch []keyed, failed map[int]error) bo
 		if !ok {
 			continue
 		}
-		if waiting, held := c.keys[k.key]; held {
-			c.keys[k.key] = append(waiting, k.m)
-			c.blocked.join(k.key)
+		if c.isBehind(k) {
 			continue
 		}
 		if k.key != "" {
 			c.keys[k.key] = nil
 		}
-		c.working.Go(func() { c.workAgain(s, k, cause) })
+		c.working.Go(func() { c.workAgain(k, cause) })
 	}
 	c.mu.Unlock()
 	for range settled {
@@ -183,10 +176,10 @@ func (c *Consumer) settleBatch(s *shift, batch []keyed, failed map[int]error) bo
 }
 
 // workAgain settles k, which failed in a batch, and what came behind it.
-func (c *Consumer) workAgain(s *shift, k keyed, cause error) {
+func (c *Consumer) workAgain(k keyed, cause error) {
 	// The batch may have failed because of another one, so there is a pause only if somebody asked for it.
-	if _, asked := RetryDelay(cause); asked && !c.pause(s, k.key, k.m, 1, cause) {
+	if _, asked := RetryDelay(cause); asked && !c.pause(k.key, k.m, 1, cause) {
 		return
 	}
-	c.work(s, k, 2)
+	c.work(k, 2)
 }

@@ -1,6 +1,7 @@
 package messaging
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -67,11 +68,8 @@ func (c *ConsumerConfig) WithDefaults() ConsumerConfig {
 	if c != nil {
 		out = *c
 	}
-	for field, value := range map[*int]int{&out.Concurrency: 8, &out.BatchSize: 1} {
-		if *field == 0 {
-			*field = value
-		}
-	}
+	out.Concurrency = cmp.Or(out.Concurrency, 8)
+	out.BatchSize = cmp.Or(out.BatchSize, 1)
 	out.Retry = out.Retry.Or(retry.Policy{Delay: 100 * time.Millisecond, MaxDelay: 30 * time.Second})
 	if out.Queue == 0 {
 		out.Queue = 64
@@ -79,13 +77,7 @@ func (c *ConsumerConfig) WithDefaults() ConsumerConfig {
 			out.Queue = max(64, 2*out.BatchSize*out.Concurrency)
 		}
 	}
-	for field, value := range map[*time.Duration]time.Duration{
-		&out.DrainTimeout:    30 * time.Second,
-		&out.BacklogInterval: 20 * time.Second,
-	} {
-		if *field == 0 {
-			*field = value
-		}
-	}
+	out.DrainTimeout = cmp.Or(out.DrainTimeout, 30*time.Second)
+	out.BacklogInterval = cmp.Or(out.BacklogInterval, 20*time.Second)
 	return out
 }

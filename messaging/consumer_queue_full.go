@@ -1,5 +1,10 @@
 package messaging
 
+import (
+	"slices"
+	"sync"
+)
+
 // blocked counts the messages that cannot go on because their key pauses. Each of them takes a place in the queue; without a
 // limit a single failing key would fill it, and the consumer would receive nothing for the others.
 //
@@ -7,8 +12,7 @@ package messaging
 type blocked struct {
 	limit  int
 	size   int
-	pauses map[string]*pausing // by key
-	loners map[*pausing]struct{}
+	pauses map[string][]*pausing // by key: one, but for messages without a key
 }
 
 // pausing is a message that waits before its next try.
@@ -16,27 +20,25 @@ type pausing struct {
 	key    string
 	behind int           // what it blocks: itself and the messages behind it
 	end    chan struct{} // closed when too many messages are blocked to go on waiting
+	over   func()        // closes end
 }
 
 func newBlocked(queue int) blocked {
-	return blocked{limit: max(queue/4, 1), pauses: map[string]*pausing{}, loners: map[*pausing]struct{}{}}
+	return blocked{limit: max(queue/4, 1), pauses: map[string][]*pausing{}}
 }
 
 // enter notes that a message pauses, with those behind it.
 func (b *blocked) enter(key string, waiting int) *pausing {
-	p := &pausing{key: key, behind: 1 + waiting, end: make(chan struct{})}
-	if key == "" {
-		b.loners[p] = struct{}{}
-	} else {
-		b.pauses[key] = p
-	}
+	end := make(chan struct{})
+	p := &pausing{key: key, behind: 1 + waiting, end: end, over: sync.OnceFunc(func() { close(end) })}
+	b.pauses[key] = append(b.pauses[key], p)
 	b.grow(p.behind)
 	return p
 }
 
 // join notes that another message waits behind a message that pauses, if one does.
 func (b *blocked) join(key string) {
-	if p := b.pauses[key]; p != nil {
+	for _, p := range b.pauses[key] {
 		p.behind++
 		b.grow(1)
 	}
@@ -44,9 +46,8 @@ func (b *blocked) join(key string) {
 
 // leave notes that the pause is over.
 func (b *blocked) leave(p *pausing) {
-	if p.key == "" {
-		delete(b.loners, p)
-	} else if b.pauses[p.key] == p {
+	b.pauses[p.key] = slices.DeleteFunc(b.pauses[p.key], func(o *pausing) bool { return o == p })
+	if len(b.pauses[p.key]) == 0 {
 		delete(b.pauses, p.key)
 	}
 	b.size -= p.behind
@@ -59,19 +60,10 @@ func (b *blocked) grow(n int) {
 	if b.size <= b.limit {
 		return
 	}
-	for _, p := range b.pauses {
-		p.over()
-	}
-	for p := range b.loners {
-		p.over()
-	}
-}
-
-func (p *pausing) over() {
-	select {
-	case <-p.end:
-	default:
-		close(p.end)
+	for _, all := range b.pauses {
+		for _, p := range all {
+			p.over()
+		}
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
@@ -34,23 +33,15 @@ type instruments struct {
 
 func newInstruments(c *ConsumerConfig) *instruments {
 	meter := otelx.Meter(c.Telemetry.MeterProvider, "messaging")
-	running, err := meter.Int64UpDownCounter("oncebox.consumer.running", metric.WithDescription("Handlers that run at present"))
-	if err != nil {
-		otel.Handle(err)
-	}
-	backlog, err := meter.Int64Gauge("oncebox.consumer.backlog", metric.WithDescription("Messages that wait at the broker"))
-	if err != nil {
-		otel.Handle(err)
-	}
 	return &instruments{
 		consumer: c.Name,
 		log:      otelx.Logger(c.Telemetry.Logger),
 		tracer:   otelx.Tracer(c.Telemetry.TracerProvider, "messaging"),
 		handled:  otelx.Counter(meter, "oncebox.consumer.handled", "Tries of handlers, by outcome"),
-		running:  running,
+		running:  otelx.Running(meter, "oncebox.consumer.running", "Handlers that run at present"),
 		duration: otelx.Histogram(meter, "oncebox.consumer.duration", "How long one try of a handler took, by outcome",
 			.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300),
-		backlog: backlog,
+		backlog: otelx.Gauge(meter, "oncebox.consumer.backlog", "Messages that wait at the broker"),
 		skipped: otelx.Counter(meter, "oncebox.router.skipped", "Messages that were settled because their type has no handler"),
 	}
 }
@@ -148,37 +139,28 @@ func outcome(err error, mark *skipped.Mark) string {
 
 // failed logs a failed try.
 func (t *instruments) failed(ctx context.Context, m *Message, n int, pause time.Duration, err error) {
-	level, text := failureLevel(err), "oncebox: handler failed, its key is held until the message is tried again"
-	attrs := []slog.Attr{
-		slog.String("consumer", t.consumer), slog.String("topic", m.Topic), slog.String("type", m.Type), slog.String("id", m.ID),
-		slog.String("tenant", m.TenantID), slog.String("ordering_key", m.OrderingKey()), slog.Int("try", n), slog.Duration("pause", pause),
-		slog.Any("error", err),
-	}
+	level, text := slog.LevelWarn, "oncebox: handler failed, its key is held until the message is tried again"
 	if IsPermanent(err) {
 		level, text = slog.LevelError, "oncebox: handler gave up for good and nothing makes a dead letter of it: wrap the handler with inbox.Wrap"
 	}
-	t.log.LogAttrs(ctx, level, text, withStack(attrs, err)...)
+	t.logFailure(ctx, level, text, err,
+		slog.String("consumer", t.consumer), slog.String("topic", m.Topic), slog.String("type", m.Type), slog.String("id", m.ID),
+		slog.String("tenant", m.TenantID), slog.String("ordering_key", m.OrderingKey()), slog.Int("try", n), slog.Duration("pause", pause),
+		slog.Any("error", err))
+}
+
+// logFailure logs a failure of a handler. A panic is an ERROR with its stack.
+func (t *instruments) logFailure(ctx context.Context, level slog.Level, text string, err error, attrs ...slog.Attr) {
+	if panicked, ok := errors.AsType[*PanicError](err); ok {
+		level, attrs = slog.LevelError, append(attrs, slog.String("stack", string(panicked.Stack)))
+	}
+	t.log.LogAttrs(ctx, level, text, attrs...)
 }
 
 // left logs a message that nobody could handle or store.
 func (t *instruments) left(ctx context.Context, m *Message, err error) {
 	t.log.ErrorContext(ctx, "oncebox: message left at the broker, it could be neither handled nor stored; it comes again after the next connection",
 		"consumer", t.consumer, "topic", m.Topic, "type", m.Type, "id", m.ID, "tenant", m.TenantID, "error", err)
-}
-
-func failureLevel(err error) slog.Level {
-	if _, panicked := errors.AsType[*PanicError](err); panicked {
-		return slog.LevelError
-	}
-	return slog.LevelWarn
-}
-
-// withStack adds where a handler panicked, if it did.
-func withStack(attrs []slog.Attr, err error) []slog.Attr {
-	if panicked, ok := errors.AsType[*PanicError](err); ok {
-		attrs = append(attrs, slog.String("stack", string(panicked.Stack)))
-	}
-	return attrs
 }
 
 // Instrument returns a handler that has h handle each message in a span, measured, and with panics turned into errors, as a
@@ -238,15 +220,9 @@ func (t *instruments) handleBatch(ctx context.Context, h BatchHandler, batch []k
 	if len(failed) > 0 {
 		span.RecordError(err)
 		span.SetStatus(codes.Error, what)
-		t.failedBatch(ctx, topic, len(batch), len(failed), err)
+		t.logFailure(ctx, slog.LevelWarn, "oncebox: a batch failed, its messages that are not settled are handled one by one", err,
+			slog.String("consumer", t.consumer), slog.String("topic", topic), slog.Int("messages", len(batch)), slog.Int("failed", len(failed)),
+			slog.Any("error", err))
 	}
 	return failed
-}
-
-// failedBatch logs a batch that failed as a whole or in part.
-func (t *instruments) failedBatch(ctx context.Context, topic string, size, failed int, err error) {
-	attrs := []slog.Attr{
-		slog.String("consumer", t.consumer), slog.String("topic", topic), slog.Int("messages", size), slog.Int("failed", failed), slog.Any("error", err),
-	}
-	t.log.LogAttrs(ctx, failureLevel(err), "oncebox: a batch failed, its messages that are not settled are handled one by one", withStack(attrs, err)...)
 }

@@ -26,7 +26,7 @@ func (m *Message) OrderingKey() string {
 
 // accept gives m to a batcher, or puts it behind its key, and gives the key a worker if it has none. The queue bounds how many there
 // are.
-func (c *Consumer) accept(s *shift, m *Message) {
+func (c *Consumer) accept(m *Message) {
 	k := keyed{m: m}
 	if !c.cfg.Unordered {
 		k.key = m.OrderingKey()
@@ -41,27 +41,34 @@ func (c *Consumer) accept(s *shift, m *Message) {
 		c.batchers.put(k)
 		return
 	}
+	if c.isBehind(k) {
+		return
+	}
 	if k.key != "" {
-		waiting, busy := c.keys[k.key]
-		if busy {
-			c.keys[k.key] = append(waiting, m)
-			c.blocked.join(k.key)
-			return
-		}
 		c.keys[k.key] = nil
 	}
 	select {
 	case c.idle <- k:
 	default:
-		c.working.Go(func() { c.worker(s, k) })
+		c.working.Go(func() { c.worker(k) })
 	}
+}
+
+// isBehind puts a message behind its key if that is busy. The caller holds the mutex.
+func (c *Consumer) isBehind(k keyed) bool {
+	waiting, busy := c.keys[k.key]
+	if busy {
+		c.keys[k.key] = append(waiting, k.m)
+		c.blocked.join(k.key)
+	}
+	return busy
 }
 
 // worker works on a key, and then on others. A new goroutine for each would be simpler, but growing its stack for the depth
 // of a handler with a database was a sixth of the CPU time that a message takes in this process.
-func (c *Consumer) worker(s *shift, k keyed) {
+func (c *Consumer) worker(k keyed) {
 	for {
-		c.work(s, k, 1)
+		c.work(k, 1)
 		select {
 		case c.resting <- struct{}{}:
 		default:
@@ -70,7 +77,7 @@ func (c *Consumer) worker(s *shift, k keyed) {
 		select {
 		case k = <-c.idle:
 			<-c.resting
-		case <-s.stopped:
+		case <-c.stopped:
 			return
 		}
 	}
@@ -78,8 +85,8 @@ func (c *Consumer) worker(s *shift, k keyed) {
 
 // work settles k, for which the next try is the n-th, and what came behind it. When the consumer stops before a message
 // is settled, what is behind it stays where it is: closing the receiver hands it back.
-func (c *Consumer) work(s *shift, k keyed, n int) {
-	for m := k.m; m != nil && c.settle(s, k.key, m, n); n = 1 {
+func (c *Consumer) work(k keyed, n int) {
+	for m := k.m; m != nil && c.settle(k.key, m, n); n = 1 {
 		m = c.next(k.key)
 		<-c.queue
 	}
@@ -111,34 +118,34 @@ func (c *Consumer) progress(settled int) {
 
 // settle tries m, for the n-th time at first, until its handler returns nil, and acknowledges it. What is to be left at the broker
 // counts as settled and is not acknowledged. false: the consumer stops, m is not settled.
-func (c *Consumer) settle(s *shift, key string, m *Message, n int) bool {
+func (c *Consumer) settle(key string, m *Message, n int) bool {
 	for ; ; n++ {
-		err := c.try(s, key, m, n)
+		err := c.try(key, m, n)
 		if err == nil {
 			break
 		}
 		if IsLeft(err) {
-			c.telemetry.left(s.handling, m, err)
+			c.telemetry.left(c.handling, m, err)
 			if r, ok := c.receiver.(BacklogReceiver); ok {
 				r.Leave(m)
 			}
 			return true
 		}
-		if errors.Is(err, errStopped) || !c.pause(s, key, m, n, err) {
+		if errors.Is(err, errStopped) || !c.pause(key, m, n, err) {
 			return false
 		}
 	}
-	if err := c.receiver.Ack(s.handling, m); err != nil {
+	if err := c.receiver.Ack(c.handling, m); err != nil {
 		// Whatever is wrong with this receiver, it would keep the message for ever: neither settled nor given to another.
-		s.stop(fmt.Errorf("ack: %w", err))
+		c.stop(fmt.Errorf("ack: %w", err))
 		return false
 	}
 	return true
 }
 
 // try runs the handler once, as soon as there is a slot for it.
-func (c *Consumer) try(s *shift, key string, m *Message, n int) error {
-	if !c.enter(s) {
+func (c *Consumer) try(key string, m *Message, n int) error {
+	if !c.enter() {
 		return errStopped
 	}
 	defer c.leave()
@@ -146,19 +153,19 @@ func (c *Consumer) try(s *shift, key string, m *Message, n int) error {
 	attempt := *m
 	attempt.Attempt = max(m.Attempt, 1) + n - 1
 	attempt.consumer, attempt.lineup = c, key
-	return c.telemetry.handle(s.handling, c.handler, &attempt)
+	return c.telemetry.handle(c.handling, c.handler, &attempt)
 }
 
 // enter waits for a slot. false: the consumer stops.
-func (c *Consumer) enter(s *shift) bool {
+func (c *Consumer) enter() bool {
 	select {
 	case c.slots <- struct{}{}:
-	case <-s.stopped:
+	case <-c.stopped:
 		return false
 	}
 	// The slot may have come free because everybody is going home.
 	select {
-	case <-s.stopped:
+	case <-c.stopped:
 		c.leave()
 		return false
 	default:
@@ -170,7 +177,7 @@ func (c *Consumer) leave() { <-c.slots }
 
 // pause waits before m is tried again, unless that would keep too many others out. The key is held and the slot is not.
 // false: the consumer stops.
-func (c *Consumer) pause(s *shift, key string, m *Message, n int, err error) bool {
+func (c *Consumer) pause(key string, m *Message, n int, err error) bool {
 	d := c.cfg.Retry.Pause(n)
 	if after, ok := RetryDelay(err); ok && after > 0 {
 		d = after
@@ -179,9 +186,9 @@ func (c *Consumer) pause(s *shift, key string, m *Message, n int, err error) boo
 		// Nobody between here and the handler made a dead letter of it, and dropping it is not for the consumer to decide.
 		d = c.cfg.Retry.MaxDelay
 	}
-	c.telemetry.failed(s.handling, m, n, d, err)
+	c.telemetry.failed(c.handling, m, n, d, err)
 	var queueFull chan struct{} // never, for a message that waits for another process
-	if !waits(err) {
+	if asked, _ := markOf[later](err); !asked.waits {
 		c.mu.Lock()
 		pause := c.blocked.enter(key, len(c.keys[key]))
 		c.mu.Unlock()
@@ -201,7 +208,7 @@ func (c *Consumer) pause(s *shift, key string, m *Message, n int, err error) boo
 		return true
 	case <-queueFull:
 		return true
-	case <-s.stopped:
+	case <-c.stopped:
 		return false
 	}
 }

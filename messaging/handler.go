@@ -22,63 +22,72 @@ type HandlerFunc func(ctx context.Context, m *Message) error
 // Handle calls f.
 func (f HandlerFunc) Handle(ctx context.Context, m *Message) error { return f(ctx, m) }
 
-type permanentError struct{ err error }
+// marked is an error with a mark, which says what is to become of the message. Each kind of mark is a type: an error may have several.
+type marked[M any] struct {
+	error
 
-func (e *permanentError) Error() string { return e.err.Error() }
-func (e *permanentError) Unwrap() error { return e.err }
+	mark M
+}
 
-// Permanent marks err as an error that no retry will cure: the message becomes a dead letter at once. Permanent(nil) is nil.
-func Permanent(err error) error {
+func (e *marked[M]) Unwrap() error { return e.error }
+
+// mark returns nil for nil.
+func mark[M any](err error, m M) error {
 	if err == nil {
 		return nil
 	}
-	return &permanentError{err}
+	return &marked[M]{err, m}
 }
+
+// markOf returns the mark of err, or of an error that it wraps, and whether there is one.
+func markOf[M any](err error) (m M, ok bool) {
+	if e, ok := errors.AsType[*marked[M]](err); ok {
+		return e.mark, true
+	}
+	return m, false
+}
+
+type (
+	permanent struct{}
+	left      struct{}
+	later     struct {
+		pause time.Duration
+		waits bool // for another process
+	}
+)
+
+// Permanent marks err as an error that no retry will cure: the message becomes a dead letter at once. Permanent(nil) is nil.
+func Permanent(err error) error { return mark(err, permanent{}) }
 
 // IsPermanent reports whether err, or an error it wraps, was marked by [Permanent].
 func IsPermanent(err error) bool {
-	var p *permanentError
-	return errors.As(err, &p)
+	_, is := markOf[permanent](err)
+	return is
 }
 
-type retryAfterError struct {
-	err   error
-	d     time.Duration
-	waits bool
-}
+// LeaveAtBroker marks err as that of a message that can be neither handled nor stored. The [Consumer] neither acknowledges it nor tries it
+// again, and goes on with the next message of its key. The broker keeps it, and delivers it again after the next connection.
+// LeaveAtBroker(nil) is nil.
+func LeaveAtBroker(err error) error { return mark(err, left{}) }
 
-func (e *retryAfterError) Error() string { return e.err.Error() }
-func (e *retryAfterError) Unwrap() error { return e.err }
+// IsLeft reports whether err, or an error it wraps, was marked by [LeaveAtBroker].
+func IsLeft(err error) bool {
+	_, is := markOf[left](err)
+	return is
+}
 
 // RetryAfter asks that the message is not tried again before d has passed. RetryAfter(d, nil) is nil.
-func RetryAfter(d time.Duration, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &retryAfterError{err: err, d: d}
-}
+func RetryAfter(d time.Duration, err error) error { return mark(err, later{pause: d}) }
 
 // Postpone is [RetryAfter] for a message that was not tried, because another process is at work on a message that comes before it. It does
 // not count for [Message.QueueFull]: it waits for no mended handler, and to keep it elsewhere would not be of use. Postpone(d, nil) is
 // nil.
-func Postpone(d time.Duration, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &retryAfterError{err: err, d: d, waits: true}
-}
-
-func waits(err error) bool {
-	r, ok := errors.AsType[*retryAfterError](err)
-	return ok && r.waits
-}
+func Postpone(d time.Duration, err error) error { return mark(err, later{pause: d, waits: true}) }
 
 // RetryDelay returns the pause that [RetryAfter] or [Postpone] asked for, and whether it did.
 func RetryDelay(err error) (time.Duration, bool) {
-	if r, ok := errors.AsType[*retryAfterError](err); ok {
-		return r.d, true
-	}
-	return 0, false
+	asked, ok := markOf[later](err)
+	return asked.pause, ok
 }
 
 // BatchHandler handles several messages at once. A [Consumer] with ConsumerConfig.BatchSize uses it; what fails in a
@@ -104,8 +113,7 @@ func (e *BatchError) Error() string {
 	if len(e.Failed) == 0 {
 		return "messaging: no message of the batch failed"
 	}
-	first := slices.Min(slices.Collect(maps.Keys(e.Failed)))
-	return fmt.Sprintf("messaging: %d messages of the batch failed, the first is #%d: %v", len(e.Failed), first, e.Failed[first])
+	return fmt.Sprintf("messaging: %d messages of the batch failed, %s", len(e.Failed), firstOf(e.Failed))
 }
 
 // Unwrap returns the errors of all messages that failed.
@@ -113,9 +121,13 @@ func (e *BatchError) Unwrap() []error {
 	return slices.Collect(maps.Values(e.Failed))
 }
 
-func (e *BatchError) names(i int) bool {
-	_, failed := e.Failed[i]
-	return failed
+// firstOf shows the failure with the lowest index, where a person looks first.
+func firstOf(failed map[int]error) string {
+	if len(failed) == 0 {
+		return "none is named"
+	}
+	first := slices.Min(slices.Collect(maps.Keys(failed)))
+	return fmt.Sprintf("the first is #%d: %v", first, failed[first])
 }
 
 // PanicError is what a panic of a handler becomes: an error like any other, so that the message is tried again.

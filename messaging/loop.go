@@ -78,7 +78,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	for failures := 1; ; failures++ {
 		started := time.Now()
 		err := l.consume(ctx)
-		l.failed(err)
+		l.leave(err)
 		if ctx.Err() != nil {
 			if err != nil {
 				l.log.WarnContext(ctx, "oncebox: a consumer did not end well", "topic", l.subscription.Topic, "consumer", l.cfg.Name, "error", err)
@@ -111,7 +111,6 @@ func (l *Loop) consume(ctx context.Context) error {
 	}
 	c := NewConsumer(receiver, l.handler, &l.cfg)
 	l.enter(c)
-	defer l.leave()
 	return c.Run(ctx)
 }
 
@@ -124,22 +123,20 @@ func (l *Loop) enter(c *Consumer) {
 	l.current, l.changed, l.last = c, time.Now(), nil
 }
 
-func (l *Loop) leave() {
+// leave notes why the loop is not subscribed, and since when if it was.
+func (l *Loop) leave(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.current, l.changed = nil, time.Now()
+	if l.current != nil {
+		l.current, l.changed = nil, time.Now()
+	}
+	l.last = err
 }
 
 func (l *Loop) begin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.changed = time.Now()
-}
-
-func (l *Loop) failed(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.last = err
 }
 
 // Progress returns how far the present consumer has come. subscribed is false while there is none.

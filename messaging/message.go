@@ -32,14 +32,6 @@ func NewMessage(env event.Envelope, attempt int, receipt any) *Message {
 // Receipt returns what the adapter put into [NewMessage].
 func (m *Message) Receipt() any { return m.receipt }
 
-// handledBy names the consumer whose queue the message is in, "" if it is in none.
-func (m *Message) handledBy() string {
-	if m.consumer == nil {
-		return ""
-	}
-	return m.consumer.cfg.Name
-}
-
 type messageKey struct{}
 
 // NewContext returns a context that carries m and what it brings along: its tenant, its correlation, as causation its id, and
@@ -119,25 +111,4 @@ func Unreadable(m *Message) error {
 		return nil
 	}
 	return Permanent(fmt.Errorf("%w: %.500s", ErrUnreadable, reason))
-}
-
-type leftError struct{ err error }
-
-func (e *leftError) Error() string { return e.err.Error() }
-func (e *leftError) Unwrap() error { return e.err }
-
-// LeaveAtBroker marks err as that of a message that can be neither handled nor stored. The [Consumer] neither acknowledges it nor tries it
-// again, and goes on with the next message of its key. The broker keeps it, and delivers it again after the next connection.
-// LeaveAtBroker(nil) is nil.
-func LeaveAtBroker(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &leftError{err}
-}
-
-// IsLeft reports whether err, or an error it wraps, was marked by [LeaveAtBroker].
-func IsLeft(err error) bool {
-	_, left := errors.AsType[*leftError](err)
-	return left
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/quietlog"
@@ -46,24 +48,11 @@ type PublishError struct {
 }
 
 func (e *PublishError) Error() string {
-	// One error stands for all: the lowest index is where a human looks first.
-	first := -1
-	for i := range e.Failed {
-		if first < 0 || i < first {
-			first = i
-		}
-	}
-	return fmt.Sprintf("messaging: %d messages were not published, the first is #%d: %v", len(e.Failed), first, e.Failed[first])
+	return fmt.Sprintf("messaging: %d messages were not published, %s", len(e.Failed), firstOf(e.Failed))
 }
 
 // Unwrap returns the errors of all messages.
-func (e *PublishError) Unwrap() []error {
-	errs := make([]error, 0, len(e.Failed))
-	for _, err := range e.Failed {
-		errs = append(errs, err)
-	}
-	return errs
-}
+func (e *PublishError) Unwrap() []error { return slices.Collect(maps.Values(e.Failed)) }
 
 // TopicError means that one topic takes nothing at present: missing, terminated, over its quota, not permitted. Other
 // topics go on, and no attempt of any message is spent.

@@ -193,6 +193,6 @@ func (u *unhandled) note(ctx context.Context, t *instruments, m *Message) {
 	u.mu.Unlock()
 	if !noted {
 		t.log.WarnContext(ctx, "oncebox: messages of this type are settled unread, because it has no handler here: register one, name the type "+
-			"in Router.Ignore, or call Router.Strict, and they wait", "consumer", m.handledBy(), "topic", m.Topic, "type", m.Type, "id", m.ID)
+			"in Router.Ignore, or call Router.Strict, and they wait", "consumer", t.consumer, "topic", m.Topic, "type", m.Type, "id", m.ID)
 	}
 }

@@ -26,10 +26,6 @@ var explained = []explanation{
 		"a value of a context is set and read in the form that Go's documentation gives. A helper for both would save no line and hide the type of the key.",
 	},
 	{
-		"messaging/handler.go permanentError", "messaging/message.go leftError",
-		"two marks of an error. They must be different types, because an error may have both, and errors.As finds the first one of its type.",
-	},
-	{
 		"cmd/oncebox/reconcile.go newReconcile", "cmd/oncebox/relay.go newRelay",
 		"two commands with a long help text: the fields of the same struct, in the same order.",
 	},

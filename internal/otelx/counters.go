@@ -54,10 +54,16 @@ func (c *TenantCounter) Show(m metric.Meter, name, description string, before fu
 
 // Histogram returns a histogram of seconds with these bounds.
 func Histogram(m metric.Meter, name, description string, bounds ...float64) metric.Float64Histogram {
-	h, err := m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description), metric.WithExplicitBucketBoundaries(bounds...))
-	if err != nil || h == nil {
-		handle(err)
-		return noop.Float64Histogram{}
-	}
-	return h
+	return made[metric.Float64Histogram](noop.Float64Histogram{})(
+		m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description), metric.WithExplicitBucketBoundaries(bounds...)))
+}
+
+// Running returns a counter that also goes down.
+func Running(m metric.Meter, name, description string) metric.Int64UpDownCounter {
+	return made[metric.Int64UpDownCounter](noop.Int64UpDownCounter{})(m.Int64UpDownCounter(name, metric.WithDescription(description)))
+}
+
+// Gauge returns a gauge that keeps the value that is set last. For a state that is read from time to time there are [Gauges].
+func Gauge(m metric.Meter, name, description string) metric.Int64Gauge {
+	return made[metric.Int64Gauge](noop.Int64Gauge{})(m.Int64Gauge(name, metric.WithDescription(description)))
 }

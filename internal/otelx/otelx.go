@@ -39,17 +39,20 @@ func Meter(p metric.MeterProvider, pkg string) metric.Meter {
 	return p.Meter(module + pkg)
 }
 
-// Counter returns a counter. A provider that cannot make it gets its error handled by OpenTelemetry; counting must
-// never stop the work, so a counter that does nothing is used then.
+// Counter returns a counter.
 func Counter(m metric.Meter, name, description string) metric.Int64Counter {
-	c, err := m.Int64Counter(name, metric.WithDescription(description))
-	if err != nil {
-		otel.Handle(err)
+	return made[metric.Int64Counter](noop.Int64Counter{})(m.Int64Counter(name, metric.WithDescription(description)))
+}
+
+// made returns an instrument, or nothing in its place if the provider could not make it: measuring never stops the work.
+func made[T any](nothing T) func(instrument T, err error) T {
+	return func(instrument T, err error) T {
+		if err != nil || any(instrument) == nil {
+			handle(err)
+			return nothing
+		}
+		return instrument
 	}
-	if c == nil {
-		return noop.Int64Counter{}
-	}
-	return c
 }
 
 // Started returns a counter that shows 0 before anything is counted, for each of the options of [Outcomes], or, with nil, for the series without
