@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"mime"
 	"net/http"
 	"slices"
@@ -25,9 +26,9 @@ type exchange struct {
 	body []byte
 	base string // from which the keys of outgoing requests are made; "": the context of the run has it, or they get no keys
 
-	begun bool   // the handler has panicked after it had begun an answer, and Echo believes that the answer was sent
-	empty bool   // a handler that writes nothing means 200
-	late  func() // is called for each write to an answer after the handler's end
+	begun bool // the handler has panicked after it had begun an answer, and Echo believes that the answer was sent
+	empty bool // a handler that writes nothing means 200
+	log   *slog.Logger
 
 	// chi's routers record their progress through the path in an object that the request's context points to. When they have returned, they use it for
 	// another request, and behind a http.TimeoutHandler they may return before the handler. So each run gets a copy of the object as it was in the
@@ -111,13 +112,21 @@ func (e *exchange) run(ctx context.Context, limit int) (*recorder, error) {
 func (e *exchange) serve(rec *recorder, r *http.Request, past func() bool) {
 	by := panicked // also if it ends its goroutine
 	defer func() {
-		e.begun = rec.end(by, e.late) && ofEcho(e.w)
+		e.begun = rec.end(by, e.tellLate) && ofEcho(e.w)
 		if by == panicked && past() {
 			mute(e.w) // the panic goes on
 		}
 	}()
 	e.next.ServeHTTP(rec, r)
 	by = returned
+}
+
+// tellLate logs a write to an answer whose handler has returned. Nobody gets these bytes, because the answer was already sent. Most often a
+// framework renders the error of its handler too late.
+func (e *exchange) tellLate() {
+	e.log.Error("oncebox: something was written to an answer that was over, because its handler had returned, and nobody gets it. A framework that renders "+
+		"the errors of its handlers has to do so within the middleware, see docs/other-routers.md; a goroutine has to be waited for",
+		"method", e.r.Method, "route", e.r.Pattern)
 }
 
 // label copies the route that was found to the outer request, for middlewares further out that use it as a label. If the request was given up, its

@@ -172,7 +172,7 @@ func (k *keyed) handle(ctx context.Context, next http.Handler, w http.ResponseWr
 	if p != nil {
 		return refuse(*p)
 	}
-	e.empty, e.late = k.cfg.EmptyAnswer, func() { tellLate(k.log, e) }
+	e.empty, e.log = k.cfg.EmptyAnswer, k.log
 	defer func() {
 		if e.begun { // or nobody answers the panic, and net/http sends 200
 			k.sender.send(answerNotHeld(k.undone()).answer(w, k.retryAfter), w, r)

@@ -138,9 +138,6 @@ type IdempotencyConfig struct {
 // FingerprintFunc returns the bytes by which requests are compared, see IdempotencyConfig.Fingerprint.
 type FingerprintFunc func(r *http.Request, body []byte) ([]byte, error)
 
-// PreconditionHeaders returns the headers whose values are compared: a request with another precondition is another request.
-func PreconditionHeaders() []string { return fingerprint.PreconditionHeaders() }
-
 func (c *IdempotencyConfig) fingerprints() (*fingerprint.Printer, error) {
 	return fingerprint.New(fingerprint.Config{Exclude: c.Exclude, APIVersion: c.APIVersion, Own: c.Fingerprint, MaxBody: c.MaxBody})
 }

@@ -167,8 +167,6 @@ func (k *keyed) concludeLeased(ctx context.Context, e *exchange, key idempotency
 		"method", e.r.Method, "route", e.r.Pattern, "error", err)
 	p, outcome := answerNotStored(), outcomeFailed
 	switch {
-	case errors.Is(err, errPast):
-		return &answer{past: true}, outcome
 	case errors.Is(err, errNotHeld):
 		p = answerNotHeld(k.undone())
 	case errors.Is(err, idempotency.ErrLeaseLost):
@@ -176,9 +174,7 @@ func (k *keyed) concludeLeased(ctx context.Context, e *exchange, key idempotency
 	case errors.Is(err, idempotency.ErrStepUnknown):
 		p, outcome = keyUnknown(k.findsOut()), outcomeUnknown
 	}
-	a := p.answer(e.w, k.retryAfter)
-	a.silent = errors.Is(err, errSilent)
-	return a, outcome
+	return p.answerTo(err, e.w, k.retryAfter), outcome
 }
 
 // undone returns a sentence on the work of a handler whose answer cannot be sent: rolled back, or not.

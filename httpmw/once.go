@@ -225,12 +225,7 @@ func (k *keyed) conclude(ctx context.Context, e *exchange, last run, key idempot
 	}
 	k.log.ErrorContext(ctx, "oncebox: a request with an idempotency key failed", "key", key.String(),
 		"method", e.r.Method, "route", e.r.Pattern, "handler_ran", last.rec != nil, "error", err)
-	if errors.Is(err, errPast) {
-		return &answer{past: true}, outcomeFailed
-	}
-	a := failure(err, last.rec != nil).answer(e.w, k.retryAfter)
-	a.silent = errors.Is(err, errSilent)
-	return a, outcomeFailed
+	return failure(err, last.rec != nil).answerTo(err, e.w, k.retryAfter), outcomeFailed
 }
 
 // failure returns the problem for a transaction that ended with err. ran: the handler was run.

@@ -1,6 +1,9 @@
 package httpmw
 
-import "net/http"
+import (
+	"errors"
+	"net/http"
+)
 
 // DefaultProblemBase is the default beginning of the types of problems.
 const DefaultProblemBase = "/problems/"
@@ -149,4 +152,11 @@ func (p Problem) answer(w http.ResponseWriter, retryAfter string) *answer {
 		header.Set("Retry-After", retryAfter)
 	}
 	return &answer{status: p.Status, header: header, problem: &p}
+}
+
+// answerTo returns the problem as the answer to a request whose handler's own answer cannot be sent because of err.
+func (p Problem) answerTo(err error, w http.ResponseWriter, retryAfter string) *answer {
+	a := p.answer(w, retryAfter)
+	a.silent, a.past = errors.Is(err, errSilent), errors.Is(err, errPast)
+	return a
 }

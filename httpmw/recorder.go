@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -186,12 +185,4 @@ func (r *recorder) finish(empty bool) error {
 
 func (r *recorder) answer() *answer {
 	return &answer{status: r.status, header: r.sent, body: r.body.Bytes()}
-}
-
-// tellLate logs a write to an answer whose handler has returned. Nobody gets these bytes, because the answer was already sent. Most often a
-// framework renders the error of its handler too late.
-func tellLate(log *slog.Logger, e *exchange) {
-	log.Error("oncebox: something was written to an answer that was over, because its handler had returned, and nobody gets it. A framework that renders "+
-		"the errors of its handlers has to do so within the middleware, see docs/other-routers.md; a goroutine has to be waited for",
-		"method", e.r.Method, "route", e.r.Pattern)
 }

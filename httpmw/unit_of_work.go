@@ -78,7 +78,7 @@ func (w *unitOfWork) handle(next http.Handler, to http.ResponseWriter, r *http.R
 	if p != nil {
 		return p.answer(to, retryAfter)
 	}
-	e.empty, e.late = w.empty, func() { tellLate(w.units.Telemetry().Logger, e) }
+	e.empty, e.log = w.empty, w.units.Telemetry().Logger
 	defer func() {
 		if e.begun { // see Idempotency
 			w.sender.send(answerNotHeld(workUndone).answer(to, retryAfter), to, r)
@@ -109,14 +109,9 @@ func (w *unitOfWork) answer(e *exchange) *answer {
 	}
 	w.units.Telemetry().Logger.ErrorContext(e.r.Context(), "oncebox: a request in a unit of work failed", "method", e.r.Method, "route", e.r.Pattern,
 		"handler_ran", rec != nil, "error", err)
-	if errors.Is(err, errPast) {
-		return &answer{past: true}
-	}
 	p := failure(err, rec != nil)
 	if errors.Is(err, uow.ErrCommitUnknown) {
 		p.Retryable, p.Detail = false, "Read the resource to find out. A request with an Idempotency-Key could be repeated safely."
 	}
-	a := p.answer(e.w, retryAfter)
-	a.silent = errors.Is(err, errSilent)
-	return a
+	return p.answerTo(err, e.w, retryAfter)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/httpmw"
+	"github.com/oncebox/oncebox/httpmw/internal/fingerprint"
 )
 
 // policy holds the rules that follow for clients from a configuration.
@@ -127,11 +128,11 @@ func (p *policy) keyRules() string {
 }
 
 func (p *policy) sameness() string {
-	text := "A retry has the same query, content type, body and preconditions: " + list(httpmw.PreconditionHeaders()) +
+	text := "A retry has the same query, content type, body and preconditions: " + list(fingerprint.PreconditionHeaders()) +
 		". In JSON, white space and the order of members make no difference, in forms the order of different fields and the boundary between parts. " +
 		"A body may be compressed by gzip or deflate at one time and not at another."
 	if p.cfg.Fingerprint != nil {
-		text = "A retry has the same query and preconditions: " + list(httpmw.PreconditionHeaders()) + ". What else makes it the same the service decides."
+		text = "A retry has the same query and preconditions: " + list(fingerprint.PreconditionHeaders()) + ". What else makes it the same the service decides."
 	}
 	if len(p.cfg.Exclude) > 0 {
 		text += " Neither do " + list(p.cfg.Exclude) + "."
