@@ -1,6 +1,7 @@
 package oncebox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -14,10 +15,7 @@ import (
 // because they come so late only if somebody replays them or resets a subscription. The time for which a message may stay unacknowledged
 // does not matter, because the inbox remembers a message from the moment when it is handled.
 func (a *App) checkRetention(ctx context.Context) {
-	remembered := a.cfg.Inbox.Retention
-	if remembered == 0 {
-		remembered = inbox.DefaultRetention
-	}
+	remembered := cmp.Or(a.cfg.Inbox.Retention, inbox.DefaultRetention)
 	if remembered == inbox.KeepForever || len(a.Inbox.Subscriptions()) == 0 {
 		return
 	}
@@ -27,11 +25,7 @@ func (a *App) checkRetention(ctx context.Context) {
 				append([]any{"remembered", remembered, "kept_by", what, "kept", keptFor(kept)}, args...)...)
 		}
 	}
-	kept := a.cfg.Outbox.Retention
-	if kept == 0 {
-		kept = outbox.DefaultRetention
-	}
-	warn("outbox", kept)
+	warn("outbox", cmp.Or(a.cfg.Outbox.Retention, outbox.DefaultRetention))
 	k, ok := a.broker.(messaging.RetentionReader)
 	if !ok {
 		return

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -20,10 +21,7 @@ type receiver struct {
 }
 
 func newReceiver(b *Broker, sub *subscription, s messaging.Subscription, n int) *receiver {
-	name := s.Consumer
-	if name == "" {
-		name = fmt.Sprintf("consumer-%06d", n)
-	}
+	name := cmp.Or(s.Consumer, fmt.Sprintf("consumer-%06d", n))
 	return &receiver{broker: b, sub: sub, name: name, news: make(chan struct{}, 1), done: make(chan struct{})}
 }
 

@@ -43,12 +43,6 @@ type slot struct {
 	out     map[*delivery]bool
 }
 
-func newSubscription(t *topic, kind messaging.SubscriptionType) *subscription {
-	s := &subscription{topic: t}
-	s.become(kind)
-	return s
-}
-
 // become gives the subscription another type. It has no receivers, so all its messages wait.
 func (s *subscription) become(kind messaging.SubscriptionType) {
 	n := map[messaging.SubscriptionType]int{

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 
@@ -59,8 +60,8 @@ func (t *topic) trim() {
 func (t *topic) subscription(s messaging.Subscription) (*subscription, error) {
 	sub, ok := t.subscriptions[s.Name]
 	if !ok {
-		sub = newSubscription(t, s.Type)
-		sub.source, sub.installation = s.Source, s.Installation
+		sub = &subscription{topic: t, source: s.Source, installation: s.Installation}
+		sub.become(s.Type)
 		t.subscriptions[s.Name] = sub
 		for _, e := range t.log {
 			sub.add(e)
@@ -76,12 +77,7 @@ func (t *topic) subscription(s messaging.Subscription) (*subscription, error) {
 		}
 		sub.become(s.Type)
 	}
-	if sub.source == "" {
-		sub.source = s.Source
-	}
-	if sub.installation == "" {
-		sub.installation = s.Installation
-	}
+	sub.source, sub.installation = cmp.Or(sub.source, s.Source), cmp.Or(sub.installation, s.Installation)
 	return sub, nil
 }
 
