@@ -169,6 +169,3 @@ func (c *Config) WithDefaults() Config {
 	out.Retry = out.Retry.or(defaultRetry())
 	return out
 }
-
-// Retention returns how long this inbox remembers which messages it has handled, see [Config.Retention].
-func (i *Inbox) Retention() time.Duration { return i.cfg.Retention }

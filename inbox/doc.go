@@ -59,5 +59,5 @@
 // The state in the database, which the last three lines name, is read every 15 seconds by one process of all that run [Inbox.RunParked], and only
 // that one shows it.
 //
-// Read first: wrapped.go:wrapped.Handle, then run_parked.go:Inbox.RunParked and head.go:Inbox.runHead.
+// Read first: inbox.go:Inbox.Wrap and wrapped.go:wrapped.Handle, then run_parked.go:Inbox.RunParked and head.go:Inbox.runHead.
 package inbox

@@ -8,13 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/uptrace/bun"
-
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/messaging"
-	"github.com/oncebox/oncebox/uow"
 )
 
 // Generations holds the handlers of a read model. Each rebuild of the read model begins a new generation, with its own handler. Programs
@@ -50,19 +47,6 @@ const (
 
 	readGeneration = `SELECT generation FROM {schema}.inbox_read_model WHERE name = $1`
 )
-
-// Generations returns the handlers of a read model: see readmodel.New. It panics if the name is empty or not an identifier, or ends like that of a
-// generation, as balances@1 does.
-func (i *Inbox) Generations(name string, next messaging.Handler, opts ...Option) *Generations {
-	if err := event.ValidateIdentifier("name", name); name == "" || err != nil || store.Family(name) != name {
-		panic(fmt.Sprintf("inbox: the name of the read model %q is empty, not an identifier, or ends like that of a generation, as in balances@1", name))
-	}
-	g := &Generations{box: i, name: name, next: next, opts: opts}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.models = append(i.models, g)
-	return g
-}
 
 // Name returns the name of the read model.
 func (g *Generations) Name() string { return g.name }
@@ -138,25 +122,6 @@ func (g *Generations) begin(number int64) {
 	g.current = n
 }
 
-// lookAtModels reads the generations of this process's read models again, if the last look is older than PollInterval: another process may
-// have begun a rebuild.
-func (i *Inbox) lookAtModels(ctx context.Context) error {
-	i.mu.Lock()
-	all := i.models
-	i.mu.Unlock()
-	for _, g := range all {
-		g.mu.Lock()
-		stale := g.current == nil || time.Since(g.current.seen) >= i.cfg.PollInterval
-		g.mu.Unlock()
-		if stale {
-			if _, err := g.look(ctx, true); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // Replay handles older messages. Messages that fail are tried until they are parked or dead. The error wraps store.ErrGeneration if another
 // generation has begun.
 func (n *Generation) Replay(ctx context.Context, events []event.Envelope) error {
@@ -200,29 +165,21 @@ func (n *Generation) settle(ctx context.Context, m *messaging.Message) error {
 	}
 }
 
-// enter enters a message. For the handler of a read model it passes the gate first.
-func (w *wrapped) enter(ctx context.Context, u *uow.Unit, id store.Identity) (store.Entry, error) {
-	if w.of == nil {
-		return w.box.table.Entries.Enter(ctx, u, id)
+// lookAtModels reads the generations of this process's read models again, if the last look is older than PollInterval: another process may
+// have begun a rebuild.
+func (r *runner) lookAtModels(ctx context.Context) error {
+	r.box.mu.Lock()
+	all := r.box.models
+	r.box.mu.Unlock()
+	for _, g := range all {
+		g.mu.Lock()
+		stale := g.current == nil || time.Since(g.current.seen) >= r.box.cfg.PollInterval
+		g.mu.Unlock()
+		if stale {
+			if _, err := g.look(ctx, true); err != nil {
+				return err
+			}
+		}
 	}
-	return w.box.table.Gates.Enter(ctx, u, id, w.of)
-}
-
-// gate prevents a reset of the read model until the end of the transaction. rebuilding reports whether live messages have to wait.
-func (w *wrapped) gate(ctx context.Context, tx bun.IDB) (rebuilding bool, err error) {
-	if w == nil || w.of == nil {
-		return false, nil
-	}
-	return w.box.table.Gates.Pass(ctx, tx, w.of)
-}
-
-// gateOf passes the gate of a consumer whose parked message is to be handled.
-func (i *Inbox) gateOf(ctx context.Context, tx bun.IDB, consumer string) error {
-	_, err := i.handlerOf(consumer, "").gate(ctx, tx)
-	return err
-}
-
-// setAside stores a live message until the rebuild has ended.
-func (w *wrapped) setAside(ctx context.Context, tx bun.IDB, id store.Identity, m *messaging.Message) error {
-	return w.box.table.Gates.SetAside(ctx, tx, id, m, w.of)
+	return nil
 }

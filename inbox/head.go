@@ -58,7 +58,7 @@ func (i *Inbox) runHead(ctx context.Context, k store.ParkedKey) (ran, error) {
 		// The unit is run again after a conflict. If that run ends at the gate, it has not tried the message that the run before took.
 		h, w = store.Head{}, nil
 		// Before the message and the lock of its key: all transactions take them in this order.
-		if err = i.gateOf(ctx, u.DB(), k.Consumer); err != nil {
+		if _, err = i.handlerOf(k.Consumer, "").gate(ctx, u.DB()); err != nil {
 			return err
 		}
 		if h, err = i.table.Heads.Take(ctx, u.DB(), k); err != nil {
@@ -158,4 +158,11 @@ func (w *wrapped) failHead(ctx context.Context, k store.ParkedKey, h store.Head,
 	w.box.store.Log.Log(ctx, level, said, "consumer", k.Consumer, "topic", h.Envelope.Topic, "type", h.Envelope.Type,
 		"id", h.Envelope.ID, "tenant", h.Envelope.TenantID, "ordering_key", h.Envelope.OrderingKey(), "attempts", n, "wait", wait, "error", cause)
 	return nil
+}
+
+// awaitBuildHead is awaitBuild for a parked message.
+func (w *wrapped) awaitBuildHead(ctx context.Context, k store.ParkedKey, h store.Head, counted store.Count, cause error) error {
+	w.noteBuild(ctx, &h.Envelope, cause)
+	_, err := w.box.table.Heads.Fail(ctx, k, h, h.Try(counted)-1, w.retry.buildPause(h.Unknown), cause, true)
+	return err
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/attribute"
@@ -15,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox/internal/process"
 	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/inbox/parked"
 	"github.com/oncebox/oncebox/inbox/state"
@@ -41,6 +41,7 @@ type Inbox struct {
 	attributes sync.Map // consumer and outcome -> metric.MeasurementOption
 	state      *state.Reader
 	parked     *parked.Messages
+	process    *process.Consumers
 
 	// woken gets a token when a message was parked here.
 	woken chan struct{}
@@ -48,18 +49,11 @@ type Inbox struct {
 	// runners is the number of RunParked calls that run.
 	runners atomic.Int64
 
-	mu         sync.Mutex
-	handlers   map[handlerKey]*wrapped
-	models     []*Generations
-	subscribed map[string]subscribed                   // by topic
-	stores     map[Subscription]messaging.BatchHandler // they store messages for a consumer, without a broker
-	consuming  []*consumer
-	receiving  bool
-	asked      map[string]time.Time // by consumer: when it was last asked whether any process handles its parked messages
-	paused     map[string]bool      // by consumer
-	pausedAt   map[string]time.Time // since when
-	owned      map[string]bool      // by consumer: it is known to belong to its service
-	logged     map[logged]struct{}  // lines that are written to the log once
+	mu       sync.Mutex
+	handlers map[handlerKey]*wrapped
+	models   []*Generations
+	stores   map[Subscription]messaging.BatchHandler // they store messages for a consumer, without a broker
+	logged   map[logged]struct{}                     // lines that are written to the log once
 }
 
 // DefaultTenant is the tenant of messages that name none. It is part of their key for ever, so there is no setting for it.
@@ -81,17 +75,17 @@ func New(m *uow.Manager, cfg *Config) *Inbox {
 		cfg: c,
 		store: &store.Handle{
 			Units: m, Patient: pgsql.New(c.Schema, c.Pooler), Log: otelx.Logger(c.Telemetry.Logger), Owner: uuid.NewString(),
-			ParkedLease: c.ParkedLease, LeaseTTL: c.LeaseTTL, LockTimeout: c.LockTimeout,
+			ParkedLease: c.ParkedLease, LeaseTTL: c.LeaseTTL, LockTimeout: c.LockTimeout, PollInterval: c.PollInterval,
 		},
 		messages: otelx.Counter(meter, "oncebox.inbox.messages", "Messages that came to a consumer, by outcome"),
 		silent:   otelx.Counter(meter, "oncebox.inbox.unannounced", "Dead letters that were not announced because Config.OnDead failed, by consumer"),
 		woken:    make(chan struct{}, 1), handlers: map[handlerKey]*wrapped{},
-		logged: map[logged]struct{}{}, subscribed: map[string]subscribed{}, stores: map[Subscription]messaging.BatchHandler{},
-		paused: map[string]bool{}, pausedAt: map[string]time.Time{}, owned: map[string]bool{}, asked: map[string]time.Time{},
+		logged: map[logged]struct{}{}, stores: map[Subscription]messaging.BatchHandler{},
 	}
 	i.store.Wake = i.wake
 	i.store.AnswerWithin(store.AnswerTimeout)
 	i.table = store.NewTables(i.store)
+	i.process = process.New(i.store)
 	i.dead = i.newDead()
 	i.audit = &audit.Log{Part: operator.PartInbox, Run: i.store.AdHoc(), Retention: c.AuditRetention}
 	i.state = state.New(i.store, meter)
@@ -126,6 +120,31 @@ func (i *Inbox) Wrap(consumer string, next messaging.Handler, opts ...Option) me
 	return i.wrap(consumer, &wrapped{next: next}, opts)
 }
 
+// WrapBatch is [Inbox.Wrap] for a handler of several messages. The consumer gives it as many as there are, up to its
+// BatchSize.
+func (i *Inbox) WrapBatch(consumer string, next BatchFunc, opts ...Option) messaging.BatchHandler {
+	alone := messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
+		return next(ctx, []*messaging.Message{m})
+	})
+	return i.wrap(consumer, &wrapped{next: alone, bulk: &bulkWriter{write: next}}, opts)
+}
+
+// WrapLeased is [Inbox.Wrap] for handlers that call outside: mail, payment, somebody's API. next runs without a transaction, so none stays
+// open meanwhile. Instead this process holds a lease of the message's key, which it renews; other messages of the key wait, in every
+// process. If a process dies, another process takes the message over when [Config.LeaseTTL] is past. If the process was only slow, the
+// context of its handler is cancelled with the cause [ErrLeaseLost].
+//
+// next runs at least once for each message. When it runs again, [Step] skips the calls to the outside that were made already, and
+// [StepInUnit] the local changes; both refuse to write for a process that has lost its lease. [Key] returns an idempotency key for the
+// other side.
+//
+// What next returns decides as with Wrap, a panic included, and a failed message is parked in the same way. There is no unit in
+// its context: to emit an event it needs a StepInUnit. Messages are handled one by one, whatever the size of the batches.
+func (i *Inbox) WrapLeased(consumer string, next messaging.Handler, opts ...Option) messaging.Handler {
+	w := i.wrap(consumer, &wrapped{next: next, settings: settings{leased: true}}, opts)
+	return messaging.HandlerFunc(w.Handle) // hides HandleBatch: leased messages are handled one by one
+}
+
 func (i *Inbox) wrap(consumer string, w *wrapped, opts []Option) *wrapped {
 	if err := event.ValidateIdentifier("consumer", consumer); consumer == "" || err != nil || store.Family(consumer) != consumer {
 		panic(fmt.Sprintf("inbox: Wrap: the consumer's name %q is empty, not an identifier, or that of a generation of a read model, as balances@1", consumer))
@@ -141,7 +160,7 @@ func (i *Inbox) wrap(consumer string, w *wrapped, opts []Option) *wrapped {
 func (i *Inbox) equip(consumer string, w *wrapped, opts []Option) {
 	w.box, w.consumer = i, consumer
 	leased := w.leased
-	w.settings = i.settings(opts)
+	w.settings = i.cfg.settings(opts)
 	w.leased = w.leased || leased
 	if w.bulk != nil {
 		w.bulk.within = w.middleware
@@ -158,6 +177,24 @@ func (i *Inbox) equip(consumer string, w *wrapped, opts []Option) {
 	w.unproved.Store(int64(guarded))
 	i.countFromZero(consumer)
 }
+
+// Generations returns the handlers of a read model: see readmodel.New. It panics if the name is empty or not an identifier, or ends like that of a
+// generation, as balances@1 does.
+func (i *Inbox) Generations(name string, next messaging.Handler, opts ...Option) *Generations {
+	if err := event.ValidateIdentifier("name", name); name == "" || err != nil || store.Family(name) != name {
+		panic(fmt.Sprintf("inbox: the name of the read model %q is empty, not an identifier, or ends like that of a generation, as in balances@1", name))
+	}
+	g := &Generations{box: i, name: name, next: next, opts: opts}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.models = append(i.models, g)
+	return g
+}
+
+// Publisher returns the publisher of a relay that has no broker: it stores each message for each consumer that is subscribed to its topic
+// ([Inbox.Subscribe]), in this process or another one. A stored message counts as published. [Inbox.RunParked] handles stored messages like
+// parked ones: a handler that fails or takes long delays no other consumer and no other key.
+func (i *Inbox) Publisher() messaging.Publisher { return &publisher{box: i} }
 
 // handlerOf returns the handler of a parked message, nil if it is not in this process.
 func (i *Inbox) handlerOf(consumer, topic string) *wrapped {
@@ -208,6 +245,23 @@ func (i *Inbox) topicsOf(consumer string) []string {
 	return topics
 }
 
+// handled returns the consumers and topics whose parked messages can be handled here. Topic "" stands for all topics.
+func (i *Inbox) handled() (consumers, topics []string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	keys := make([]handlerKey, 0, len(i.handlers))
+	for key := range i.handlers {
+		if !i.process.IsUnowned(key.consumer) {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, handlerKey.compare) // all processes lock in this order, or two could deadlock
+	for _, key := range keys {
+		consumers, topics = append(consumers, key.consumer), append(topics, key.topic)
+	}
+	return consumers, topics
+}
+
 // wake makes [Inbox.RunParked] look for keys at once.
 func (i *Inbox) wake() {
 	select {
@@ -232,4 +286,44 @@ func (i *Inbox) countN(ctx context.Context, consumer, outcome string, n int64) {
 		attributes, _ = i.attributes.LoadOrStore(key, metric.WithAttributeSet(set))
 	}
 	i.messages.Add(ctx, n, attributes.(metric.MeasurementOption)) //nolint:forcetypeassert // nothing else is stored
+}
+
+// The outcomes of a message that oncebox.inbox.messages counts.
+const (
+	outcomeHandled     = "handled"
+	outcomeSkipped     = "skipped"
+	outcomeDuplicate   = "duplicate"
+	outcomeParked      = "parked"
+	outcomeFailed      = "failed"
+	outcomeDead        = "dead"
+	outcomeInterrupted = "interrupted"
+	outcomeLeased      = "leased"
+	outcomeLocked      = "locked"
+)
+
+// countFromZero reports the counters of a consumer as 0 before anything is counted, see otelx.Started.
+func (i *Inbox) countFromZero(consumer string) {
+	for _, outcome := range []string{
+		outcomeHandled, outcomeSkipped, outcomeDuplicate, outcomeParked, outcomeFailed, outcomeDead, outcomeInterrupted, outcomeLeased, outcomeLocked,
+	} {
+		i.countN(context.Background(), consumer, outcome, 0)
+	}
+	if i.cfg.OnDead != nil {
+		i.silent.Add(context.Background(), 0, ofConsumer(consumer))
+	}
+}
+
+func ofConsumer(consumer string) metric.MeasurementOption {
+	return metric.WithAttributes(attribute.String("consumer", store.Family(consumer)))
+}
+
+// first reports whether a line has not been written yet, as far as is remembered, and remembers it.
+func (i *Inbox) first(line logged) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	_, written := i.logged[line]
+	if !written && len(i.logged) < maxLogged {
+		i.logged[line] = struct{}{}
+	}
+	return !written
 }

@@ -5,32 +5,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
+	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/inbox/internal/store"
+	leases "github.com/oncebox/oncebox/internal/lease"
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/skipped"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
 
 // errWithin: the lease has to be committed before the handler runs, which is impossible in a transaction of the caller.
 var errWithin = errors.New("inbox: a handler of WrapLeased runs without a transaction and cannot be called within a unit of work")
-
-// WrapLeased is [Inbox.Wrap] for handlers that call outside: mail, payment, somebody's API. next runs without a transaction, so none stays
-// open meanwhile. Instead this process holds a lease of the message's key, which it renews; other messages of the key wait, in every
-// process. If a process dies, another process takes the message over when [Config.LeaseTTL] is past. If the process was only slow, the
-// context of its handler is cancelled with the cause [ErrLeaseLost].
-//
-// next runs at least once for each message. When it runs again, [Step] skips the calls to the outside that were made already, and
-// [StepInUnit] the local changes; both refuse to write for a process that has lost its lease. [Key] returns an idempotency key for the
-// other side.
-//
-// What next returns decides as with Wrap, a panic included, and a failed message is parked in the same way. There is no unit in
-// its context: to emit an event it needs a StepInUnit. Messages are handled one by one, whatever the size of the batches.
-func (i *Inbox) WrapLeased(consumer string, next messaging.Handler, opts ...Option) messaging.Handler {
-	w := i.wrap(consumer, &wrapped{next: next, settings: settings{leased: true}}, opts)
-	return messaging.HandlerFunc(w.Handle) // hides HandleBatch: leased messages are handled one by one
-}
 
 // handleLeased is handle for a handler that runs under a lease. The message is entered after the handler has ended.
 func (w *wrapped) handleLeased(ctx context.Context, id store.Identity, m *messaging.Message) error {
@@ -131,24 +120,6 @@ func (l *lease) finish(ctx context.Context) error {
 	return nil
 }
 
-// endLease is part of every transaction that settles a message. It frees the lease, and fails if the handler has lost it. For a handler
-// without a lease it does nothing.
-func (i *Inbox) endLease(ctx context.Context, u *uow.Unit, id store.Identity) error {
-	l, ok := ctx.Value(leaseKey{}).(*lease)
-	if !ok || l.w.box != i || l.id != id {
-		return nil
-	}
-	ours, err := i.table.Leases.Free(ctx, u.DB(), l.name)
-	if err != nil {
-		return fmt.Errorf("inbox: free the lease of message %s: %w", id.Key, err)
-	}
-	if !ours {
-		return ErrLeaseLost
-	}
-	u.AfterCommit(func(context.Context) { l.freed = true })
-	return nil
-}
-
 // runLeased is the rest of runHead for a handler that runs under a lease. Neither a transaction nor the lock of the key is held meanwhile.
 // The lease alone keeps other processes from running the message at the same time, even after this process has lost the key.
 func (w *wrapped) runLeased(ctx context.Context, k store.ParkedKey, h store.Head, counted store.Count) (ran, error) {
@@ -202,7 +173,7 @@ func (l *lease) finishHead(ctx context.Context, k store.ParkedKey, h store.Head)
 		if err := l.w.box.table.Heads.LockKey(ctx, u.DB(), k); err != nil {
 			return err
 		}
-		if err := l.w.box.endLease(ctx, u, l.id); err != nil || !there {
+		if err := endLease(ctx, l.w.box, u, l.id); err != nil || !there {
 			return cmp.Or(err, store.ErrOthers)
 		}
 		if _, err := l.w.box.table.Heads.Enter(ctx, u.DB(), k, h); err != nil {
@@ -231,4 +202,104 @@ func (l *lease) failedHead(ctx context.Context, k store.ParkedKey, h store.Head,
 	}
 	l.w.box.count(ctx, k.Consumer, outcomeFailed)
 	return ranFailed, l.w.headFailed(ctx, k, h, tried, cause)
+}
+
+var (
+	// ErrLeased means that another process has the lease of the message's key. It does not count as a failure: the message waits.
+	ErrLeased = errors.New("inbox: another process handles a message of this key")
+
+	// ErrLeaseLost means that a handler was silent for so long that another process may have taken over its message. The context of the
+	// handler is cancelled with this cause, and its steps return it from then on.
+	ErrLeaseLost = errors.New("inbox: the lease of the message is lost: another process may have taken it over")
+)
+
+// minRest is the shortest wait for a lease.
+const minRest = 50 * time.Millisecond
+
+// freeTimeout bounds the attempt to free a lease early. A lease that is not freed ends by itself.
+const freeTimeout = 5 * time.Second
+
+// lease is the right to run one message, once. The steps of the message are written under it.
+type lease struct {
+	w     *wrapped // whose handler it is
+	id    store.Identity
+	name  store.Lease
+	since time.Time // when it was asked for
+	freed bool
+	held  *leases.Lease // nil before the handler runs
+	skip  bool          // the message was skipped
+
+	steps steps
+}
+
+// ask asks for the lease of a message. seq is the place of a parked message, nil for a message from the broker. more is 1 if the try has to
+// be counted, 0 if it was counted before.
+func (w *wrapped) ask(ctx context.Context, id store.Identity, lock int64, seq *int64, more int) (*lease, store.Asked, error) {
+	l := &lease{w: w, id: id, name: store.Lease{Consumer: id.Consumer, Lock: lock, Token: uuid.NewString()}, since: time.Now()}
+	a, err := w.box.table.Leases.Take(ctx, id, l.name, seq, more)
+	if err != nil {
+		return nil, a, err
+	}
+	// The owner may free the lease long before its time is over, so the wait is PollInterval at most. It is at least minRest, so that a
+	// lease that has just ended is not asked for in a busy loop.
+	a.Rest = min(max(a.Rest, minRest), w.box.cfg.PollInterval)
+	return l, a, nil
+}
+
+// run calls the handler and renews the lease meanwhile. A panic becomes an error.
+func (l *lease) run(ctx context.Context, h messaging.Handler, m *messaging.Message) (err error, lost bool) { //nolint:revive // lost explains err
+	l.held = leases.New(&leases.Terms{
+		TTL: l.w.box.cfg.LeaseTTL, Lost: ErrLeaseLost,
+		Renew: func(ctx context.Context) (ours bool, err error) { return l.w.box.table.Leases.Renew(ctx, l.name) },
+		Log:   l.w.box.store.Log, What: "a message", Attrs: []any{"consumer", l.w.consumer, "message_key", l.id.Key.String()},
+	}, l.since)
+	timed, cancel := l.w.timed(ctx)
+	defer cancel()
+	lost, err = l.held.Hold(timed, func(ctx context.Context) error {
+		if pool, ok := l.w.box.store.DB(ctx).(*bun.DB); ok {
+			ctx = pgsql.UnderLease(ctx, pool.DB)
+		}
+		ctx, mark := skipped.With(ctx)
+		err := cmp.Or(call(ctx, h, m), tooLate(ctx))
+		l.skip = err == nil && mark.IsSet()
+		return err
+	})
+	return explainLate(timed, err), lost
+}
+
+// free gives the lease back early. It returns false if another process has taken the lease, or if the database did not answer.
+func (l *lease) free(ctx context.Context) bool {
+	if l.freed {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), freeTimeout)
+	defer cancel()
+	ours, err := l.w.box.table.Leases.Free(ctx, l.w.box.store.DB(ctx), l.name)
+	l.freed = err == nil && ours
+	return l.freed
+}
+
+type leaseKey struct{}
+
+// context returns ctx with the lease, where Step, StepInUnit and endLease find it.
+func (l *lease) context(ctx context.Context) context.Context {
+	return context.WithValue(ctx, leaseKey{}, l)
+}
+
+// endLease is part of every transaction that settles a message. It frees the lease, and fails if the handler has lost it. For a handler
+// without a lease it does nothing.
+func endLease(ctx context.Context, box *Inbox, u *uow.Unit, id store.Identity) error {
+	l, ok := ctx.Value(leaseKey{}).(*lease)
+	if !ok || l.w.box != box || l.id != id {
+		return nil
+	}
+	ours, err := l.w.box.table.Leases.Free(ctx, u.DB(), l.name)
+	if err != nil {
+		return fmt.Errorf("inbox: free the lease of message %s: %w", id.Key, err)
+	}
+	if !ours {
+		return ErrLeaseLost
+	}
+	u.AfterCommit(func(context.Context) { l.freed = true })
+	return nil
 }

@@ -120,25 +120,6 @@ func Instance(name string) Option { return func(s *settings) { s.subscription.Co
 // until [Inbox.Forget]. Default: empty, it is not checked.
 func OwnedBy(source string) Option { return func(s *settings) { s.subscription.Source = source } }
 
-// settings returns what the inbox and the options say.
-func (i *Inbox) settings(opts []Option) settings {
-	s := settings{
-		timeout: i.cfg.HandlerTimeout, retry: i.cfg.Retry, continueAfterDead: i.cfg.ContinueAfterDead, middleware: slices.Clone(i.cfg.Middleware),
-	}
-	for _, opt := range opts {
-		opt(&s)
-	}
-	// Logs, traces and metrics of a consumer go where those of the inbox go, unless Receiving says otherwise.
-	s.receive.Telemetry.Logger = cmp.Or(s.receive.Telemetry.Logger, i.cfg.Telemetry.Logger)
-	if s.receive.Telemetry.TracerProvider == nil {
-		s.receive.Telemetry.TracerProvider = i.cfg.Telemetry.TracerProvider
-	}
-	if s.receive.Telemetry.MeterProvider == nil {
-		s.receive.Telemetry.MeterProvider = i.cfg.Telemetry.MeterProvider
-	}
-	return s
-}
-
 // complete sets the fields that follow from others.
 func (s *settings) complete(topic, name string) error {
 	s.subscription.Topic, s.subscription.Name, s.receive.Name = topic, name, name
@@ -155,4 +136,23 @@ func (s *settings) complete(topic, name string) error {
 		return fmt.Errorf("inbox: Consume(%q, %q): %w", topic, name, err)
 	}
 	return nil
+}
+
+// settings returns what the inbox and the options say.
+func (c *Config) settings(opts []Option) settings {
+	s := settings{
+		timeout: c.HandlerTimeout, retry: c.Retry, continueAfterDead: c.ContinueAfterDead, middleware: slices.Clone(c.Middleware),
+	}
+	for _, opt := range opts {
+		opt(&s)
+	}
+	// Logs, traces and metrics of a consumer go where those of the inbox go, unless Receiving says otherwise.
+	s.receive.Telemetry.Logger = cmp.Or(s.receive.Telemetry.Logger, c.Telemetry.Logger)
+	if s.receive.Telemetry.TracerProvider == nil {
+		s.receive.Telemetry.TracerProvider = c.Telemetry.TracerProvider
+	}
+	if s.receive.Telemetry.MeterProvider == nil {
+		s.receive.Telemetry.MeterProvider = c.Telemetry.MeterProvider
+	}
+	return s
 }

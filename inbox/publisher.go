@@ -4,16 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
 )
-
-// Publisher returns the publisher of a relay that has no broker: it stores each message for each consumer that is subscribed to its topic
-// ([Inbox.Subscribe]), in this process or another one. A stored message counts as published. [Inbox.RunParked] handles stored messages like
-// parked ones: a handler that fails or takes long delays no other consumer and no other key.
-func (i *Inbox) Publisher() messaging.Publisher { return &publisher{box: i} }
 
 type publisher struct{ box *Inbox }
 
@@ -47,7 +41,7 @@ func (p *publisher) store(ctx context.Context, topic string, msgs []*messaging.M
 		// It may be stored all the same: perhaps only the answer to the COMMIT was lost.
 		failed[n] = errors.Join(failed[n], fmt.Errorf("%w: store a message for consumer %q: %w", messaging.ErrUnknown, consumer, err))
 	}
-	all, err := p.box.subscribers(ctx, topic)
+	all, err := p.box.process.Subscribers(ctx, topic)
 	if err != nil {
 		for n := range msgs {
 			fail(n, "", err)
@@ -59,7 +53,7 @@ func (p *publisher) store(ctx context.Context, topic string, msgs []*messaging.M
 			"have a process consume it (App.Consume), which handles what is sent from then on", "topic", topic, "type", msgs[0].Type, "id", msgs[0].ID)
 	}
 	for _, s := range all {
-		err := p.box.storing(s).HandleBatch(ctx, msgs)
+		err := p.storing(Subscription(s)).HandleBatch(ctx, msgs)
 		if err == nil {
 			continue
 		}
@@ -79,29 +73,26 @@ func (p *publisher) store(ctx context.Context, topic string, msgs []*messaging.M
 }
 
 // storing returns a handler that stores messages for a consumer.
-func (i *Inbox) storing(s Subscription) messaging.BatchHandler {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	h, ok := i.stores[s]
+func (p *publisher) storing(s Subscription) messaging.BatchHandler {
+	p.box.mu.Lock()
+	defer p.box.mu.Unlock()
+	h, ok := p.box.stores[s]
 	if !ok {
 		opts := []Option{StoreFirst()}
-		own := slices.IndexFunc(i.consuming, func(c *consumer) bool {
-			return c.subscription.Name == s.Consumer && c.subscription.Topic == s.Topic
-		})
-		if own >= 0 && i.consuming[own].unordered {
+		if p.box.process.IsUnordered(s.Topic, s.Consumer) {
 			opts = append(opts, Unordered())
 		}
 		never := messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
 			return fmt.Errorf("inbox: consumer %s is handled by RunParked", s.Consumer)
 		})
 		if s.ReadModel {
-			h = &Generations{box: i, name: s.Consumer, next: never, opts: opts, elsewhere: true}
+			h = &Generations{box: p.box, name: s.Consumer, next: never, opts: opts, elsewhere: true}
 		} else {
 			w := &wrapped{next: never}
-			i.equip(s.Consumer, w, opts)
+			p.box.equip(s.Consumer, w, opts)
 			h = w
 		}
-		i.stores[s] = h
+		p.box.stores[s] = h
 	}
 	return h
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/backoff"
 )
 
@@ -38,7 +39,7 @@ func (i *Inbox) Clean(ctx context.Context) error {
 // partition go to the DEFAULT partition and are found there, so nothing stops if this fails. But they are deleted one by one, while a daily
 // partition is dropped as a whole, so call it before the first message.
 func (i *Inbox) EnsurePartitions(ctx context.Context) error {
-	return wrapErr("make partitions", i.table.Cleaner.MakePartitions(ctx))
+	return store.Wrap("make partitions", i.table.Cleaner.MakePartitions(ctx))
 }
 
 // Forget declares that a consumer will never run again. For other consumers the retention counts from their last run, so that nothing
@@ -46,5 +47,8 @@ func (i *Inbox) EnsurePartitions(ctx context.Context) error {
 // also ends its subscriptions: without a broker, messages are stored for a subscribed consumer although no process runs it. Another service
 // may use the name from then on.
 func (i *Inbox) Forget(ctx context.Context, consumer string) error {
-	return wrapErr("forget consumer "+consumer, i.table.Cleaner.Forget(ctx, consumer))
+	return store.Wrap("forget consumer "+consumer, i.table.Cleaner.Forget(ctx, consumer))
 }
+
+// Retention returns how long this inbox remembers which messages it has handled, see [Config.Retention].
+func (i *Inbox) Retention() time.Duration { return i.cfg.Retention }

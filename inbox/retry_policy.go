@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox/internal/store"
+	"github.com/oncebox/oncebox/internal/envelope"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/retry"
 )
@@ -131,3 +133,22 @@ func (p *RetryPolicy) waitsForBuild(unknown time.Duration, cause error) bool {
 func (p *RetryPolicy) unbuilt(cause error) error {
 	return fmt.Errorf("inbox: within %s (RetryPolicy.DeployWait) no build was deployed that knows it: %w", p.DeployWait, cause)
 }
+
+// needsBuild reports whether this build of the program does not know the message yet, so that trying again helps once a later build is
+// deployed. During a deployment old processes receive messages that only new ones know. It is false for an event that the handler could not
+// emit, which is a fault of this build, and for an error that the handler marked as permanent.
+func needsBuild(err error) bool {
+	if messaging.IsPermanent(err) || envelope.IsOutgoing(err) {
+		return false
+	}
+	return errors.Is(err, event.ErrNewerVersion) || errors.Is(err, event.ErrUnknownType) || errors.Is(err, messaging.ErrNoHandler)
+}
+
+// logged identifies a line of the log that is written once.
+type logged struct {
+	consumer, topic, eventType string
+	version                    int
+}
+
+// maxLogged is how many lines are remembered. It needs a bound, because senders may invent any number of types.
+const maxLogged = 1000

@@ -8,9 +8,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/oncebox/oncebox/inbox/internal/process"
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/arrival"
+	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/uow"
 )
 
 // Run runs the consumers of [Inbox.Consume] until ctx is done: it receives their messages from the broker and handles them, handles parked
@@ -25,14 +30,14 @@ func (i *Inbox) Run(ctx context.Context, broker messaging.Subscriber) error {
 		i.store.Log.WarnContext(ctx, "oncebox: partitions of the inbox could not be made, rows go to the default one", "error", err)
 	}
 	if broker == nil {
-		err := arrival.Wait{Limit: i.cfg.DatabaseWait, Log: i.store.Log}.Until(ctx, func() error { return i.SubscribeAll(ctx) })
+		err := arrival.Wait{Limit: i.cfg.DatabaseWait, Log: i.store.Log}.Until(ctx, func() error { return i.process.SubscribeAll(ctx) })
 		if err != nil && ctx.Err() == nil {
 			return err
 		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		if err := i.declare(ctx, broker); err != nil {
+		if err := i.process.Declare(ctx, broker); err != nil {
 			return err
 		}
 		return i.Receive(ctx, broker)
@@ -44,137 +49,199 @@ func (i *Inbox) Run(ctx context.Context, broker messaging.Subscriber) error {
 	return group.Wait()
 }
 
-// declare makes all subscriptions at once, at a broker that can do so: if it refuses one of them, none is made. After any other error, each
-// consumer tries to make its own.
-func (i *Inbox) declare(ctx context.Context, broker messaging.Subscriber) error {
-	d, can := broker.(messaging.Declarer)
-	if !can {
-		return nil
-	}
-	if err := i.Identify(ctx); err != nil {
-		return nil //nolint:nilerr // told to stop
-	}
-	err := i.Explain(d.Declare(ctx, nil, i.Subscriptions()))
-	_, source := errors.AsType[*messaging.SourceError](err)
-	_, installation := errors.AsType[*messaging.InstallationError](err)
-	if source || installation {
-		return err
+// Subscription says that a consumer handles the messages of a topic, where no broker keeps subscriptions.
+type Subscription struct {
+	Topic, Consumer string
+	// ReadModel says that it is the consumer of a read model.
+	ReadModel bool
+}
+
+// Subscribe stores subscriptions; [Inbox.Forget] removes all subscriptions of a consumer. After [Config.PollInterval] every process that
+// delivers messages without a broker follows them. oncebox.App calls it.
+func (i *Inbox) Subscribe(ctx context.Context, all ...Subscription) error {
+	for _, s := range all {
+		if err := i.process.Subscribe(ctx, process.Subscription(s)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// SubscribeAll stores the subscriptions of this process's consumers, see [Inbox.Subscribe], and records that the consumers belong to its
-// service.
-func (i *Inbox) SubscribeAll(ctx context.Context) error {
-	if err := i.own(ctx); err != nil {
-		return err
-	}
-	i.mu.Lock()
-	list := make([]Subscription, len(i.consuming))
-	for n, c := range i.consuming {
-		_, model := c.handler.(*Generations)
-		list[n] = Subscription{Topic: c.subscription.Topic, Consumer: c.subscription.Name, ReadModel: model}
-	}
-	i.mu.Unlock()
-	return i.Subscribe(ctx, list...)
-}
-
-// Receive is the part of [Inbox.Run] that receives from the broker, until ctx is done.
-func (i *Inbox) Receive(ctx context.Context, broker messaging.Subscriber) error {
-	if broker != nil {
-		if err := i.Identify(ctx); err != nil && ctx.Err() == nil {
+// Unsubscribe ends single subscriptions of a consumer, once no running build of the program handles those topics any more; [Inbox.Forget]
+// ends all subscriptions of a consumer. Messages that were stored already stay parked, and are handled or given up like other parked
+// messages.
+func (i *Inbox) Unsubscribe(ctx context.Context, all ...Subscription) error {
+	for _, s := range all {
+		if err := i.process.Unsubscribe(ctx, process.Subscription(s)); err != nil {
 			return err
 		}
 	}
-	loops, err := i.loops(broker)
-	if err != nil {
-		return err
-	}
-	defer i.received()
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { <-ctx.Done(); return nil })
-	for _, l := range loops {
-		group.Go(func() error { return l.Run(ctx) })
-	}
-	return i.Explain(group.Wait())
+	return nil
 }
 
-func (i *Inbox) loops(broker messaging.Subscriber) (loops []*messaging.Loop, err error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.receiving = true
-	if broker == nil {
-		return nil, nil
-	}
-	for _, c := range i.consuming {
-		c.loop, err = messaging.NewLoop(broker, c.subscription, c.handler, &c.settings.receive)
-		if err != nil {
-			return nil, err
-		}
-		if i.paused[c.subscription.Name] {
-			c.loop.Pause()
-		}
-		loops = append(loops, c.loop)
-	}
-	return loops, nil
+// Subscriptions returns the subscriptions of this process's consumers.
+func (i *Inbox) Subscriptions() []messaging.Subscription { return i.process.Subscriptions() }
+
+// SubscribeAll stores the subscriptions of this process's consumers, see [Inbox.Subscribe], and records that the consumers belong to its
+// service.
+func (i *Inbox) SubscribeAll(ctx context.Context) error { return i.process.SubscribeAll(ctx) }
+
+// Receive is the part of [Inbox.Run] that receives from the broker, until ctx is done.
+func (i *Inbox) Receive(ctx context.Context, broker messaging.Subscriber) error {
+	return i.process.Receive(ctx, broker)
 }
 
-// received notes that consumers can be added again.
-func (i *Inbox) received() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.receiving = false
+// RunReporting stores the state of this process's consumers and of their connections, until ctx is done, so that operators see it: see
+// [state.Reader.Consumers]. Then it notes that they have ended. broker is that of [Inbox.Receive], nil if there is none. waits returns the
+// reason why Receive has not begun, nil if it has. It is a part of [Inbox.Run].
+//
+// It records that the consumers belong to the service only when the broker has accepted all of them, so that a refused start leaves nothing
+// behind. A [*messaging.SourceError] means that a consumer belongs to another service.
+func (i *Inbox) RunReporting(ctx context.Context, broker messaging.Subscriber, waits func() error) error {
+	return i.process.RunReporting(ctx, broker, waits)
 }
 
 // Pause stops the flow of messages to all consumers of that name in this process, until [Inbox.Resume]: for the time in which something
 // that their handlers need is down. Messages that were received already are still handled, and parked messages wait. The consumers keep
 // their place among the other instances. It returns an error if there is no such consumer.
-func (i *Inbox) Pause(name string) error { return i.setPaused(name, "Pause", (*messaging.Loop).Pause) }
+func (i *Inbox) Pause(name string) error {
+	return i.process.SetPaused(name, "Pause", (*messaging.Loop).Pause)
+}
 
 // Resume starts the flow again.
 func (i *Inbox) Resume(name string) error {
 	defer i.wake()
-	return i.setPaused(name, "Resume", (*messaging.Loop).Resume)
-}
-
-func (i *Inbox) setPaused(name, call string, fn func(*messaging.Loop)) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	found := false
-	for _, c := range i.consuming {
-		if c.subscription.Name != name {
-			continue
-		}
-		found = true
-		if c.loop != nil {
-			fn(c.loop)
-		}
-	}
-	if !found {
-		return fmt.Errorf("inbox: %s: this process has no consumer %q: see Inbox.Consume", call, name)
-	}
-	i.paused[name] = call == "Pause"
-	if _, since := i.pausedAt[name]; i.paused[name] && !since {
-		i.pausedAt[name] = time.Now()
-	} else if !i.paused[name] {
-		delete(i.pausedAt, name)
-	}
-	return nil
+	return i.process.SetPaused(name, "Resume", (*messaging.Loop).Resume)
 }
 
 // Health returns nil if the consumers of this process are subscribed and make progress, and an error that says what is wrong otherwise: see
 // [messaging.Loop.Health]. Without a broker it does not look at subscriptions.
-func (i *Inbox) Health(limit time.Duration) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	var errs []error
-	for _, c := range i.consuming {
+func (i *Inbox) Health(limit time.Duration) error { return i.process.Health(limit) }
+
+// Owners returns the services that the consumers of this database belong to, by the names of the consumers, see [OwnedBy].
+func (i *Inbox) Owners(ctx context.Context) (map[string]string, error) { return i.process.Owners(ctx) }
+
+// Installation returns the id of this database. The first call makes it. A copy or a replica has the id of its origin.
+func (i *Inbox) Installation(ctx context.Context) (string, error) { return i.process.Installation(ctx) }
+
+// KnownInstallation returns the id of this database, "" if it has none yet, and the SQL statement that gives it the id other: see
+// [Inbox.Installation].
+func (i *Inbox) KnownInstallation(ctx context.Context, other string) (id, takeOver string, err error) {
+	return i.process.KnownInstallation(ctx, other)
+}
+
+// Identify adds the id of this database to the subscriptions of consumers that belong to a service. The broker adapter then refuses another
+// database with a service of that name: see [messaging.InstallationError]. It waits for the database. [Inbox.Receive] calls it.
+func (i *Inbox) Identify(ctx context.Context) error { return i.process.Identify(ctx) }
+
+// Explain returns err. If a broker refused this database, the error also has the SQL statement by which this database takes the place of
+// the other.
+func (i *Inbox) Explain(err error) error { return i.process.Explain(err) }
+
+// Consume registers h for the messages of a topic; [Inbox.Run] then calls it, once for each message and consumer. The name identifies the
+// subscription and the entries of the inbox, so it must never change. h runs inside a unit, see [Inbox.Wrap], or with [Leased] under a
+// lease. h may be a readmodel.Model of the same name, which has its own options for how messages are handled.
+//
+// Call it before Run. The error names the argument that cannot be used. A topic has at most one consumer of a name.
+func (i *Inbox) Consume(topic, name string, h messaging.Handler, opts ...Option) error {
+	return i.consume(topic, name, opts, func(s *settings, final Option) (messaging.Handler, error) {
+		model, isModel := h.(interface{ Generations() *Generations }) // a readmodel.Model
 		switch {
-		case c.loop != nil:
-			errs = append(errs, c.loop.Health(limit))
-		case !i.receiving:
-			errs = append(errs, fmt.Errorf("inbox: consumer %s is not subscribed to %s: Run has not begun", c.subscription.Name, c.subscription.Topic))
+		case h == nil:
+			return nil, errors.New("the handler is nil")
+		case isModel && (model.Generations().Name() != name || s.handles):
+			return nil, fmt.Errorf("read model %q is consumed under its own name, with the options that it has", model.Generations().Name())
+		case isModel:
+			return model.Generations(), nil
+		case s.leased:
+			return i.WrapLeased(name, h, final), nil
+		default:
+			return i.Wrap(name, h, final), nil
+		}
+	})
+}
+
+// defaultBatch is the most messages that a bulk writer gets in one call.
+const defaultBatch = 100
+
+// ConsumeBatch is [Inbox.Consume] for a bulk writer: it gets up to 100 messages at once, or as many as [Batch] says, in one
+// unit of work.
+func (i *Inbox) ConsumeBatch(topic, name string, fn BatchFunc, opts ...Option) error {
+	return i.consume(topic, name, append([]Option{Batch(defaultBatch)}, opts...), func(s *settings, final Option) (messaging.Handler, error) {
+		switch {
+		case fn == nil:
+			return nil, errors.New("the handler is nil")
+		case s.leased:
+			return nil, errors.New("a bulk writer runs in a transaction: it cannot have a lease")
+		default:
+			return i.WrapBatch(name, fn, final), nil
+		}
+	})
+}
+
+func (i *Inbox) consume(topic, name string, opts []Option, wrap func(*settings, Option) (messaging.Handler, error)) error {
+	s := i.cfg.settings(opts)
+	err := s.complete(topic, name)
+	if err == nil {
+		err = i.process.CheckNew(topic, name)
+	}
+	c := &process.Consumer{Subscription: s.subscription, Receive: s.receive, StoresFirst: s.storesFirst, Unordered: s.unordered}
+	if err == nil {
+		c.Handler, err = wrap(&s, func(all *settings) { *all = s })
+	}
+	if err != nil {
+		return fmt.Errorf("inbox: Consume(%q, %q): %w", topic, name, err)
+	}
+	_, c.ReadModel = c.Handler.(*Generations)
+	i.process.Add(c)
+	return nil
+}
+
+// ErrGivenUp means that a consumer has made a dead letter of a message that [Inbox.Await] waits for. Its effect does not come before an
+// operator replays it.
+var ErrGivenUp = errors.New("inbox: the consumer has given up")
+
+// Await waits until the consumer has handled all events of the unit of work that t belongs to: after it, the caller that made a change
+// finds it in the consumer's read model. Name the topics that the consumer reads if the unit announced events on others as well; without
+// topics Await waits for all events.
+//
+// It looks into the inbox, at first after 2 ms and later every 50 ms, until ctx ends. Always give ctx a deadline, and fall back to the read
+// model as it is. The error wraps ctx's, [ErrGivenUp], or [event.ErrInvalid] if t is no token. A token from a client proves no right to
+// read anything.
+//
+// Call it before a unit of work begins. Within a unit it asks in the unit's transaction, which stays open meanwhile and, above READ
+// COMMITTED, never sees the entries.
+func (i *Inbox) Await(ctx context.Context, consumer string, t uow.Token, topics ...string) error {
+	events, err := t.Events(topics...)
+	if err != nil {
+		return fmt.Errorf("inbox: Await: %w", err)
+	}
+	var keys, tenants, sources []string
+	for _, e := range events {
+		keys = append(keys, store.MessageKey(e.Source, e.ID).String())
+		tenants = append(tenants, e.TenantID)
+		sources = append(sources, e.Source)
+	}
+	asking := ctx
+	if _, within := uow.FromContext(ctx); within {
+		// Cancelling a statement closes its connection, which would lose the caller's transaction. So the statement does not end with ctx.
+		asking = context.WithoutCancel(ctx)
+	}
+	for attempt, done := 1, 0; len(events) > 0; attempt++ {
+		n, dead, err := i.table.Entries.Settled(asking, i.store.DB(ctx), consumer, keys, tenants, sources)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			return fmt.Errorf("inbox: Await: look for %d messages of %s: %w", len(events), consumer, pgerr.Explain(err))
+		case dead > 0:
+			return fmt.Errorf("%w: Await: %d of %d events are dead letters of %s: see Inbox.Dead and Replay", ErrGivenUp, dead, len(events), consumer)
+		case n == len(events):
+			return nil
+		case err == nil:
+			done = n
+		}
+		if err := backoff.Wait(ctx, backoff.Exponential(attempt, 2*time.Millisecond, 50*time.Millisecond)); err != nil {
+			return fmt.Errorf("inbox: Await: %s has handled %d of %d events: %w", consumer, done, len(events), err)
 		}
 	}
-	return errors.Join(errs...)
+	return nil
 }

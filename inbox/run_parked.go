@@ -10,11 +10,7 @@ import (
 	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/backoff"
 	leases "github.com/oncebox/oncebox/internal/lease"
-	"github.com/oncebox/oncebox/retry"
 )
-
-// maxPause is the longest pause while the database does not answer.
-const maxPause = 30 * time.Second
 
 // turn is how many messages of one key are handled before others get their turn.
 const turn = 100
@@ -42,7 +38,7 @@ type runner struct {
 // When ctx is cancelled, handlers go on for up to [Config.DrainTimeout]. Errors of the database are logged and tried again. A consumer that
 // belongs to another service is a [*messaging.SourceError], see [OwnedBy].
 func (i *Inbox) RunParked(ctx context.Context) error {
-	if err := i.insistOnOwners(ctx); err != nil {
+	if err := i.process.InsistOnOwners(ctx); err != nil {
 		return err
 	}
 	i.runners.Add(1)
@@ -65,7 +61,7 @@ func (i *Inbox) RunParked(ctx context.Context) error {
 		wait, err := r.round(ctx, handling)
 		if err != nil && ctx.Err() == nil {
 			failures++
-			wait = retry.Policy{Delay: i.cfg.PollInterval, MaxDelay: maxPause}.Pause(failures)
+			wait = i.store.Pauses().Pause(failures)
 			i.store.Log.WarnContext(ctx, "oncebox: parked messages could not be looked for, trying again", "pause", wait, "error", err)
 		} else {
 			failures = 0
@@ -93,7 +89,7 @@ func (r *runner) wait(ctx context.Context, d time.Duration) {
 // round takes keys that are due, and returns how long to wait for the next ones. Each consumer has its own limit of keys, so that a
 // consumer whose handlers hang delays no other.
 func (r *runner) round(ctx, handling context.Context) (time.Duration, error) {
-	if err := r.box.lookAtModels(ctx); err != nil {
+	if err := r.lookAtModels(ctx); err != nil {
 		return 0, err
 	}
 	consumers := r.box.consumers()
@@ -127,24 +123,7 @@ func (r *runner) round(ctx, handling context.Context) (time.Duration, error) {
 func (r *runner) free(consumer string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.box.atOnce(consumer) - r.busy[consumer]
-}
-
-// atOnce returns how many keys of a consumer this process works on at once: 0 while the consumer is paused, and at least its Concurrency if
-// all of its messages are stored first.
-func (i *Inbox) atOnce(name string) int {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	n := i.cfg.ParkedConcurrency
-	if i.paused[store.Family(name)] {
-		return 0
-	}
-	for _, c := range i.consuming {
-		if c.subscription.Name == store.Family(name) && (c.storesFirst || i.receiving && c.loop == nil) {
-			n = max(n, c.settings.receive.WithDefaults().Concurrency)
-		}
-	}
-	return n
+	return r.box.process.AtOnce(consumer, r.box.cfg.ParkedConcurrency) - r.busy[consumer]
 }
 
 // start works on a key in a goroutine of its own.
@@ -211,7 +190,7 @@ func (r *runner) renew(ctx context.Context) {
 // beat notes, once a minute, that this process runs its consumers and handles their topics, and looks for topics that no process handles.
 func (r *runner) beat(ctx context.Context, consumers []string) error {
 	now := time.Now()
-	consumers = slices.DeleteFunc(slices.Clone(consumers), r.box.isUnowned)
+	consumers = slices.DeleteFunc(slices.Clone(consumers), r.box.process.IsUnowned)
 	if len(consumers) == 0 || now.Sub(r.active) <= time.Minute && len(consumers) == r.noted {
 		return nil
 	}
@@ -226,21 +205,4 @@ func (r *runner) beat(ctx context.Context, consumers []string) error {
 			"consumer", a.Consumer, "topic", a.Topic, "since", a.Since)
 	}
 	return nil
-}
-
-// handled returns the consumers and topics whose parked messages can be handled here. Topic "" stands for all topics.
-func (i *Inbox) handled() (consumers, topics []string) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	keys := make([]handlerKey, 0, len(i.handlers))
-	for key := range i.handlers {
-		if !i.unowned(key.consumer) {
-			keys = append(keys, key)
-		}
-	}
-	slices.SortFunc(keys, handlerKey.compare) // all processes lock in this order, or two could deadlock
-	for _, key := range keys {
-		consumers, topics = append(consumers, key.consumer), append(topics, key.topic)
-	}
-	return consumers, topics
 }

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/uptrace/bun"
+
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/pgsql"
@@ -175,7 +177,9 @@ func (w *wrapped) storeAll(ctx context.Context, u *uow.Unit, list []store.Parkin
 // toldOfParked wakes RunParked in this process, and logs an error if no process runs it.
 func (w *wrapped) toldOfParked(ctx context.Context) {
 	w.box.wake()
-	w.tellIfUnattended(ctx)
+	if w.box.runners.Load() == 0 {
+		w.box.process.WarnIfUnattended(ctx, w.consumer)
+	}
 }
 
 // settled counts a message that needs nothing more from the broker.
@@ -283,7 +287,7 @@ func (w *wrapped) settle(ctx context.Context, id store.Identity, fn func(context
 		if became, err = w.enter(ctx, u, id); err != nil || became == store.Duplicate {
 			return err
 		}
-		if err := w.box.endLease(ctx, u, id); err != nil {
+		if err := endLease(ctx, w.box, u, id); err != nil {
 			return err
 		}
 		if err := w.box.table.Attempts.Forget(ctx, u.DB(), id); err != nil {
@@ -298,4 +302,44 @@ func (w *wrapped) settle(ctx context.Context, id store.Identity, fn func(context
 func hopeless(err error) bool {
 	var decode *event.DecodeError
 	return !needsBuild(err) && (messaging.IsPermanent(err) || errors.As(err, &decode) || errors.Is(err, event.ErrErased))
+}
+
+// enter enters a message. For the handler of a read model it passes the gate first.
+func (w *wrapped) enter(ctx context.Context, u *uow.Unit, id store.Identity) (store.Entry, error) {
+	if w.of == nil {
+		return w.box.table.Entries.Enter(ctx, u, id)
+	}
+	return w.box.table.Gates.Enter(ctx, u, id, w.of)
+}
+
+// gate prevents a reset of the read model until the end of the transaction. rebuilding reports whether live messages have to wait.
+func (w *wrapped) gate(ctx context.Context, tx bun.IDB) (rebuilding bool, err error) {
+	if w == nil || w.of == nil {
+		return false, nil
+	}
+	return w.box.table.Gates.Pass(ctx, tx, w.of)
+}
+
+// setAside stores a live message until the rebuild has ended.
+func (w *wrapped) setAside(ctx context.Context, tx bun.IDB, id store.Identity, m *messaging.Message) error {
+	return w.box.table.Gates.SetAside(ctx, tx, id, m, w.of)
+}
+
+// noteBuild logs that messages wait for a build that knows them: once for each type and version, because such messages may be many.
+func (w *wrapped) noteBuild(ctx context.Context, e *event.Envelope, cause error) {
+	if w.box.first(logged{consumer: w.consumer, eventType: e.Type, version: e.SchemaVersion}) {
+		w.box.store.Log.WarnContext(ctx, "oncebox: messages are parked until a build that knows their type and version is deployed, "+
+			"and what is behind them waits",
+			"consumer", w.consumer, "topic", e.Topic, "type", e.Type, "version", e.SchemaVersion, "limit", w.retry.DeployWait,
+			"id", e.ID, "tenant", e.TenantID, "error", cause)
+	}
+}
+
+// awaitBuild parks a message that this build does not know. Its tries do not count.
+func (w *wrapped) awaitBuild(ctx context.Context, id store.Identity, m *messaging.Message, cause error) error {
+	became, err := w.parkFailed(ctx, id, m, 0, w.retry.buildPause(0), cause)
+	if err == nil && became != store.Duplicate {
+		w.noteBuild(ctx, &m.Envelope, cause)
+	}
+	return err
 }

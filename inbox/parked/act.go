@@ -64,15 +64,15 @@ func (m *Messages) RetryNow(ctx context.Context, key operator.MessageRef, by ope
 	what := fmt.Sprintf("%s %s of consumer %s", operator.Retry, key.MessageKey, key.Consumer)
 	args, err := store.RefArgs(key)
 	if err := errors.Join(by.Validate(operator.Retry), err); err != nil {
-		return wrapErr(what, err)
+		return store.Wrap(what, err)
 	}
 	var moved int64
 	args = append([]any{by.Actor, string(operator.Retry), pgsql.CleanText(by.Reason)}, args...)
 	if err := m.h.AdHoc().QueryRow(ctx, m.h.DB(ctx), retryNow, args, &moved); err != nil {
-		return wrapErr(what, err)
+		return store.Wrap(what, err)
 	}
 	if moved == 0 {
-		return wrapErr(what, ErrNotParked)
+		return store.Wrap(what, ErrNotParked)
 	}
 	m.h.Wake()
 	return nil
@@ -86,7 +86,7 @@ func (m *Messages) GiveUp(ctx context.Context, key operator.MessageRef, by opera
 	what := fmt.Sprintf("%s %s of consumer %s", operator.GiveUp, key.MessageKey, key.Consumer)
 	of, err := store.RefArgs(key)
 	if err := errors.Join(by.Validate(operator.GiveUp), err); err != nil {
-		return wrapErr(what, err)
+		return store.Wrap(what, err)
 	}
 	run := m.h.AdHoc()
 	err = m.h.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
@@ -117,7 +117,7 @@ func (m *Messages) GiveUp(ctx context.Context, key operator.MessageRef, by opera
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNotParked
 	}
-	return wrapErr(what, err)
+	return store.Wrap(what, err)
 }
 
 const (
@@ -154,7 +154,7 @@ func (m *Messages) Count(ctx context.Context, filter Filter) (int64, error) {
 	}
 	var n int64
 	err := m.h.AdHoc().QueryRow(ctx, m.h.DB(ctx), fmt.Sprintf(countParked, ofKey, perKey, w), w.Args, &n)
-	return n, wrapErr("count parked messages", err)
+	return n, store.Wrap("count parked messages", err)
 }
 
 // RetryAll is [Messages.RetryNow] for each key that failed and whose first message the filter selects, after an outage for example. State and FirstOnly of
@@ -183,7 +183,7 @@ func (m *Messages) RetryAll(ctx context.Context, filter Filter, by operator.By, 
 			err = p.Wait(ctx, n)
 		}
 		if err != nil {
-			return moved, wrapErr(fmt.Sprintf("%s parked messages, after %d", operator.Retry, moved), err)
+			return moved, store.Wrap(fmt.Sprintf("%s parked messages, after %d", operator.Retry, moved), err)
 		}
 		if last == nil {
 			return moved, nil

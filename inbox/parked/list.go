@@ -134,7 +134,7 @@ func (m *Messages) List(ctx context.Context, filter Filter, after *Message, limi
 		p.Key, p.Envelope, p.DueAt = key, e, due.Time
 		return err
 	})
-	return list, wrapErr("list parked messages", err)
+	return list, store.Wrap("list parked messages", err)
 }
 
 func page(f Filter, after *Message, limit int) (statement string, args []any) {

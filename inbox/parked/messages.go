@@ -9,10 +9,7 @@
 package parked
 
 import (
-	"fmt"
-
 	"github.com/oncebox/oncebox/inbox/internal/store"
-	"github.com/oncebox/oncebox/internal/pgerr"
 )
 
 // Messages are the parked messages of an inbox. It is safe for concurrent use.
@@ -26,11 +23,4 @@ type Messages struct {
 // New is for package inbox: see inbox.Inbox.Parked.
 func New(h *store.Handle, continuesAfterDead func(consumer, topic string) bool) *Messages {
 	return &Messages{h: h, keys: store.NewTables(h), continuesAfterDead: continuesAfterDead}
-}
-
-func wrapErr(what string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("inbox: %s: %w", what, pgerr.Explain(err))
 }

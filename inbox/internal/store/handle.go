@@ -11,7 +11,9 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -31,6 +33,8 @@ type Handle struct {
 	Owner string
 	// ParkedLease, LeaseTTL and LockTimeout are those of inbox.Config.
 	ParkedLease, LeaseTTL, LockTimeout time.Duration
+	// PollInterval is that of inbox.Config.
+	PollInterval time.Duration
 	// Wake makes this process look for parked messages at once.
 	Wake func()
 
@@ -79,4 +83,17 @@ type silentError struct{ timeout time.Duration }
 
 func (e *silentError) Error() string {
 	return fmt.Sprintf("inbox: the database has not answered for %s", e.timeout)
+}
+
+// Pauses are the pauses of the loops that need an answer of the database and try again without end.
+func (h *Handle) Pauses() retry.Policy {
+	return retry.Policy{Delay: h.PollInterval, MaxDelay: 30 * time.Second}
+}
+
+// Wrap adds to an error what failed. It returns nil for nil.
+func Wrap(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("inbox: %s: %w", what, pgerr.Explain(err))
 }

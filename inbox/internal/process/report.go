@@ -1,4 +1,4 @@
-package inbox
+package process
 
 import (
 	"context"
@@ -69,14 +69,14 @@ type reported struct {
 }
 
 // RunReporting stores the state of this process's consumers and of their connections, until ctx is done, so that operators see it: see
-// [state.Reader.Consumers]. Then it notes that they have ended. broker is that of [Inbox.Receive], nil if there is none. waits returns the
-// reason why Receive has not begun, nil if it has. It is a part of [Inbox.Run].
+// state.Reader.Consumers. Then it notes that they have ended. broker is that of inbox.Inbox.Receive, nil if there is none. waits returns the
+// reason why Receive has not begun, nil if it has. It is a part of inbox.Inbox.Run.
 //
 // It records that the consumers belong to the service only when the broker has accepted all of them, so that a refused start leaves nothing
 // behind. A [*messaging.SourceError] means that a consumer belongs to another service.
-func (i *Inbox) RunReporting(ctx context.Context, broker messaging.Subscriber, waits func() error) error {
+func (c *Consumers) RunReporting(ctx context.Context, broker messaging.Subscriber, waits func() error) error {
 	host, _ := os.Hostname() // without it, the name is "-" and the process id
-	r := &reporter{box: i, stored: broker == nil, waits: waits, name: fmt.Sprintf("%s-%d", host, os.Getpid()), began: time.Now()}
+	r := &reporter{all: c, stored: broker == nil, waits: waits, name: fmt.Sprintf("%s-%d", host, os.Getpid()), began: time.Now()}
 	defer r.stop(ctx)
 	failing := false
 	for ctx.Err() == nil {
@@ -85,7 +85,7 @@ func (i *Inbox) RunReporting(ctx context.Context, broker messaging.Subscriber, w
 			return err
 		}
 		if err != nil && !failing && ctx.Err() == nil {
-			i.store.Log.WarnContext(ctx, "oncebox: what the consumers of this process do could not be written down, it is tried again", "error", err)
+			c.h.Log.WarnContext(ctx, "oncebox: what the consumers of this process do could not be written down, it is tried again", "error", err)
 		}
 		failing = err != nil
 		pause := reportLooks
@@ -99,7 +99,7 @@ func (i *Inbox) RunReporting(ctx context.Context, broker messaging.Subscriber, w
 
 // reporter is the state of one call of RunReporting.
 type reporter struct {
-	box    *Inbox
+	all    *Consumers
 	stored bool
 	waits  func() error
 	name   string
@@ -114,7 +114,7 @@ type reporter struct {
 func (r *reporter) round(ctx context.Context) error {
 	now := r.now()
 	if !r.settled && allIn(now) {
-		if err := r.box.SubscribeAll(ctx); err != nil {
+		if err := r.all.SubscribeAll(ctx); err != nil {
 			return err
 		}
 		r.settled = true
@@ -131,18 +131,18 @@ func (r *reporter) round(ctx context.Context) error {
 
 // now returns the reports of all consumers.
 func (r *reporter) now() []reported {
-	r.box.mu.Lock()
-	defer r.box.mu.Unlock()
-	list := make([]reported, len(r.box.consuming))
-	for n, c := range r.box.consuming {
+	r.all.mu.Lock()
+	defer r.all.mu.Unlock()
+	list := make([]reported, len(r.all.all))
+	for n, c := range r.all.all {
 		list[n] = r.of(c)
 	}
 	return list
 }
 
 // of returns the report of a consumer. The caller holds the mutex.
-func (r *reporter) of(c *consumer) reported {
-	out := reported{consumer: c.subscription.Name, topic: c.subscription.Topic, state: stateStored, since: r.began}
+func (r *reporter) of(c *Consumer) reported {
+	out := reported{consumer: c.Subscription.Name, topic: c.Subscription.Topic, state: stateStored, since: r.began}
 	if !r.stored {
 		is := messaging.Connection{Parts: 1, Away: 1}
 		if c.loop != nil {
@@ -169,7 +169,7 @@ func (r *reporter) of(c *consumer) reported {
 			out.err = is.Err.Error()
 		}
 	}
-	if at, paused := r.box.pausedAt[out.consumer]; paused && out.state != stateAway {
+	if at, paused := r.all.pausedAt[out.consumer]; paused && out.state != stateAway {
 		out.state, out.since = statePaused, at
 	}
 	return out
@@ -213,7 +213,7 @@ func (r *reporter) write(ctx context.Context, list []reported) error {
 			progress[n] = time.Since(c.progress).Microseconds()
 		}
 	}
-	_, err := r.box.store.SQL.Exec(ctx, r.box.store.DB(ctx), report, r.box.store.Owner, r.name,
+	_, err := r.all.h.SQL.Exec(ctx, r.all.h.DB(ctx), report, r.all.h.Owner, r.name,
 		consumers, topics, states, ages, unsettled, progress, errs, reportLife)
 	if err != nil {
 		return fmt.Errorf("inbox: write down what the consumers do: %w", pgerr.Explain(err))
@@ -225,7 +225,7 @@ func (r *reporter) write(ctx context.Context, list []reported) error {
 func (r *reporter) stop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 	defer cancel()
-	if _, err := r.box.store.SQL.Exec(ctx, r.box.store.DB(ctx), stopReporting, r.box.store.Owner); err != nil {
-		r.box.store.Log.WarnContext(ctx, "oncebox: it could not be written down that the consumers have ended; that is noticed in a minute", "error", err)
+	if _, err := r.all.h.SQL.Exec(ctx, r.all.h.DB(ctx), stopReporting, r.all.h.Owner); err != nil {
+		r.all.h.Log.WarnContext(ctx, "oncebox: it could not be written down that the consumers have ended; that is noticed in a minute", "error", err)
 	}
 }

@@ -1,10 +1,11 @@
-package inbox
+package process
 
 import (
 	"context"
 	"fmt"
 	"time"
 
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
@@ -28,23 +29,23 @@ ON CONFLICT (topic, consumer) DO UPDATE SET subscribed = true, read_model = excl
 	subscribers = `SELECT consumer, read_model FROM {schema}.inbox_topic WHERE topic = $1::text AND subscribed ORDER BY consumer`
 )
 
-// Subscribe stores subscriptions; [Inbox.Forget] removes all subscriptions of a consumer. After [Config.PollInterval] every process that
+// Subscribe stores subscriptions; inbox.Inbox.Forget removes all subscriptions of a consumer. After Config.PollInterval every process that
 // delivers messages without a broker follows them. oncebox.App calls it.
-func (i *Inbox) Subscribe(ctx context.Context, all ...Subscription) error {
+func (c *Consumers) Subscribe(ctx context.Context, all ...Subscription) error {
 	for _, s := range all {
-		if _, err := i.store.SQL.Exec(ctx, i.store.DB(ctx), subscribe, s.Topic, s.Consumer, s.ReadModel); err != nil {
+		if _, err := c.h.SQL.Exec(ctx, c.h.DB(ctx), subscribe, s.Topic, s.Consumer, s.ReadModel); err != nil {
 			return fmt.Errorf("inbox: subscribe consumer %s to topic %s: %w", s.Consumer, s.Topic, pgerr.Explain(err))
 		}
 	}
 	return nil
 }
 
-// Unsubscribe ends single subscriptions of a consumer, once no running build of the program handles those topics any more; [Inbox.Forget]
+// Unsubscribe ends single subscriptions of a consumer, once no running build of the program handles those topics any more; inbox.Inbox.Forget
 // ends all subscriptions of a consumer. Messages that were stored already stay parked, and are handled or given up like other parked
 // messages.
-func (i *Inbox) Unsubscribe(ctx context.Context, all ...Subscription) error {
+func (c *Consumers) Unsubscribe(ctx context.Context, all ...Subscription) error {
 	for _, s := range all {
-		if _, err := i.store.SQL.Exec(ctx, i.store.DB(ctx), unsubscribe, s.Topic, s.Consumer); err != nil {
+		if _, err := c.h.SQL.Exec(ctx, c.h.DB(ctx), unsubscribe, s.Topic, s.Consumer); err != nil {
 			return fmt.Errorf("inbox: unsubscribe consumer %s from topic %s: %w", s.Consumer, s.Topic, pgerr.Explain(err))
 		}
 	}
@@ -57,26 +58,26 @@ type subscribed struct {
 	seen time.Time
 }
 
-// subscribers returns the subscriptions of a topic, as they were within the last PollInterval.
-func (i *Inbox) subscribers(ctx context.Context, topic string) ([]Subscription, error) {
-	i.mu.Lock()
-	known, ok := i.subscribed[topic]
-	i.mu.Unlock()
-	if ok && time.Since(known.seen) < i.cfg.PollInterval {
+// Subscribers returns the subscriptions of a topic, as they were within the last PollInterval.
+func (c *Consumers) Subscribers(ctx context.Context, topic string) ([]Subscription, error) {
+	c.mu.Lock()
+	known, ok := c.subscribed[topic]
+	c.mu.Unlock()
+	if ok && time.Since(known.seen) < c.h.PollInterval {
 		return known.all, nil
 	}
 	asked := time.Now()
-	ctx, cancel := i.store.Bounded(ctx)
+	ctx, cancel := c.h.Bounded(ctx)
 	defer cancel()
-	all, err := pgsql.Collect(i.store.SQL.Query(ctx, i.store.DB(ctx), subscribers, topic), func(scan pgsql.Scan, s *Subscription) error {
+	all, err := pgsql.Collect(c.h.SQL.Query(ctx, c.h.DB(ctx), subscribers, topic), func(scan pgsql.Scan, s *Subscription) error {
 		s.Topic = topic
 		return scan(&s.Consumer, &s.ReadModel)
 	})
 	if err != nil {
-		return nil, wrapErr("look for the consumers of topic "+topic, err)
+		return nil, store.Wrap("look for the consumers of topic "+topic, err)
 	}
-	i.mu.Lock()
-	i.subscribed[topic] = subscribed{all, asked}
-	i.mu.Unlock()
+	c.mu.Lock()
+	c.subscribed[topic] = subscribed{all, asked}
+	c.mu.Unlock()
 	return all, nil
 }
