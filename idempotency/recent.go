@@ -11,7 +11,7 @@ import (
 //
 // A slot holds the beginning of the last hash that fell into it, so nothing has to be evicted. At 3,000 new keys a second, a key of ten seconds ago
 // is still there with a probability of 0.8. A page of slots is made when the first hash falls into it: a store that has seen thousands of keys has
-// all of them, which is 1 MiB, and one that is hardly used has few.
+// all of them, which is 1 MiB. A store that is hardly used has few.
 type recent struct {
 	pages [256]atomic.Pointer[page]
 }
