@@ -16,4 +16,6 @@
 // # Errors
 //
 // Every error names the variable or the field, and all of them are reported at once.
+//
+// Read first: config.go:Config, env.go:FromEnv, then database.go:OpenDB.
 package config

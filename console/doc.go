@@ -26,4 +26,6 @@
 //
 // What fails is shown with what to do about it, and logged. An error of the database shows no more than that there was one:
 // its text is in the log, under the id that the page shows.
+//
+// Read first: console.go:Console.ServeHTTP, then dead.go and act.go.
 package console

@@ -39,4 +39,6 @@
 //
 // [ErrUnknownType] and [*DecodeError] come from a [Registry], [ErrErased] from its sealer; [*InvalidError] (matched by [ErrInvalid]) names the field
 // of an envelope that was refused and why.
+//
+// Read first: event.go, recorder.go:Recorder.Record, then registry.go:Registry.Encode and envelope.go:Envelope.
 package event

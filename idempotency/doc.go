@@ -88,4 +88,6 @@
 //
 // Of all processes that run [Store.Observe], as an App's cleaner does, one shows the gauges oncebox.idempotency.keys (beyond 10,000 an estimate),
 // claimed, unknown, oldest_unknown in seconds, and expired, see [Stats].
+//
+// Read first: claim.go:Store.Claim, then claim_run.go:Claim.Run.
 package idempotency

@@ -30,4 +30,6 @@
 // of such databases begin with oncebox_local_.
 //
 // It is not for production: the data ends with the program.
+//
+// Read first: db.go:Start.
 package localpg

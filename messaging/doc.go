@@ -42,4 +42,6 @@
 //   - oncebox.consumer.backlog: what waits at the broker, as [Backlog] says; add up the processes of a [Failover] subscription,
 //     and take the greatest of the others
 //   - oncebox.router.skipped: messages that a [Router] settled because their type has no handler, by topic
+//
+// Read first: handler.go:HandlerFunc, consumer.go:Consumer.Run, then consumer_work.go:Consumer.accept and router.go:Router.Handle.
 package messaging

@@ -46,4 +46,6 @@
 //
 // [Verify] returns [*MissingError] when files were not applied; it names the call that applies them. It returns [*DifferenceError] when
 // something is not as they made it, with a line for each difference and its mend below. Nothing is left behind by an [Up] that failed.
+//
+// Read first: migrations.go:Up, then verify.go:Verify.
 package migrations

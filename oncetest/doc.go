@@ -67,4 +67,6 @@
 //
 // Whatever is not as it should be fails the test at once (FailNow). The message says what was there instead and what to do. Call the
 // functions and methods from the test's own goroutine.
+//
+// Read first: kit.go:New, then drain.go:Kit.Drain.
 package oncetest

@@ -4,5 +4,5 @@
 //	by := operator.By{Actor: "ann@example.com", Reason: "schema order-7 is registered"}
 //	n, err := store.ReplayAll(ctx, operator.DeadFilter{Topic: "order", Error: "no schema"}, by, nil)
 //
-// Read first: dead_filter.go DeadFilter, then by.go By.
+// Read first: dead_filter.go:DeadFilter, then by.go:By.
 package operator

@@ -18,4 +18,6 @@
 //
 // The parts of an answer are read one after the other, each in a snapshot of its own. An event that moves between two tables meanwhile may be
 // missing, or be there twice, in one answer; the next one has it right.
+//
+// Read first: view.go:View, then stuck.go and life.go:View.Life.
 package ops

@@ -59,5 +59,5 @@
 // for rows that pass others, probe.go for topics, held.go and queue.go for refused rows, isolate.go for rows that kill,
 // late.go for transactions that stay open.
 //
-// Read first: worker.go: worker.turn, then worker.fresh and sender.deliver, then settle.go: settler.settle.
+// Read first: worker.go:worker.turn, then worker.fresh and sender.deliver, then settle.go:settler.settle.
 package projector

@@ -75,4 +75,6 @@
 //
 //   - oncebox.uow.units: units that ended, by outcome (committed, rolled_back, unknown)
 //   - oncebox.uow.retries: functions that were run again
+//
+// Read first: do.go:Manager.Do, save.go:Unit.Save, then commit.go:level.finish.
 package uow

@@ -30,4 +30,6 @@
 // Commands that change something need --by, who decides, and where something is lost --why. Both are in the audit. They say how many dead letters
 // they would treat and ask; --yes answers, --dry-run stops there. What the processes of the service do by themselves every hour, retention run and
 // reconcile, needs no --by.
+//
+// Read first: root.go, then internal/dead/list.go for a command that lists.
 package main

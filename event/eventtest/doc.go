@@ -24,4 +24,6 @@
 //
 // Each message says what to do. JSON is compared member by member and number by number, every digit of them; the order of the
 // members does not matter. What other codecs write is compared byte by byte.
+//
+// Read first: golden.go:Golden.
 package eventtest

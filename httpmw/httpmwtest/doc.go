@@ -29,4 +29,6 @@
 // # Who tests the test
 //
 // The suite's own tests run each row against services that break just its rule, and check that the row fails.
+//
+// Read first: run.go:Run, then target.go:Target.
 package httpmwtest

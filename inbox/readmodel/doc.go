@@ -7,5 +7,5 @@
 // A rebuild begins a generation: the inbox has one consumer for each, "balances" at first and then "balances@1" and so on. Live messages wait in the
 // database until all that is kept was replayed, and are handled behind it.
 //
-// Read first: model.go:New, rebuild.go:Model.Rebuild, reset.go:rebuild.reset, then gate.go in package inbox.
+// Read first: model.go:New, rebuild.go:Model.Rebuild, reset.go:rebuild.reset, then inbox/internal/store/gate.go.
 package readmodel

@@ -9,5 +9,5 @@
 //
 // Letters that die after the call has begun, perhaps because they were just replayed, are left to another call. So each call ends.
 //
-// Read first: act.go Box.act, then box.go.
+// Read first: act.go:Box.act, then box.go.
 package deadletter

@@ -32,4 +32,6 @@
 // # Limits
 //
 // Servers are started on Linux and macOS only; elsewhere DATABASE_URL and PULSAR_URL have to name running ones.
+//
+// Read first: servers.go:Start, then postgres.go:Postgres and pulsar.go:Pulsar.
 package devenv

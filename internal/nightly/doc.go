@@ -8,4 +8,6 @@
 //
 // A nightly run that fails prints its seed; make nightly NIGHTLY_SEED=... draws the same numbers again. A seed that failed is
 // written to testdata/seeds beside its test: commit it with the mend.
+//
+// Read first: nightly.go:Check.
 package nightly

@@ -12,4 +12,6 @@
 //	db := pgtest.Migrated(t)
 //
 // A test without a server does not get skipped, it fails.
+//
+// Read first: db.go:Migrated, then apart.go:OpenApart and own.go:Start.
 package pgtest

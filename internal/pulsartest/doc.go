@@ -7,4 +7,6 @@
 //
 // A test without a server does not get skipped, it fails. This package has no client: a namespace is made and removed over
 // the admin API.
+//
+// Read first: namespace.go:Open, then server.go:Server.
 package pulsartest

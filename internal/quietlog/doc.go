@@ -16,4 +16,6 @@
 //
 // [Every] is for lines that somebody wants to find one by one. There is no goroutine, and nothing to close. [Flush] writes the lines that were
 // counted and are not written yet.
+//
+// Read first: handler.go:New.
 package quietlog

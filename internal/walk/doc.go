@@ -10,5 +10,5 @@
 //
 //	go test ./internal/walk -v
 //
-// Read first: record.go: [Record], then trace/trace.go.
+// Read first: record.go:Record, then trace/trace.go.
 package walk

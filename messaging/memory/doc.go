@@ -29,4 +29,6 @@
 //
 // [Broker.Refuse] makes publishing fail, [Broker.Redeliver] delivers a message a second time, [Broker.Disconnect] all that consumers hold,
 // and [Broker.Messages] returns the messages of a topic.
+//
+// Read first: broker.go:Broker.Publish and broker.go:Broker.Subscribe.
 package memory

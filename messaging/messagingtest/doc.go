@@ -30,4 +30,6 @@
 //
 // The suite's own tests run each case against adapters that break just its promise, over a hundred of them, and want the
 // case to say so.
+//
+// Read first: harness.go:Run.
 package messagingtest

@@ -8,4 +8,6 @@
 // # Limits
 //
 // It sees one process's settings, and the state of one moment. It does not see the code of the service.
+//
+// Read first: examine.go:Examine, then finding.go.
 package doctor
