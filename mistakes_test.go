@@ -215,7 +215,7 @@ func TestGrantedService(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, app.Inbox.Clean(t.Context()))
 	require.NoError(t, app.Outbox.Clean(t.Context()))
-	_, err = app.Outbox.Reconcile(t.Context())
+	_, err = app.Outbox.Upkeep().Reconcile(t.Context())
 	require.NoError(t, err)
 	_, err = app.Idempotency.Purge(t.Context(), app.UoW.DB(t.Context()))
 	require.NoError(t, err)

@@ -223,7 +223,7 @@ func doEverything(t *testing.T, app *oncebox.App, db *pgtest.DB) {
 		dead, err := app.Inbox.CountDead(t.Context(), operator.DeadFilter{})
 		return err == nil && dead == 4 && handled.Load() >= 12
 	}, "what can be handled is handled")
-	_, err := app.Outbox.Reconcile(t.Context())
+	_, err := app.Outbox.Upkeep().Reconcile(t.Context())
 	require.NoError(t, errors.Join(err, app.Outbox.Clean(t.Context()), app.Inbox.Clean(t.Context())))
 	_, err = app.Idempotency.Purge(t.Context(), db.DB)
 	require.NoError(t, err)

@@ -216,7 +216,7 @@ func (r *replicas) events(app *oncebox.App, broker *memory.Broker, round string)
 	dead := []string{add("dies", key), add("dies", key), add("dies", key)}
 	status(dead[0], "DEAD")
 	broker.Refuse(nil)
-	require.NoError(r.t, app.Outbox.Discard(ctx, dead[0], by))
+	require.NoError(r.t, app.Outbox.Dead().Discard(ctx, dead[0], by))
 	status(dead[2], "SENT")
 	broker.Refuse(func(e event.Envelope) error {
 		return map[string]error{"dies": messaging.Permanent(errors.New("never"))}[e.Type]
@@ -224,21 +224,21 @@ func (r *replicas) events(app *oncebox.App, broker *memory.Broker, round string)
 	dead = []string{add("dies", key), add("dies", key)}
 	status(dead[0], "DEAD")
 	broker.Refuse(nil)
-	require.NoError(r.t, app.Outbox.ReplayEdited(ctx, dead[0], []byte(`{"a":1}`), by))
+	require.NoError(r.t, app.Outbox.Dead().ReplayEdited(ctx, dead[0], []byte(`{"a":1}`), by))
 	status(dead[1], "SENT")
 
 	later := event.WithNotBefore(time.Now().Add(time.Hour))
 	moved, cancelled := add("later", later), add("later", later)
 	status(moved, "NEW")
-	require.NoError(r.t, app.Outbox.CancelDelayed(ctx, cancelled, by))
-	require.NoError(r.t, app.Outbox.MoveDelayed(ctx, moved, time.Now(), by))
+	require.NoError(r.t, app.Outbox.Delayed().CancelByHand(ctx, cancelled, by))
+	require.NoError(r.t, app.Outbox.Delayed().RescheduleByHand(ctx, moved, time.Now(), by))
 	status(moved, "SENT")
-	require.NoError(r.t, app.Outbox.PauseTenant(ctx, "default", by))
+	require.NoError(r.t, app.Outbox.Tenants().Pause(ctx, "default", by))
 	paused := add("plain", key)
-	require.NoError(r.t, app.Outbox.ResumeTenant(ctx, "default", by))
+	require.NoError(r.t, app.Outbox.Tenants().Resume(ctx, "default", by))
 	status(paused, "SENT")
-	require.NoError(r.t, app.Outbox.MoveTenant(ctx, "moved"+round, 1, by))
-	_, err := app.Outbox.Reconcile(ctx)
+	require.NoError(r.t, app.Outbox.Tenants().Move(ctx, "moved"+round, 1, by))
+	_, err := app.Outbox.Upkeep().Reconcile(ctx)
 	require.NoError(r.t, err)
 
 	await.True(r.t, func() bool {

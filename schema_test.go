@@ -29,7 +29,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/operator"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/published"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -101,17 +101,17 @@ func handledBy(t *testing.T, app *oncebox.App, consumer string, placed uow.Token
 
 func outboxOf(ctx context.Context, t *testing.T, app *oncebox.App, summary *readmodel.Model) {
 	t.Helper()
-	require.NoError(t, summary.Rebuild(ctx, func(context.Context, *uow.Unit) error { return nil }, app.Outbox.History(outbox.SentFilter{}), nil))
-	require.NoError(t, app.Outbox.MoveTenant(ctx, "moved", 1, operator.By{Actor: "test"}))
+	require.NoError(t, summary.Rebuild(ctx, func(context.Context, *uow.Unit) error { return nil }, app.Outbox.Published().History(published.Filter{}), nil))
+	require.NoError(t, app.Outbox.Tenants().Move(ctx, "moved", 1, operator.By{Actor: "test"}))
 	require.NoError(t, app.UoW.Do(event.WithTenant(ctx, "moved"), func(_ context.Context, u *uow.Unit) error { return u.Add("order", []byte("{}")) }))
-	_, err := app.Outbox.Reconcile(ctx)
+	_, err := app.Outbox.Upkeep().Reconcile(ctx)
 	require.NoError(t, err)
 	_, err = app.Outbox.State().Disorder(ctx)
 	require.NoError(t, err)
 	_, err = app.Outbox.State().Stats(ctx)
 	require.NoError(t, err)
-	require.NoError(t, app.Outbox.EnsurePartitions(ctx))
-	require.NoError(t, app.Outbox.DropExpired(ctx))
+	require.NoError(t, app.Outbox.Upkeep().EnsurePartitions(ctx))
+	require.NoError(t, app.Outbox.Upkeep().DropExpired(ctx))
 }
 
 func inboxOf(ctx context.Context, t *testing.T, app *oncebox.App, placed uow.Token) {

@@ -16,7 +16,7 @@ import (
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/published"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -106,7 +106,7 @@ func TestConsumerOfANewerBuildWithoutABroker(t *testing.T) {
 
 			if view != nil { // whose rebuild forgets the generation before
 				empty := func(context.Context, *uow.Unit) error { return nil }
-				require.NoError(t, view.Rebuild(t.Context(), empty, newer.Outbox.History(outbox.SentFilter{Topic: "order"}), nil))
+				require.NoError(t, view.Rebuild(t.Context(), empty, newer.Outbox.Published().History(published.Filter{Topic: "order"}), nil))
 				require.Equal(t, 2, subscribed())
 			}
 			require.NoError(t, newer.Inbox.Forget(t.Context(), "audit"))

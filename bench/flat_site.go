@@ -53,7 +53,7 @@ func (s *site) set(ctx context.Context, schema *schema) (done func(), err error)
 	s.load, err = newLoader(ctx, s.db, s.store, work)
 	if err == nil && s.archive > 0 {
 		// Today's partition has to be there before its first row.
-		if err = s.store.EnsurePartitions(ctx); err == nil {
+		if err = s.store.Upkeep().EnsurePartitions(ctx); err == nil {
 			err = s.load.sent(ctx, s.archive/aggregates)
 		}
 		s.sent = s.archive

@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox/parked"
 	"github.com/oncebox/oncebox/ops"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/delayed"
 )
 
 // What can be decided about something that waits.
@@ -61,7 +61,7 @@ func decisionOf(action string) (*decision, error) {
 			Explained: "The event is deleted for good before its time: nobody will ever get it.",
 			do: func(v *visit, r ref, _ time.Time, reason string) error {
 				ctx := event.WithTenant(v.Context(), r.Tenant)
-				return v.cfg.Outbox.CancelDelayed(ctx, r.ID, v.by(reason))
+				return v.cfg.Outbox.Delayed().CancelByHand(ctx, r.ID, v.by(reason))
 			},
 		}, nil
 	case decideMove:
@@ -70,7 +70,7 @@ func decisionOf(action string) (*decision, error) {
 			Explained: "The event leaves at another time. A time that is over means: now.",
 			do: func(v *visit, r ref, at time.Time, reason string) error {
 				ctx := event.WithTenant(v.Context(), r.Tenant)
-				return v.cfg.Outbox.MoveDelayed(ctx, r.ID, at, v.by(reason))
+				return v.cfg.Outbox.Delayed().RescheduleByHand(ctx, r.ID, at, v.by(reason))
 			},
 		}, nil
 	default:
@@ -148,7 +148,7 @@ func decide(v *visit) error {
 			http.StatusConflict, "The message does not wait any more, or is not the first of its key",
 			"Nothing was changed. It may have been handled meanwhile: the page of the event shows its whole life.",
 		}
-	case errors.Is(err, outbox.ErrTooLate):
+	case errors.Is(err, delayed.ErrTooLate):
 		return &problem{
 			http.StatusConflict, "The event does not wait any more, or has an ordering key",
 			"Nothing was changed. Its time has come, or it was cancelled: the page of the event shows its whole life.",

@@ -6,7 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/delayed"
+	"github.com/oncebox/oncebox/outbox/state"
 )
 
 // delayedView is a page of events that wait for their time.
@@ -19,7 +20,7 @@ type delayedView struct {
 
 // delayedRow is one of them, with the addresses of its pages.
 type delayedRow struct {
-	outbox.Row
+	state.Row
 
 	Event, Move, Cancel string
 }
@@ -28,21 +29,21 @@ type delayedRow struct {
 func showDelayed(v *visit) error {
 	q := v.URL.Query()
 	view := &delayedView{Tenant: q.Get(fieldTenant), AggregateType: q.Get("aggregate_type"), AggregateID: q.Get("aggregate_id"), Notice: decided(q)}
-	filter := outbox.DelayedFilter{TenantID: view.Tenant, AggregateType: view.AggregateType, AggregateID: view.AggregateID}
+	filter := delayed.Filter{TenantID: view.Tenant, AggregateType: view.AggregateType, AggregateID: view.AggregateID}
 	if err := filter.Validate(); err != nil {
 		return invalid(err)
 	}
-	var after *outbox.Row
+	var after *state.Row
 	if at, seq, found := strings.Cut(q.Get("after"), "."); found {
 		micro, err := strconv.ParseInt(at, 10, 64)
 		number, err2 := strconv.ParseInt(seq, 10, 64)
 		if err != nil || err2 != nil {
 			return invalid(errDamaged)
 		}
-		after = &outbox.Row{}
+		after = &state.Row{}
 		after.Delivery.NotBefore, after.Sequence = time.UnixMicro(micro), number
 	}
-	rows, err := v.cfg.Outbox.Delayed(v.Context(), v.db, filter, after, perPage+1)
+	rows, err := v.cfg.Outbox.Delayed().List(v.Context(), v.db, filter, after, perPage+1)
 	if err != nil {
 		return err
 	}

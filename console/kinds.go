@@ -105,7 +105,7 @@ func eachOf(c *ops.Cause) string {
 func readKinds(v *visit, causes []ops.Cause) ([]*kind, error) {
 	var all []failure
 	if v.cfg.Outbox != nil {
-		list, err := v.cfg.Outbox.DeadErrors(v.Context(), sample)
+		list, err := v.cfg.Outbox.Dead().Errors(v.Context(), sample)
 		if err != nil {
 			return nil, err
 		}

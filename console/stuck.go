@@ -8,7 +8,7 @@ import (
 
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/ops"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/tenants"
 )
 
 // States of rows, and classes of buttons, as the stylesheet has them.
@@ -34,7 +34,7 @@ type stuckView struct {
 	First, Next string
 	Each        bool     // of one cause
 	Unknown     []string // of which consumers nobody knows what waits at the broker
-	Pauses      []outbox.Pause
+	Pauses      []tenants.Pause
 	Transaction time.Duration // for how long the oldest is open, if that is too long
 }
 

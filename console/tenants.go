@@ -10,7 +10,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/operator"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/tenants"
 )
 
 // What can be done with the publishing of a tenant's events.
@@ -24,18 +24,18 @@ const lookAgain = "Nothing was changed. Look at the list again."
 
 // tenantsView is the page of tenants.
 type tenantsView struct {
-	Paused []outbox.Pause
-	Moved  []outbox.TenantGroup
+	Paused []tenants.Pause
+	Moved  []tenants.Group
 	Notice string
 }
 
 // showTenants lists the tenants that are paused, and the tenants with lanes of their own.
 func showTenants(v *visit) (err error) {
 	view := &tenantsView{}
-	if view.Paused, err = v.cfg.Outbox.PausedTenants(v.Context()); err != nil {
+	if view.Paused, err = v.cfg.Outbox.Tenants().Paused(v.Context()); err != nil {
 		return err
 	}
-	if view.Moved, err = v.cfg.Outbox.Tenants(v.Context()); err != nil {
+	if view.Moved, err = v.cfg.Outbox.Tenants().List(v.Context()); err != nil {
 		return err
 	}
 	switch v.URL.Query().Get(fieldDone) {
@@ -53,9 +53,9 @@ func changeTenant(v *visit) error {
 	var do func(context.Context, string, operator.By) error
 	switch form.Get(fieldAction) {
 	case tenantPause:
-		do = v.cfg.Outbox.PauseTenant
+		do = v.cfg.Outbox.Tenants().Pause
 	case tenantResume:
-		do = v.cfg.Outbox.ResumeTenant
+		do = v.cfg.Outbox.Tenants().Resume
 	default:
 		return invalid(fmt.Errorf("action: %q is neither pause nor resume", form.Get(fieldAction)))
 	}
@@ -71,9 +71,9 @@ func changeTenant(v *visit) error {
 		return &problem{http.StatusUnprocessableEntity, "The reason is missing or too long", "Nothing was changed. " + wrong}
 	}
 	switch err := do(v.Context(), tenant, v.by(reason)); {
-	case errors.Is(err, outbox.ErrTenantPaused):
+	case errors.Is(err, tenants.ErrPaused):
 		return &problem{http.StatusConflict, "The tenant is paused already", lookAgain}
-	case errors.Is(err, outbox.ErrTenantNotPaused):
+	case errors.Is(err, tenants.ErrNotPaused):
 		return &problem{http.StatusConflict, "The tenant is not paused", lookAgain}
 	case err != nil:
 		return err

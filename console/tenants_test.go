@@ -84,7 +84,7 @@ func TestPausesOfTenantsAreRefused(t *testing.T) {
 	cfg := s.config()
 	cfg.ReadOnly = true
 	require.Equal(t, http.StatusForbidden, s.serve(cfg).post("tenants", form).status)
-	paused, err := s.App.Outbox.PausedTenants(t.Context())
+	paused, err := s.App.Outbox.Tenants().Paused(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, paused)
 }
@@ -93,7 +93,7 @@ func TestPausesOfTenantsAreRefused(t *testing.T) {
 func TestALongPauseIsStuck(t *testing.T) {
 	s := newShop(t)
 	b := s.serve(s.config())
-	require.NoError(t, s.App.Outbox.PauseTenant(t.Context(), "acme", operator.By{Actor: "ann", Reason: "night"}))
+	require.NoError(t, s.App.Outbox.Tenants().Pause(t.Context(), "acme", operator.By{Actor: "ann", Reason: "night"}))
 	require.Contains(t, b.page("stuck").text(), "Nothing is stuck.")
 	_, err := s.DB.Exec("UPDATE outbox_tenant SET paused_at = now() - interval '25 hours' WHERE paused_at IS NOT NULL")
 	require.NoError(t, err)

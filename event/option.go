@@ -55,7 +55,7 @@ func WithDedupKey(key string) AddOption { return func(e *Envelope) { e.Delivery.
 
 // WithNotBefore delays the publication until t by the database's clock. A delayed event is in an order of its own, as a reminder should
 // be: later events of its aggregate do not wait for it, in the outbox, at the broker or at consumers. It can be cancelled and moved
-// until t, see outbox.Store.Cancel. With [WithOrderingKey] it is in that order instead: what follows under the key waits until t.
+// until t, see outbox.Store.Delayed().Cancel. With [WithOrderingKey] it is in that order instead: what follows under the key waits until t.
 func WithNotBefore(t time.Time) AddOption { return func(e *Envelope) { e.Delivery.NotBefore = t } }
 
 // WithExpiry makes the event a dead letter if it was not published by t, by the database's clock. What follows it under its ordering

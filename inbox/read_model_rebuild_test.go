@@ -20,6 +20,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/published"
 	"github.com/oncebox/oncebox/projector"
 	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/telemetry"
@@ -210,7 +211,7 @@ func (b *bank) rebuildWhileMessagesGoOn() {
 	}, "all events so far are published")
 	var traffic sync.WaitGroup
 	traffic.Go(func() { b.deposit(accounts, 25, 16) })
-	history := readmodel.History(b.store.History(outbox.SentFilter{Topic: "account"}))
+	history := readmodel.History(b.store.Published().History(published.Filter{Topic: "account"}))
 
 	ctx, cancel := context.WithCancel(t.Context())
 	err := here.Rebuild(ctx, b.clear, small(history), func(done readmodel.Progress) {

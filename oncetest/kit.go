@@ -76,7 +76,7 @@ func New(t testing.TB, build func(Setup) (*oncebox.App, error)) *Kit {
 // warning.
 func (k *Kit) keepEvents() error {
 	store := outbox.NewStore(k.DB, &outbox.Config{Schema: k.Schema, Retention: 24 * time.Hour})
-	return store.SetRetention(k.t.Context(), operator.By{Actor: "oncetest", Reason: "RequireEvent looks at what was published"})
+	return store.Upkeep().SetRetention(k.t.Context(), operator.By{Actor: "oncetest", Reason: "RequireEvent looks at what was published"})
 }
 
 // requireUsed fails a test that has ended if something that it asked for has not happened.

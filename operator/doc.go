@@ -2,7 +2,7 @@
 // idempotency keys, the command line and the console share them.
 //
 //	by := operator.By{Actor: "ann@example.com", Reason: "schema order-7 is registered"}
-//	n, err := store.ReplayAll(ctx, operator.DeadFilter{Topic: "order", Error: "no schema"}, by, nil)
+//	n, err := store.Dead().ReplayAll(ctx, operator.DeadFilter{Topic: "order", Error: "no schema"}, by, nil)
 //
 // Read first: dead_filter.go:DeadFilter, then by.go:By.
 package operator

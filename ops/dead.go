@@ -6,6 +6,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/dead"
 )
 
 // DeadLetters are the dead letters of both boxes, as command line and console show and treat them. A box that the view does not have may not be
@@ -22,7 +23,7 @@ func (d DeadLetters) List(ctx context.Context, box Box, filter operator.DeadFilt
 		page, err := d.inbox.Dead(ctx, filter, after.afterInbox(), limit)
 		return each(page, letterOfInbox), err
 	}
-	page, err := d.outbox.Dead(ctx, filter, after.afterOutbox(), limit)
+	page, err := d.outbox.Dead().List(ctx, filter, after.afterOutbox(), limit)
 	return each(page, letterOfOutbox), err
 }
 
@@ -39,7 +40,7 @@ func (d DeadLetters) Count(ctx context.Context, box Box, filter operator.DeadFil
 	if box == BoxInbox {
 		return d.inbox.CountDead(ctx, filter)
 	}
-	return d.outbox.CountDead(ctx, filter)
+	return d.outbox.Dead().Count(ctx, filter)
 }
 
 // Show returns one letter with its payload.
@@ -48,7 +49,7 @@ func (d DeadLetters) Show(ctx context.Context, ref LetterRef) (Letter, error) {
 		letter, err := d.inbox.DeadLetter(ctx, ref.Message())
 		return letterOfInbox(&letter), err
 	}
-	letter, err := d.outbox.DeadLetter(ctx, ref.ID, outbox.OfTenant(ref.Tenant))
+	letter, err := d.outbox.Dead().Show(ctx, ref.ID, dead.OfTenant(ref.Tenant))
 	return letterOfOutbox(&letter), err
 }
 
@@ -60,9 +61,9 @@ func (d DeadLetters) Act(ctx context.Context, action operator.Action, ref Letter
 	case ref.Box == BoxInbox:
 		return d.inbox.Replay(ctx, ref.Message(), by)
 	case action == operator.Discard:
-		return d.outbox.Discard(ctx, ref.ID, by, outbox.OfTenant(ref.Tenant))
+		return d.outbox.Dead().Discard(ctx, ref.ID, by, dead.OfTenant(ref.Tenant))
 	default:
-		return d.outbox.Replay(ctx, ref.ID, by, outbox.OfTenant(ref.Tenant))
+		return d.outbox.Dead().Replay(ctx, ref.ID, by, dead.OfTenant(ref.Tenant))
 	}
 }
 
@@ -76,9 +77,9 @@ func (d DeadLetters) ActOnAll(
 	case box == BoxInbox:
 		return d.inbox.ReplayAll(ctx, filter, by, bulk)
 	case action == operator.Discard:
-		return d.outbox.DiscardAll(ctx, filter, by, bulk)
+		return d.outbox.Dead().DiscardAll(ctx, filter, by, bulk)
 	default:
-		return d.outbox.ReplayAll(ctx, filter, by, bulk)
+		return d.outbox.Dead().ReplayAll(ctx, filter, by, bulk)
 	}
 }
 
@@ -87,5 +88,5 @@ func (d DeadLetters) ReplayEdited(ctx context.Context, ref LetterRef, payload []
 	if ref.Box == BoxInbox {
 		return d.inbox.ReplayEdited(ctx, ref.Message(), payload, by)
 	}
-	return d.outbox.ReplayEdited(ctx, ref.ID, payload, by, outbox.OfTenant(ref.Tenant))
+	return d.outbox.Dead().ReplayEdited(ctx, ref.ID, payload, by, dead.OfTenant(ref.Tenant))
 }

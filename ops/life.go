@@ -136,7 +136,7 @@ func (v *View) Life(ctx context.Context, id string, sources ...string) ([]Life, 
 	}
 	kept := outbox.NoRetention
 	if v.outbox != nil {
-		if kept, err = v.outbox.KeptFor(ctx); err != nil {
+		if kept, err = v.outbox.Upkeep().KeptFor(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -210,7 +210,7 @@ func (v *View) finish(found *lives, kept time.Duration) []Life {
 			l.Gone = "It was deleted before it was published"
 		case len(l.Outbox) == 0:
 			l.Gone = "The outbox of this database does not have the event any more, or never had it: " + v.retention(kept)
-		case len(l.Consumers) == 0 && l.Outbox[len(l.Outbox)-1].Status == outbox.StatusSent:
+		case len(l.Consumers) == 0 && l.Outbox[len(l.Outbox)-1].Status == outboxstate.StatusSent:
 			l.Gone = "No consumer of this database has had it yet, or remembers it: " + v.retention(kept)
 		}
 		list[n] = *l

@@ -15,7 +15,7 @@ import (
 	"github.com/oncebox/oncebox/oncetest"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/ops"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/state"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -101,12 +101,12 @@ func TestLifeOfAnEvent(t *testing.T) {
 	l = s.life(id)
 	require.Equal(t, []string{"recorded", "dead"}, happened(l))
 	require.Equal(t, "no schema", l.History[1].Error)
-	require.Equal(t, outbox.StatusDead, l.Outbox[0].Status)
+	require.Equal(t, state.StatusDead, l.Outbox[0].Status)
 	second := s.life(behind)
 	require.Equal(t, []string{"recorded", "waiting"}, happened(second))
 	require.Equal(t, id, second.History[1].Behind, "it waits for the dead letter of its key")
 
-	require.NoError(t, s.App.Outbox.Replay(t.Context(), id, operator.By{Actor: "ann", Reason: "registered"}))
+	require.NoError(t, s.App.Outbox.Dead().Replay(t.Context(), id, operator.By{Actor: "ann", Reason: "registered"}))
 	s.fails = errors.New("bank away")
 	s.DrainFailing()
 	l = s.life(id)
@@ -145,7 +145,7 @@ func TestLifeAfterTheRowsAreGone(t *testing.T) {
 	l := s.life(delayed)
 	require.Equal(t, []string{"recorded", "delayed"}, happened(l))
 	require.WithinDuration(t, soon, l.History[1].Until, time.Millisecond)
-	require.NoError(t, s.App.Outbox.CancelDelayed(t.Context(), delayed, operator.By{Actor: "ann", Reason: "sold out"}))
+	require.NoError(t, s.App.Outbox.Delayed().CancelByHand(t.Context(), delayed, operator.By{Actor: "ann", Reason: "sold out"}))
 	l = s.life(delayed)
 	require.Equal(t, []string{"cancel"}, happened(l))
 	require.Equal(t, "It was deleted before it was published", l.Gone)

@@ -10,7 +10,6 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/operator"
-	"github.com/oncebox/oncebox/outbox"
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
@@ -64,11 +63,11 @@ func (f *lives) event(e *outboxstate.Located) {
 	l.add(Moment{At: e.CreatedAt, What: Recorded})
 	tries := e.RetryCount + e.Crashes
 	switch {
-	case e.Status == outbox.StatusSent:
+	case e.Status == outboxstate.StatusSent:
 		l.add(Moment{At: e.SentAt, What: Published, Attempts: tries})
-	case e.Status == outbox.StatusDead:
+	case e.Status == outboxstate.StatusDead:
 		l.add(Moment{At: e.DiedAt, What: Dead, Attempts: tries, Error: e.Error})
-	case e.Status == outbox.StatusFailed:
+	case e.Status == outboxstate.StatusFailed:
 		l.add(Moment{What: Refused, Attempts: tries, Error: e.Error, Until: e.RetryAfter, Behind: e.BehindID})
 	case e.Waits:
 		l.add(Moment{What: Delayed, Until: e.Delivery.NotBefore, Behind: e.BehindID})

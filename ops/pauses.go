@@ -4,18 +4,18 @@ import (
 	"context"
 	"slices"
 
-	"github.com/oncebox/oncebox/outbox"
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
+	"github.com/oncebox/oncebox/outbox/tenants"
 )
 
 // Pauses are the tenants that an operator has paused, and not for so long that [View.Stuck] lists them. Their events wait on purpose. The oldest pause
 // is first. A filter by topic selects all of them, for a pause is of every topic; one by consumer selects none.
-func (v *View) Pauses(ctx context.Context, filter Filter) ([]outbox.Pause, error) {
+func (v *View) Pauses(ctx context.Context, filter Filter) ([]tenants.Pause, error) {
 	if filter.Consumer != "" || v.outbox == nil {
 		return nil, nil
 	}
 	paused, err := v.pausesOf(ctx, filter.Tenant)
-	return slices.DeleteFunc(paused, func(p outbox.Pause) bool { return p.Age > LongPause }), err
+	return slices.DeleteFunc(paused, func(p tenants.Pause) bool { return p.Age > LongPause }), err
 }
 
 func (v *View) longPauses(ctx context.Context, filter Filter, limit int) (list []Stuck, err error) {
@@ -32,10 +32,10 @@ func (v *View) longPauses(ctx context.Context, filter Filter, limit int) (list [
 }
 
 // pausesOf are the pauses of a tenant, or of all, the oldest first.
-func (v *View) pausesOf(ctx context.Context, tenant string) ([]outbox.Pause, error) {
-	paused, err := v.outbox.PausedTenants(ctx)
-	paused = slices.DeleteFunc(paused, func(p outbox.Pause) bool { return tenant != "" && p.Tenant != tenant })
-	slices.SortFunc(paused, func(a, b outbox.Pause) int { return a.Since.Compare(b.Since) })
+func (v *View) pausesOf(ctx context.Context, tenant string) ([]tenants.Pause, error) {
+	paused, err := v.outbox.Tenants().Paused(ctx)
+	paused = slices.DeleteFunc(paused, func(p tenants.Pause) bool { return tenant != "" && p.Tenant != tenant })
+	slices.SortFunc(paused, func(a, b tenants.Pause) int { return a.Since.Compare(b.Since) })
 	return paused, err
 }
 
@@ -59,6 +59,6 @@ func (v *View) paused(ctx context.Context, found *lives) error {
 // waits reports whether the outbox has yet to publish the event.
 func (l *Life) waits() bool {
 	return slices.ContainsFunc(l.Outbox, func(e outboxstate.Located) bool {
-		return e.Status != outbox.StatusSent && e.Status != outbox.StatusDead
+		return e.Status != outboxstate.StatusSent && e.Status != outboxstate.StatusDead
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox/parked"
 	"github.com/oncebox/oncebox/operator"
-	"github.com/oncebox/oncebox/outbox"
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
@@ -42,7 +41,7 @@ const (
 	// StepUnknown: it is unknown whether a step of a request was done, and requests with its key are refused. Find out, and say so
 	// (idempotency.Store.Resolve).
 	StepUnknown Kind = "step unknown"
-	// TenantPaused: an operator has paused a tenant for longer than [LongPause]. Resume it (outbox.Store.ResumeTenant).
+	// TenantPaused: an operator has paused a tenant for longer than [LongPause]. Resume it (outbox.Store.Tenants().Resume).
 	TenantPaused Kind = "tenant paused"
 )
 
@@ -239,7 +238,7 @@ func (v *View) deadEvents(ctx context.Context, filter Filter, limit int) ([]Stuc
 	if filter.Consumer != "" || v.outbox == nil {
 		return nil, nil
 	}
-	page, err := v.outbox.Dead(ctx, operator.DeadFilter{TenantID: filter.Tenant, Topic: filter.Topic}, nil, limit)
+	page, err := v.outbox.Dead().List(ctx, operator.DeadFilter{TenantID: filter.Tenant, Topic: filter.Topic}, nil, limit)
 	list := make([]Stuck, len(page))
 	for n := range page {
 		d := &page[n]
@@ -265,7 +264,7 @@ func (v *View) failingEvents(ctx context.Context, filter Filter, limit int) ([]S
 	return filter.few(list, limit), err
 }
 
-func ofEvent(kind Kind, r *outbox.Row, s Stuck) Stuck {
+func ofEvent(kind Kind, r *outboxstate.Row, s Stuck) Stuck {
 	s.Kind, s.ID, s.Type, s.Topic, s.Tenant, s.Key, s.Attempts = kind, r.ID, r.Type, r.Topic, r.TenantID, r.Key, r.RetryCount+r.Crashes
 	return s
 }

@@ -26,17 +26,17 @@ type way func(fn func(add addFunc) error) error
 
 // waysToAdd are all of them, with pools in each mode of pgx that sends parameters.
 func (f *fixture) waysToAdd() map[string]way {
-	ctx, ways := f.t.Context(), map[string]way{}
+	ctx, ways := f.T.Context(), map[string]way{}
 	ways["bun"] = func(fn func(add addFunc) error) error {
-		return f.db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		return f.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 			return fn(func(topic string, payload any, opts ...event.AddOption) (string, error) {
 				return f.Add(ctx, tx, topic, payload, opts...)
 			})
 		})
 	}
 	ways["database/sql"] = func(fn func(add addFunc) error) error {
-		tx, err := f.db.DB.DB.BeginTx(ctx, nil)
-		require.NoError(f.t, err)
+		tx, err := f.DB.DB.DB.BeginTx(ctx, nil)
+		require.NoError(f.T, err)
 		defer func() { _ = tx.Rollback() }()
 		if err := fn(func(topic string, payload any, opts ...event.AddOption) (string, error) {
 			return f.AddSQL(ctx, tx, topic, payload, opts...)
@@ -60,12 +60,12 @@ func (f *fixture) waysToAdd() map[string]way {
 
 // pgxPool opens a pool of pgx on the fixture's database.
 func (f *fixture) pgxPool(mode pgx.QueryExecMode) *pgxpool.Pool {
-	cfg, err := pgxpool.ParseConfig(f.db.DSN)
-	require.NoError(f.t, err)
+	cfg, err := pgxpool.ParseConfig(f.DB.DSN)
+	require.NoError(f.T, err)
 	cfg.ConnConfig.DefaultQueryExecMode = mode
-	pool, err := pgxpool.NewWithConfig(f.t.Context(), cfg)
-	require.NoError(f.t, err)
-	f.t.Cleanup(pool.Close)
+	pool, err := pgxpool.NewWithConfig(f.T.Context(), cfg)
+	require.NoError(f.T, err)
+	f.T.Cleanup(pool.Close)
 	return pool
 }
 
@@ -82,7 +82,7 @@ func TestEachWayToAddKeepsTheTransaction(t *testing.T) {
 				require.NoError(t, err)
 				return errUndone
 			}), errUndone)
-			require.NotContains(t, f.statuses(), name+" undone")
+			require.NotContains(t, f.Statuses(), name+" undone")
 
 			var first, second string
 			require.NoError(t, within(func(add addFunc) (err error) {
@@ -99,13 +99,13 @@ func TestEachWayToAddKeepsTheTransaction(t *testing.T) {
 				return err
 			}))
 			require.Equal(t, first, second, "the rolled back one does not count, the committed one does")
-			require.Contains(t, f.statuses(), name)
-			require.Contains(t, f.statuses(), name+" plain")
-			require.NotContains(t, f.statuses(), name+" repeated")
-			require.Equal(t, 1, f.count("outbox WHERE id = ? AND payload = '\\x00ff'", first))
+			require.Contains(t, f.Statuses(), name)
+			require.Contains(t, f.Statuses(), name+" plain")
+			require.NotContains(t, f.Statuses(), name+" repeated")
+			require.Equal(t, 1, f.Count("outbox WHERE id = ? AND payload = '\\x00ff'", first))
 		})
 	}
-	lanes := f.count("(SELECT DISTINCT lane FROM outbox) l")
+	lanes := f.Count("(SELECT DISTINCT lane FROM outbox) l")
 	require.Equal(t, 1, lanes, "one key, one lane")
 }
 
@@ -125,10 +125,10 @@ func TestEachWayToAddTakesTheLockOfTheKey(t *testing.T) {
 
 // lockedBuckets are those of the ordering keys that transactions hold now.
 func (f *fixture) lockedBuckets() (buckets []int64) {
-	f.t.Helper()
-	require.NoError(f.t, f.db.NewRaw(`SELECT l.objid::bigint FROM pg_locks l, outbox_settings
+	f.T.Helper()
+	require.NoError(f.T, f.DB.NewRaw(`SELECT l.objid::bigint FROM pg_locks l, outbox_settings
 		WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.classid = (lock_space::bigint & 4294967295)::oid AND l.granted`).
-		Scan(f.t.Context(), &buckets))
+		Scan(f.T.Context(), &buckets))
 	return buckets
 }
 
@@ -141,5 +141,5 @@ func TestAddPgxBehindAPooler(t *testing.T) {
 			return err
 		}))
 	}
-	require.Equal(t, 3, f.count("outbox"))
+	require.Equal(t, 3, f.Count("outbox"))
 }

@@ -20,7 +20,7 @@ type wayOfAll func(drafts []outbox.Draft, more func() error) ([]string, error)
 
 // waysToAddAll are all of them.
 func (f *fixture) waysToAddAll() map[string]wayOfAll {
-	ctx, pool := f.t.Context(), f.pgxPool(pgx.QueryExecModeCacheStatement)
+	ctx, pool := f.T.Context(), f.pgxPool(pgx.QueryExecModeCacheStatement)
 	then := func(more func() error) error {
 		if more == nil {
 			return nil
@@ -29,7 +29,7 @@ func (f *fixture) waysToAddAll() map[string]wayOfAll {
 	}
 	return map[string]wayOfAll{
 		"bun": func(drafts []outbox.Draft, more func() error) (ids []string, err error) {
-			err = f.db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) (err error) {
+			err = f.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) (err error) {
 				if ids, err = f.AddAll(ctx, tx, drafts...); err != nil {
 					return err
 				}
@@ -38,8 +38,8 @@ func (f *fixture) waysToAddAll() map[string]wayOfAll {
 			return ids, err
 		},
 		"database/sql": func(drafts []outbox.Draft, more func() error) ([]string, error) {
-			tx, err := f.db.DB.DB.BeginTx(ctx, nil)
-			require.NoError(f.t, err)
+			tx, err := f.DB.DB.DB.BeginTx(ctx, nil)
+			require.NoError(f.T, err)
 			defer func() { _ = tx.Rollback() }()
 			ids, err := f.AddAllSQL(ctx, tx, drafts...)
 			if err != nil {
@@ -84,7 +84,7 @@ func TestAddAllStoresInTheOrderOfTheDrafts(t *testing.T) {
 			ids, err = add(drafts, nil)
 			require.NoError(t, err)
 			var stored []string
-			require.NoError(t, f.db.NewRaw("SELECT id FROM outbox WHERE event_type LIKE ? ORDER BY seq", name+" %").Scan(t.Context(), &stored))
+			require.NoError(t, f.DB.NewRaw("SELECT id FROM outbox WHERE event_type LIKE ? ORDER BY seq", name+" %").Scan(t.Context(), &stored))
 			require.Equal(t, stored, ids, "once, and in order")
 
 			again, err := add([]outbox.Draft{drafts[7], draft(name+" new", "k-0")}, nil)
@@ -102,7 +102,7 @@ func TestAddAllSendsNothingIfADraftCannotBeCarried(t *testing.T) {
 		require.ErrorIs(t, err, event.ErrInvalid, name)
 		require.ErrorContains(t, err, "draft 1", name)
 	}
-	require.Zero(t, f.count("outbox"))
+	require.Zero(t, f.Count("outbox"))
 	for what, add := range map[string]func() ([]string, error){
 		"bun": func() ([]string, error) { return f.AddAll(t.Context(), bun.Tx{}, draft("t", "k")) },
 		"sql": func() ([]string, error) { return f.AddAllSQL(t.Context(), nil, draft("t", "k")) },

@@ -18,7 +18,7 @@ import (
 
 // addBy adds an event of the aggregate "order" with the function of the database. args are further parameters by name.
 func (f *fixture) addBy(tx bun.IDB, key, name, args string) (id string, err error) {
-	err = tx.NewRaw("SELECT oncebox_add('order', '{\"n\": 1}', ?, 'order', ?, source => 'elsewhere'"+args+")", name, key).Scan(f.t.Context(), &id)
+	err = tx.NewRaw("SELECT oncebox_add('order', '{\"n\": 1}', ?, 'order', ?, source => 'elsewhere'"+args+")", name, key).Scan(f.T.Context(), &id)
 	return id, err
 }
 
@@ -28,7 +28,7 @@ func TestFunctionHashesAsGo(t *testing.T) {
 	for i := range 200 {
 		key := fmt.Sprintf("%s|ä€𝄞\\|%d", strings.Repeat("k", i), i)
 		var high, low uint64
-		require.NoError(t, f.db.NewRaw("SELECT high, low FROM outbox_hash(?)", key).Scan(t.Context(), &high, &low))
+		require.NoError(t, f.DB.NewRaw("SELECT high, low FROM outbox_hash(?)", key).Scan(t.Context(), &high, &low))
 		require.Equal(t, outboxdb.LaneHash(key), high<<32|low, key)
 	}
 }
@@ -59,7 +59,7 @@ func TestFunctionStoresAsAdd(t *testing.T) {
 			var stored [2]string
 			for i := range stored {
 				var id string
-				f.commit(func(tx bun.Tx) {
+				f.Commit(func(tx bun.Tx) {
 					var err error
 					if i == 0 {
 						err = tx.NewRaw("SELECT oncebox_add("+both.sql+")", at).Scan(t.Context(), &id)
@@ -69,7 +69,7 @@ func TestFunctionStoresAsAdd(t *testing.T) {
 					require.NoError(t, err)
 				})
 				// Unordered events have lanes of their own, and two events can neither have one id nor one dedup key.
-				require.NoError(t, f.db.NewRaw(`SELECT (to_jsonb(o) - 'seq' - 'id' - 'created_at' - 'occurred_at' - 'dedup_key' || CASE
+				require.NoError(t, f.DB.NewRaw(`SELECT (to_jsonb(o) - 'seq' - 'id' - 'created_at' - 'occurred_at' - 'dedup_key' || CASE
 					WHEN ordering_key IS NULL THEN '{"lane": 0}' ELSE '{}' END::jsonb || CASE
 					WHEN routing_key = id::text THEN '{"routing_key": "its id"}' ELSE '{}' END::jsonb)::text FROM outbox o WHERE id = ?`, id).
 					Scan(t.Context(), &stored[i]))
@@ -77,8 +77,8 @@ func TestFunctionStoresAsAdd(t *testing.T) {
 			require.JSONEq(t, stored[1], stored[0])
 		})
 	}
-	require.Equal(t, 2, f.count("outbox_tenant"))
-	require.Zero(t, f.count(`outbox WHERE substring(id::text, 15, 1) <> '7' OR substring(id::text, 20, 1) !~ '[89ab]'`), "UUIDv7, RFC 9562")
+	require.Equal(t, 2, f.Count("outbox_tenant"))
+	require.Zero(t, f.Count(`outbox WHERE substring(id::text, 15, 1) <> '7' OR substring(id::text, 20, 1) !~ '[89ab]'`), "UUIDv7, RFC 9562")
 }
 
 // One key has one order, in whatever language it is written: the events leave in the order of the commits.
@@ -86,7 +86,7 @@ func TestFunctionAndGoWriteOneKeyInOrder(t *testing.T) {
 	f := newFixture(t, nil)
 	var want []string
 	for i := range 10 {
-		f.commit(func(tx bun.Tx) {
+		f.Commit(func(tx bun.Tx) {
 			name := fmt.Sprint("e", i)
 			want = append(want, name)
 			var err error
@@ -101,7 +101,7 @@ func TestFunctionAndGoWriteOneKeyInOrder(t *testing.T) {
 		})
 	}
 	var got []string
-	for _, row := range f.fetch() {
+	for _, row := range f.Fetch() {
 		require.Equal(t, "default|order|hot", row.Key)
 		got = append(got, row.Type)
 	}
@@ -110,23 +110,23 @@ func TestFunctionAndGoWriteOneKeyInOrder(t *testing.T) {
 
 func TestFunctionTakesPartInTheTransaction(t *testing.T) {
 	f := newFixture(t, nil)
-	require.ErrorIs(t, f.db.RunInTx(t.Context(), nil, func(_ context.Context, tx bun.Tx) error {
+	require.ErrorIs(t, f.DB.RunInTx(t.Context(), nil, func(_ context.Context, tx bun.Tx) error {
 		_, err := f.addBy(tx, "a", "undone", ", dedup_key => 'k'")
 		require.NoError(t, err)
 		return errUndone
 	}), errUndone)
-	first, err := f.addBy(f.db, "a", "kept", ", dedup_key => 'k'")
+	first, err := f.addBy(f.DB, "a", "kept", ", dedup_key => 'k'")
 	require.NoError(t, err)
-	again, err := f.addBy(f.db, "a", "repeated", ", dedup_key => 'k'")
+	again, err := f.addBy(f.DB, "a", "repeated", ", dedup_key => 'k'")
 	require.NoError(t, err)
 	require.Equal(t, first, again)
 	require.Equal(t, first, f.addOnce("repeated in Go", "k"))
-	require.Equal(t, map[string]string{"kept": "NEW/0"}, f.statuses())
+	require.Equal(t, map[string]string{"kept": "NEW/0"}, f.Statuses())
 }
 
 func TestFunctionInATrigger(t *testing.T) {
 	f := newFixture(t, nil)
-	_, err := f.db.Exec(`
+	_, err := f.DB.Exec(`
 		CREATE TABLE customers (id text PRIMARY KEY, email text);
 		CREATE FUNCTION announce() RETURNS trigger LANGUAGE plpgsql AS $f$ BEGIN
 			PERFORM oncebox_add('customer', to_jsonb(NEW), 'customer.changed', 'customer', NEW.id, source => 'crm');
@@ -135,7 +135,7 @@ func TestFunctionInATrigger(t *testing.T) {
 		CREATE TRIGGER announce AFTER INSERT OR UPDATE ON customers FOR EACH ROW EXECUTE FUNCTION announce();
 		INSERT INTO customers VALUES ('c1', 'ann@example.org')`)
 	require.NoError(t, err)
-	rows := f.fetch()
+	rows := f.Fetch()
 	require.Len(t, rows, 1)
 	require.JSONEq(t, `{"id": "c1", "email": "ann@example.org"}`, string(rows[0].Payload))
 	require.Equal(t, "crm", rows[0].Source)
@@ -143,26 +143,26 @@ func TestFunctionInATrigger(t *testing.T) {
 
 func TestFunctionFollowsATenantThatMoved(t *testing.T) {
 	f := newFixture(t, nil)
-	require.NoError(t, f.MoveTenant(t.Context(), "acme", 1, operator.By{Actor: "ann", Reason: "test"}))
+	require.NoError(t, f.Tenants().Move(t.Context(), "acme", 1, operator.By{Actor: "ann", Reason: "test"}))
 	for range 2 {
-		_, err := f.addBy(f.db, "a", "e", ", tenant_id => 'acme'")
+		_, err := f.addBy(f.DB, "a", "e", ", tenant_id => 'acme'")
 		require.NoError(t, err)
 	}
-	f.commit(func(tx bun.Tx) {
+	f.Commit(func(tx bun.Tx) {
 		_, err := f.Add(t.Context(), tx, "order", []byte("x"), event.WithTenantID("acme"), event.WithAggregate("order", "a", 1))
 		require.NoError(t, err)
 	})
-	require.Equal(t, 1, f.count("(SELECT DISTINCT lane FROM outbox) l"))
-	require.Equal(t, 3, f.count("outbox WHERE lane BETWEEN 64 AND 127"))
+	require.Equal(t, 1, f.Count("(SELECT DISTINCT lane FROM outbox) l"))
+	require.Equal(t, 3, f.Count("outbox WHERE lane BETWEEN 64 AND 127"))
 }
 
 func TestFunctionTakesTheSourceOfTheRole(t *testing.T) {
 	f := newFixture(t, nil)
-	f.commit(func(tx bun.Tx) {
+	f.Commit(func(tx bun.Tx) {
 		_, err := tx.ExecContext(t.Context(), "SET LOCAL oncebox.source = 'billing'; SELECT oncebox_add('order', '{}', 'e')")
 		require.NoError(t, err)
 	})
-	require.Equal(t, "billing", f.fetch()[0].Source)
+	require.Equal(t, "billing", f.Fetch()[0].Source)
 }
 
 func TestFunctionRefusesWhatAddRefuses(t *testing.T) {
@@ -205,32 +205,32 @@ func TestFunctionRefusesWhatAddRefuses(t *testing.T) {
 		fine + ", occurred_at => 'infinity'":                               "occurred_at is not in the years from 1 to 9999",
 		"'order', to_jsonb(repeat('x', 1048575)), 'e', source => 's'":      "payload has 1048577 bytes, and max_payload is 1048576",
 	} {
-		_, err := f.db.ExecContext(t.Context(), "SELECT oncebox_add("+call+")")
+		_, err := f.DB.ExecContext(t.Context(), "SELECT oncebox_add("+call+")")
 		require.ErrorContains(t, err, "oncebox_add: "+want, call)
 		require.Equal(t, "22023", pgerr.Code(err), call)
 	}
-	require.Zero(t, f.count("outbox"))
-	_, err := f.db.ExecContext(t.Context(), "SELECT oncebox_add('order', to_jsonb(repeat('x', 1048575)), 'e', source => 's', max_payload => -1)")
+	require.Zero(t, f.Count("outbox"))
+	_, err := f.DB.ExecContext(t.Context(), "SELECT oncebox_add('order', to_jsonb(repeat('x', 1048575)), 'e', source => 's', max_payload => -1)")
 	require.NoError(t, err)
 }
 
 func TestFunctionNoticesARowThatWasDropped(t *testing.T) {
 	f := newFixture(t, nil)
-	_, err := f.db.Exec(`CREATE FUNCTION drop_row() RETURNS trigger LANGUAGE plpgsql AS $f$ BEGIN RETURN NULL; END $f$;
+	_, err := f.DB.Exec(`CREATE FUNCTION drop_row() RETURNS trigger LANGUAGE plpgsql AS $f$ BEGIN RETURN NULL; END $f$;
 		CREATE TRIGGER drop_row BEFORE INSERT ON outbox FOR EACH ROW EXECUTE FUNCTION drop_row()`)
 	require.NoError(t, err)
-	_, err = f.addBy(f.db, "a", "e", "")
+	_, err = f.addBy(f.DB, "a", "e", "")
 	require.ErrorContains(t, err, "the event was not stored")
 }
 
 // Tables of a later version place events in another way: this function would put them where no writer of theirs looks.
 func TestFunctionRefusesAHashVersionItDoesNotKnow(t *testing.T) {
 	f := newFixture(t, nil)
-	_, err := f.db.ExecContext(t.Context(), "UPDATE outbox_settings SET hash_version = 2")
+	_, err := f.DB.ExecContext(t.Context(), "UPDATE outbox_settings SET hash_version = 2")
 	require.NoError(t, err)
-	_, err = f.db.ExecContext(t.Context(), "SELECT oncebox_add('order', '{}', 'e', source => 's')")
+	_, err = f.DB.ExecContext(t.Context(), "SELECT oncebox_add('order', '{}', 'e', source => 's')")
 	require.ErrorContains(t, err, "oncebox_add: the tables use hash version 2, this function knows 1")
 	var stored int
-	require.NoError(t, f.db.NewRaw("SELECT count(*) FROM outbox").Scan(t.Context(), &stored))
+	require.NoError(t, f.DB.NewRaw("SELECT count(*) FROM outbox").Scan(t.Context(), &stored))
 	require.Zero(t, stored)
 }

@@ -41,7 +41,7 @@ func TestAddRefusesWhatCannotBeCarried(t *testing.T) {
 		"id":       {nil, event.WithID("1"), "not a UUID"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tx, err := f.db.BeginTx(t.Context(), nil)
+			tx, err := f.DB.BeginTx(t.Context(), nil)
 			require.NoError(t, err)
 			_, err = f.Add(t.Context(), tx, "order", c.payload, c.opt)
 			require.ErrorIs(t, err, event.ErrInvalid)
@@ -52,7 +52,7 @@ func TestAddRefusesWhatCannotBeCarried(t *testing.T) {
 			require.NoError(t, tx.Rollback())
 		})
 	}
-	_, err := pgtest.Add(t.Context(), f.db.DB, f, "a/b", nil)
+	_, err := pgtest.Add(t.Context(), f.DB.DB, f, "a/b", nil)
 	require.ErrorContains(t, err, "Topic")
 	for what, add := range map[string]func() (string, error){
 		"bun": func() (string, error) { return f.Add(t.Context(), bun.Tx{}, "order", nil) },
@@ -67,7 +67,7 @@ func TestAddRefusesWhatCannotBeCarried(t *testing.T) {
 // Flush takes what bun takes for a transaction or a pool.
 func TestFlushRefusesWhatIsNoTransaction(t *testing.T) {
 	f := newFixture(t, nil)
-	conn, err := f.db.Conn(t.Context())
+	conn, err := f.DB.Conn(t.Context())
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close()) }()
 	evs := func() []event.Envelope {
@@ -75,26 +75,26 @@ func TestFlushRefusesWhatIsNoTransaction(t *testing.T) {
 	}
 	for want, handles := range map[string][]bun.IDB{
 		"the transaction is nil": {nil, bun.Tx{}, &bun.Tx{}, (*bun.Tx)(nil)},
-		"may be none: begin one": {f.db.DB, conn},
+		"may be none: begin one": {f.DB.DB, conn},
 	} {
 		for _, handle := range handles {
 			require.ErrorContains(t, f.Flush(t.Context(), handle, evs()), want, "%T", handle)
 		}
 	}
-	require.Zero(t, f.count("outbox"))
-	f.commit(func(tx bun.Tx) { require.NoError(t, f.Flush(t.Context(), &tx, evs())) })
-	require.Equal(t, 1, f.count("outbox"))
+	require.Zero(t, f.Count("outbox"))
+	f.Commit(func(tx bun.Tx) { require.NoError(t, f.Flush(t.Context(), &tx, evs())) })
+	require.Equal(t, 1, f.Count("outbox"))
 }
 
 func TestAddKeepsEveryField(t *testing.T) {
 	f := newFixture(t, nil)
 	ctx := event.WithMetadata(event.WithTenant(t.Context(), "acme"), event.Metadata{"correlation_id": "c-1", "quote\"": "\\u0000'"})
 	at := testTime.Add(time.Hour)
-	id, err := pgtest.Add(ctx, f.db.DB, f, "order", []byte{0, 1, 0xff}, event.WithType("order.placed"), event.WithSchema("schema-7", 3),
+	id, err := pgtest.Add(ctx, f.DB.DB, f, "order", []byte{0, 1, 0xff}, event.WithType("order.placed"), event.WithSchema("schema-7", 3),
 		event.WithAggregate("order", "ä'\\u0000\"", 7), event.WithRoutingKey("route"), event.WithContentType("application/x-bytes"),
 		event.WithExpiry(at.Add(1000*time.Hour)), event.WithMaxAttempts(9))
 	require.NoError(t, err)
-	rows := f.fetch()
+	rows := f.Fetch()
 	require.Len(t, rows, 1)
 	got := rows[0]
 	require.Equal(t, id, got.ID)

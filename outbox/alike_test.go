@@ -10,7 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/state"
 )
 
 // Events of one flush share parameters where all of them are equal. Whatever differs in the last one alone must be stored
@@ -48,9 +48,9 @@ func TestFlushKeepsWhatDiffers(t *testing.T) {
 					})
 				}
 				change(&evs[n-1])
-				f.commit(func(tx bun.Tx) { require.NoError(t, f.Flush(t.Context(), tx, evs)) })
-				stored := map[string]outbox.Row{}
-				for _, row := range f.fetch() {
+				f.Commit(func(tx bun.Tx) { require.NoError(t, f.Flush(t.Context(), tx, evs)) })
+				stored := map[string]state.Row{}
+				for _, row := range f.Fetch() {
 					stored[row.ID] = row
 				}
 				for _, want := range evs {
@@ -60,7 +60,7 @@ func TestFlushKeepsWhatDiffers(t *testing.T) {
 					row.Delivery.OrderingKey, row.Delivery.ExpiresAt = want.Delivery.OrderingKey, want.Delivery.ExpiresAt
 					require.Equal(t, want, row.Envelope)
 				}
-				f.exec("DELETE FROM outbox")
+				f.Exec("DELETE FROM outbox")
 			})
 		}
 	}
@@ -87,10 +87,10 @@ func TestFlushKeepsWhatDiffersWithinALane(t *testing.T) {
 					}
 					change(&evs[n], fmt.Sprint((i+1)*(2*n+1)))
 				}
-				f.commit(func(tx bun.Tx) { require.NoError(t, f.Flush(t.Context(), tx, evs)) })
+				f.Commit(func(tx bun.Tx) { require.NoError(t, f.Flush(t.Context(), tx, evs)) })
 				var tenants, kinds, ids []string
 				var lanes []int16
-				require.NoError(t, f.db.NewRaw("SELECT tenant_id, aggregate_type, aggregate_id, lane FROM outbox ORDER BY seq").
+				require.NoError(t, f.DB.NewRaw("SELECT tenant_id, aggregate_type, aggregate_id, lane FROM outbox ORDER BY seq").
 					Scan(t.Context(), &tenants, &kinds, &ids, &lanes))
 				for n, e := range evs {
 					require.Equal(t, []string{e.TenantID, e.AggregateType, e.AggregateID}, []string{tenants[n], kinds[n], ids[n]})
@@ -100,7 +100,7 @@ func TestFlushKeepsWhatDiffersWithinALane(t *testing.T) {
 				} else {
 					apart++
 				}
-				f.exec("DELETE FROM outbox")
+				f.Exec("DELETE FROM outbox")
 			}
 			require.Less(t, together, apart/4)
 		})

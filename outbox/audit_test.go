@@ -12,55 +12,55 @@ import (
 
 func TestWhoAndWhyAreAskedFor(t *testing.T) {
 	f := newFixture(t, nil)
-	id := f.add("a", "a1")
-	f.kill(map[string]string{"a1": "no"})
+	id := f.Record("a", "a1")
+	f.Kill(map[string]string{"a1": "no"})
 	many := func(act string, by operator.By, dry bool) error {
 		bulk := &operator.Bulk{DryRun: dry}
 		if act == "replay" {
-			_, err := f.ReplayAll(t.Context(), operator.DeadFilter{}, by, bulk)
+			_, err := f.Dead().ReplayAll(t.Context(), operator.DeadFilter{}, by, bulk)
 			return err
 		}
-		_, err := f.DiscardAll(t.Context(), operator.DeadFilter{}, by, bulk)
+		_, err := f.Dead().DiscardAll(t.Context(), operator.DeadFilter{}, by, bulk)
 		return err
 	}
 	nobody, noReason := operator.By{Actor: " ", Reason: "r"}, operator.By{Actor: "ann", Reason: "\n"}
 	for _, err := range []error{
-		f.Replay(t.Context(), id, nobody), f.Discard(t.Context(), id, nobody),
+		f.Dead().Replay(t.Context(), id, nobody), f.Dead().Discard(t.Context(), id, nobody),
 		many("replay", nobody, false), many("discard", nobody, false), many("replay", nobody, true), many("discard", nobody, true),
 	} {
 		require.ErrorContains(t, err, `say who does it, as in operator.By{Actor: "ann"`)
 	}
-	for _, err := range []error{f.Discard(t.Context(), id, noReason), many("discard", noReason, false), many("discard", noReason, true)} {
+	for _, err := range []error{f.Dead().Discard(t.Context(), id, noReason), many("discard", noReason, false), many("discard", noReason, true)} {
 		require.ErrorContains(t, err, "By.Reason is empty")
 	}
 	for text, err := range map[string]error{
-		"the former payload is gone, say why": f.ReplayEdited(t.Context(), id, []byte("new"), noReason),
-		"what is deleted is gone, say why":    f.Discard(t.Context(), id, noReason),
-		"published from another place":        f.TakeOwnership(t.Context(), noReason),
-		"kept for another time":               f.SetRetention(t.Context(), noReason),
+		"the former payload is gone, say why": f.Dead().ReplayEdited(t.Context(), id, []byte("new"), noReason),
+		"what is deleted is gone, say why":    f.Dead().Discard(t.Context(), id, noReason),
+		"published from another place":        f.Upkeep().TakeOwnership(t.Context(), noReason),
+		"kept for another time":               f.Upkeep().SetRetention(t.Context(), noReason),
 	} {
 		require.ErrorContains(t, err, text)
 	}
-	require.ErrorIs(t, f.Replay(t.Context(), id, operator.By{Actor: "a\x00"}), event.ErrInvalid)
-	require.Zero(t, f.count("oncebox_audit"))
-	require.Equal(t, 1, f.count("outbox_dead"))
-	require.NoError(t, f.Replay(t.Context(), id, operator.By{Actor: "ann"}), "a replay needs no reason")
+	require.ErrorIs(t, f.Dead().Replay(t.Context(), id, operator.By{Actor: "a\x00"}), event.ErrInvalid)
+	require.Zero(t, f.Count("oncebox_audit"))
+	require.Equal(t, 1, f.Count("outbox_dead"))
+	require.NoError(t, f.Dead().Replay(t.Context(), id, operator.By{Actor: "ann"}), "a replay needs no reason")
 }
 
 func TestAuditIsListedNewestFirst(t *testing.T) {
 	f := newFixture(t, nil)
 	ids := map[string]string{}
 	for _, name := range []string{"a1", "b1", "c1"} {
-		ids[name] = f.add(name, name, event.WithTenantID("acme"))
+		ids[name] = f.Record(name, name, event.WithTenantID("acme"))
 	}
 	all := map[string]string{"a1": "no", "b1": "no", "c1": "no"}
-	f.kill(all)
+	f.Kill(all)
 	odd := strings.Repeat("ü", 2<<10) + "\x00\xff'; --"
-	require.NoError(t, f.Replay(t.Context(), ids["a1"], operator.By{Actor: "bob", Reason: odd}))
-	require.NoError(t, f.Discard(t.Context(), ids["b1"], ann))
-	require.ErrorIs(t, f.Discard(t.Context(), ids["b1"], ann), operator.ErrNotDead)
-	require.ErrorIs(t, f.Discard(t.Context(), "no id", ann), operator.ErrNotDead)
-	require.NoError(t, f.Discard(t.Context(), ids["c1"], ann))
+	require.NoError(t, f.Dead().Replay(t.Context(), ids["a1"], operator.By{Actor: "bob", Reason: odd}))
+	require.NoError(t, f.Dead().Discard(t.Context(), ids["b1"], ann))
+	require.ErrorIs(t, f.Dead().Discard(t.Context(), ids["b1"], ann), operator.ErrNotDead)
+	require.ErrorIs(t, f.Dead().Discard(t.Context(), "no id", ann), operator.ErrNotDead)
+	require.NoError(t, f.Dead().Discard(t.Context(), ids["c1"], ann))
 
 	var got []operator.AuditEntry
 	var before *operator.AuditEntry
@@ -95,28 +95,28 @@ func TestAuditIsListedNewestFirst(t *testing.T) {
 // Without the entry there is no deed, and the other way round.
 func TestDeedAndEntryAreOneTransaction(t *testing.T) {
 	f := newFixture(t, nil)
-	id := f.add("a", "a1")
-	f.add("a", "a2")
-	f.kill(map[string]string{"a1": "no"})
-	f.exec("ALTER TABLE oncebox_audit ADD CHECK (actor <> 'ann')")
+	id := f.Record("a", "a1")
+	f.Record("a", "a2")
+	f.Kill(map[string]string{"a1": "no"})
+	f.Exec("ALTER TABLE oncebox_audit ADD CHECK (actor <> 'ann')")
 	lane := f.fetchLane("a1")
-	change := f.change(lane)
-	require.Error(t, f.Replay(t.Context(), id, ann))
-	require.Error(t, f.Discard(t.Context(), id, ann))
-	require.Equal(t, change, f.change(lane))
-	require.Equal(t, 1, f.count("outbox_block WHERE state = 'dead'"))
-	require.Equal(t, map[string]string{"a1": "DEAD/1", "a2": "NEW/0"}, f.statuses())
+	change := f.Change(lane)
+	require.Error(t, f.Dead().Replay(t.Context(), id, ann))
+	require.Error(t, f.Dead().Discard(t.Context(), id, ann))
+	require.Equal(t, change, f.Change(lane))
+	require.Equal(t, 1, f.Count("outbox_block WHERE state = 'dead'"))
+	require.Equal(t, map[string]string{"a1": "DEAD/1", "a2": "NEW/0"}, f.Statuses())
 
-	f.exec("ALTER TABLE outbox_held ADD CHECK (event_type <> 'a1')")
-	require.Error(t, f.Replay(t.Context(), id, operator.By{Actor: "bob"}))
-	require.Zero(t, f.count("oncebox_audit"))
-	require.NoError(t, f.Discard(t.Context(), id, operator.By{Actor: "bob", Reason: "r"}))
-	require.Equal(t, 1, f.count("oncebox_audit"))
+	f.Exec("ALTER TABLE outbox_held ADD CHECK (event_type <> 'a1')")
+	require.Error(t, f.Dead().Replay(t.Context(), id, operator.By{Actor: "bob"}))
+	require.Zero(t, f.Count("oncebox_audit"))
+	require.NoError(t, f.Dead().Discard(t.Context(), id, operator.By{Actor: "bob", Reason: "r"}))
+	require.Equal(t, 1, f.Count("oncebox_audit"))
 }
 
 // fetchLane returns the lane of a dead letter.
 func (f *fixture) fetchLane(name string) (lane int16) {
-	f.t.Helper()
-	require.NoError(f.t, f.db.NewRaw("SELECT lane FROM outbox_dead WHERE event_type = ?", name).Scan(f.t.Context(), &lane))
+	f.T.Helper()
+	require.NoError(f.T, f.DB.NewRaw("SELECT lane FROM outbox_dead WHERE event_type = ?", name).Scan(f.T.Context(), &lane))
 	return lane
 }

@@ -10,8 +10,16 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/envelope"
+	"github.com/oncebox/oncebox/outbox/dead"
+	"github.com/oncebox/oncebox/outbox/upkeep"
 	"github.com/oncebox/oncebox/telemetry"
 )
+
+// DeadLetter is an event that was given up, as [Config.OnDead] gets it.
+type DeadLetter = dead.Letter
+
+// Partition is a day of published rows that is about to be dropped, as [Config.BeforeDrop] gets it.
+type Partition = upkeep.Partition
 
 // Config configures a [Store].
 type Config struct {
@@ -24,13 +32,13 @@ type Config struct {
 	PollOnly bool `env:"POLL_ONLY"`
 	// Deployment names the installation that the database belongs to, such as "production". The first projector writes the
 	// name into the database, once no projector without a name is alive; projectors of any other name, none included, leave
-	// its events alone from then on until [Store.TakeOwnership] is called. So a copy that is restored elsewhere publishes nothing a
+	// its events alone from then on until Store.Upkeep().TakeOwnership is called. So a copy that is restored elsewhere publishes nothing a
 	// second time. Default: none, which a database without a name does not mind.
 	Deployment string `env:"DEPLOYMENT"`
 	// Retention is how long published rows are kept, in whole days. NoRetention deletes them on publish,
 	// -1 keeps them for ever. It is entered in the database, and all processes follow the value there. If processes
 	// have different settings, the longest one counts, and the others log a warning at their start; see
-	// [Store.SetRetention] for how to make it shorter. Default: the database's, and 168h if no process has set one.
+	// Store.Upkeep().SetRetention for how to make it shorter. Default: the database's, and 168h if no process has set one.
 	Retention time.Duration `env:"RETENTION"`
 	// DeadRetention is how long dead letters are kept before Clean deletes them. The deletion frees their
 	// keys, as a discard does, and leaves entries in the audit with their number. At least 24h; 0 and -1 keep them
@@ -45,7 +53,7 @@ type Config struct {
 	// BeforeDrop is called before a day of published rows is dropped, to archive it. If it returns an error, the day
 	// stays, and the next Clean tries again; a warning and the metric oncebox.outbox.partitions_kept report it. It
 	// is called by one process at a time and may take hours. Once a process has had a BeforeDrop, processes without
-	// one drop nothing, see [Store.SetRetention]. It is called again for the same day if the drop itself fails, so
+	// one drop nothing, see Store.Upkeep().SetRetention. It is called again for the same day if the drop itself fails, so
 	// an archive outside of Partition.DB must accept a day twice. It is not called for rows that NoRetention
 	// deletes. Default: none.
 	BeforeDrop func(ctx context.Context, p Partition) error
@@ -80,16 +88,16 @@ type Config struct {
 
 const (
 	// DefaultRetention is the default of [Config.Retention].
-	DefaultRetention = 7 * 24 * time.Hour
+	DefaultRetention = upkeep.DefaultRetention
 	// DefaultAuditRetention is the default of [Config.AuditRetention].
 	DefaultAuditRetention = 400 * 24 * time.Hour
 	// DefaultDedupRetention is the default of [Config.DedupRetention].
 	DefaultDedupRetention = 7 * 24 * time.Hour
 	// NoRetention deletes rows when they are published.
-	NoRetention = time.Duration(-2)
+	NoRetention = upkeep.NoRetention
 	// KeepForever keeps published rows, dead letters, or the audit, until somebody else removes them. Of published rows each day is a partition that
 	// each fetch looks into: with a year of them a fetch of one lane takes 1.6 ms and not 0.2. Keep weeks, and archive the rest in [Config.BeforeDrop].
-	KeepForever = time.Duration(-1)
+	KeepForever = upkeep.KeepForever
 )
 
 // Validate names every field that cannot be used.

@@ -86,7 +86,7 @@ func (s *Store) expireKeys(ctx context.Context) error {
 		return nil
 	}
 	for {
-		n, err := s.sql.Exec(ctx, s.db, forgetKeys, s.cfg.DedupRetention)
+		n, err := s.box.Run.Exec(ctx, s.box.DB, forgetKeys, s.cfg.DedupRetention)
 		if err != nil {
 			return outboxdb.Wrap("forget dedup keys", err)
 		}

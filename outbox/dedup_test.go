@@ -14,7 +14,6 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/unit"
 	"github.com/oncebox/oncebox/outbox"
@@ -30,12 +29,12 @@ func TestSecondEventOfADedupKeyIsANoOp(t *testing.T) {
 		require.NotEqual(t, first, other)
 		stranger := f.addOnce("of another tenant", "import-1", event.WithTenantID("acme"))
 		require.NotEqual(t, first, stranger)
-		f.add("a", "without a key")
-		f.add("a", "without a key again")
+		f.Record("a", "without a key")
+		f.Record("a", "without a key again")
 		require.Equal(t, map[string]string{
 			"first": "NEW/0", "of another key": "NEW/0", "of another tenant": "NEW/0", "without a key": "NEW/0", "without a key again": "NEW/0",
-		}, f.statuses())
-		require.Equal(t, 1, f.count("outbox_dedup WHERE repeats = 1 AND event_id = ?", first))
+		}, f.Statuses())
+		require.Equal(t, 1, f.Count("outbox_dedup WHERE repeats = 1 AND event_id = ?", first))
 	}
 }
 
@@ -48,16 +47,16 @@ func TestDedupKeyWithinOneFlush(t *testing.T) {
 		}
 	}
 	evs := []event.Envelope{envelope("first", "k"), envelope("plain", ""), envelope("second", "k")}
-	require.ErrorContains(t, f.Flush(t.Context(), f.db.DB, evs), "a *bun.DB may be none")
-	f.commit(func(tx bun.Tx) { require.NoError(t, f.Flush(t.Context(), tx, evs)) })
-	require.Equal(t, map[string]string{"first": "NEW/0", "plain": "NEW/0"}, f.statuses())
+	require.ErrorContains(t, f.Flush(t.Context(), f.DB.DB, evs), "a *bun.DB may be none")
+	f.Commit(func(tx bun.Tx) { require.NoError(t, f.Flush(t.Context(), tx, evs)) })
+	require.Equal(t, map[string]string{"first": "NEW/0", "plain": "NEW/0"}, f.Statuses())
 	require.Equal(t, evs[0].ID, evs[2].ID)
 	require.NotZero(t, evs[0].Sequence)
 	require.NotZero(t, evs[1].Sequence)
 	require.Zero(t, evs[2].Sequence, "not stored")
 
 	again := []event.Envelope{envelope("third", "k")}
-	f.commit(func(tx bun.Tx) {
+	f.Commit(func(tx bun.Tx) {
 		var q unit.Queue
 		require.NoError(t, f.Enqueue(t.Context(), tx, &q, again))
 		require.Zero(t, q.Len())
@@ -68,7 +67,7 @@ func TestDedupKeyWithinOneFlush(t *testing.T) {
 
 func TestDedupKeyOfATransactionThatRolledBackIsFree(t *testing.T) {
 	f := newFixture(t, nil)
-	tx, err := f.db.BeginTx(t.Context(), nil)
+	tx, err := f.DB.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	lost, err := f.Add(t.Context(), tx, "order", nil, event.WithType("lost"), event.WithDedupKey("k"))
 	require.NoError(t, err)
@@ -77,15 +76,15 @@ func TestDedupKeyOfATransactionThatRolledBackIsFree(t *testing.T) {
 	go func() {
 		second <- f.addOnce("kept", "k")
 	}()
-	f.waitForLocks("outbox_dedup", 1, "a flush waits for a key") // it does not know yet whether it is the second
+	f.AwaitLocks("outbox_dedup", 1, "a flush waits for a key") // it does not know yet whether it is the second
 	require.NoError(t, tx.Rollback())
 	require.NotEqual(t, lost, <-second)
-	require.Equal(t, map[string]string{"kept": "NEW/0"}, f.statuses())
+	require.Equal(t, map[string]string{"kept": "NEW/0"}, f.Statuses())
 }
 
 func TestSecondEventWaitsForTheFirstOnesCommit(t *testing.T) {
 	f := newFixture(t, nil)
-	tx, err := f.db.BeginTx(t.Context(), nil)
+	tx, err := f.DB.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	first, err := f.Add(t.Context(), tx, "order", nil, event.WithType("first"), event.WithDedupKey("k"))
 	require.NoError(t, err)
@@ -94,10 +93,10 @@ func TestSecondEventWaitsForTheFirstOnesCommit(t *testing.T) {
 	go func() {
 		second <- f.addOnce("second", "k")
 	}()
-	f.waitForLocks("outbox_dedup", 1, "a flush waits for a key")
+	f.AwaitLocks("outbox_dedup", 1, "a flush waits for a key")
 	require.NoError(t, tx.Commit())
 	require.Equal(t, first, <-second)
-	require.Equal(t, map[string]string{"first": "NEW/0"}, f.statuses())
+	require.Equal(t, map[string]string{"first": "NEW/0"}, f.Statuses())
 }
 
 func TestDedupKeysAreForgottenAfterTheirWindow(t *testing.T) {
@@ -105,61 +104,45 @@ func TestDedupKeysAreForgottenAfterTheirWindow(t *testing.T) {
 	f.addOnce("old", "old")
 	f.addOnce("young", "young")
 	f.addOnce("used", "used")
-	_, err := f.db.Exec("UPDATE outbox_dedup SET created_at = created_at - interval '61 minutes' WHERE dedup_key <> 'young'")
+	_, err := f.DB.Exec("UPDATE outbox_dedup SET created_at = created_at - interval '61 minutes' WHERE dedup_key <> 'young'")
 	require.NoError(t, err)
 
 	// A flush that drops its event for the sake of a key keeps that key until it commits.
-	tx, err := f.db.BeginTx(t.Context(), nil)
+	tx, err := f.DB.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	_, err = f.Add(t.Context(), tx, "order", nil, event.WithType("dropped"), event.WithDedupKey("used"))
 	require.NoError(t, err)
 	require.NoError(t, f.Clean(t.Context()))
-	require.Equal(t, 0, f.count("outbox_dedup WHERE dedup_key = 'old'"))
-	require.Equal(t, 2, f.count("outbox_dedup"))
+	require.Equal(t, 0, f.Count("outbox_dedup WHERE dedup_key = 'old'"))
+	require.Equal(t, 2, f.Count("outbox_dedup"))
 	require.NoError(t, tx.Commit())
 
 	f.addOnce("again", "old")
-	require.Contains(t, f.statuses(), "again")
-}
-
-func (f *fixture) commit(fn func(bun.Tx)) {
-	tx, err := f.db.BeginTx(f.t.Context(), nil)
-	require.NoError(f.t, err)
-	fn(tx)
-	require.NoError(f.t, tx.Commit())
+	require.Contains(t, f.Statuses(), "again")
 }
 
 // addOnce commits an event with a dedup key and returns the id that Add gave.
 func (f *fixture) addOnce(name, key string, opts ...event.AddOption) (id string) {
-	f.commit(func(tx bun.Tx) {
+	f.Commit(func(tx bun.Tx) {
 		var err error
-		id, err = f.Add(f.t.Context(), tx, "order", nil, append(opts, event.WithType(name), event.WithDedupKey(key))...)
-		require.NoError(f.t, err)
+		id, err = f.Add(f.T.Context(), tx, "order", nil, append(opts, event.WithType(name), event.WithDedupKey(key))...)
+		require.NoError(f.T, err)
 	})
 	return id
-}
-
-// waitForLocks returns when n sessions that have used a table wait for a lock.
-func (f *fixture) waitForLocks(table string, n int, what string) {
-	f.t.Helper()
-	await.True(f.t, func() bool {
-		return f.count(`pg_stat_activity WHERE wait_event_type = 'Lock'
-			AND pid IN (SELECT pid FROM pg_locks WHERE relation = ?::regclass)`, table) == n
-	}, what)
 }
 
 // A unit whose flush shares a round trip with COMMIT takes the keys before it, and commits what else it did even if all its
 // events are repeats. Above READ COMMITTED the second of two at once is a serialization failure, which is tried again.
 func TestDedupKeysInUnitsOfWork(t *testing.T) {
 	f := newFixture(t, nil)
-	cfg, err := pgx.ParseConfig(f.db.DSN)
+	cfg, err := pgx.ParseConfig(f.DB.DSN)
 	require.NoError(t, err)
 	pool := sql.OpenDB(pgsql.NewConnector(*cfg))
 	t.Cleanup(func() { _ = pool.Close() })
 	registry := event.NewRegistry()
 	event.Register[counted](registry)
 	units := uow.New(bun.NewDB(pool, pgdialect.New()), &uow.Config{Source: "test", Registry: registry}, f.Store)
-	_, err = f.db.Exec("CREATE TABLE counters (id text PRIMARY KEY, version bigint NOT NULL)")
+	_, err = f.DB.Exec("CREATE TABLE counters (id text PRIMARY KEY, version bigint NOT NULL)")
 	require.NoError(t, err)
 
 	c := &counter{ID: "c"}
@@ -171,8 +154,8 @@ func TestDedupKeysInUnitsOfWork(t *testing.T) {
 		}))
 	}
 	require.EqualValues(t, 3, c.Version)
-	require.Equal(t, 3, f.count("outbox WHERE event_type = 'counted'"))
-	require.Equal(t, 1, f.count("outbox WHERE event_type = 'report'"))
+	require.Equal(t, 3, f.Count("outbox WHERE event_type = 'counted'"))
+	require.Equal(t, 1, f.Count("outbox WHERE event_type = 'report'"))
 
 	for range 2 {
 		require.NoError(t, units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
@@ -181,8 +164,8 @@ func TestDedupKeysInUnitsOfWork(t *testing.T) {
 			return u.Add("report", []byte("1"), event.WithType("alone"), event.WithDedupKey("alone"))
 		}))
 	}
-	require.Equal(t, 1, f.count("outbox WHERE event_type = 'alone'"))
-	require.Equal(t, 1, f.count("counters WHERE version = 23"))
+	require.Equal(t, 1, f.Count("outbox WHERE event_type = 'alone'"))
+	require.Equal(t, 1, f.Count("counters WHERE version = 23"))
 
 	tries := make(chan int, 2)
 	begun := sync.WaitGroup{}
@@ -206,7 +189,7 @@ func TestDedupKeysInUnitsOfWork(t *testing.T) {
 		}()
 	}
 	require.Equal(t, 3, <-tries+<-tries)
-	require.Equal(t, 1, f.count("outbox WHERE event_type = 'both'"))
+	require.Equal(t, 1, f.Count("outbox WHERE event_type = 'both'"))
 }
 
 type counted struct{}

@@ -41,7 +41,7 @@
 //   - oncebox.outbox.recorded, by topic and tenant: events of transactions that have committed: of units of work, and what was given to [Store.Add]
 //     and its like; not what the SQL function oncebox_add stores. What Store.Add stored in a
 //     savepoint that was undone counts if the transaction around it was committed
-//   - oncebox.outbox.reconciled, by kind: what [Store.Reconcile] repaired; 0 unless rows were changed by hand or the clock was wrong
+//   - oncebox.outbox.reconciled, by kind: what Store.Upkeep().Reconcile repaired; 0 unless rows were changed by hand or the clock was wrong
 //   - oncebox.outbox.partitions_kept: expired days that stay because [Config.BeforeDrop] failed
 //
 // Read first: add.go:Store.Add, flush.go:Store.Flush, then internal/outboxdb.

@@ -8,6 +8,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/published"
 )
 
 // The runbook quotes this file, and a test compares the two.
@@ -15,36 +16,36 @@ import (
 func ExampleStore_Dead() {
 	list := func(ctx context.Context, store *outbox.Store) error {
 		filter := operator.DeadFilter{TenantID: "acme", Topic: "order", Error: "no schema"}
-		page, err := store.Dead(ctx, filter, nil, 100)
+		page, err := store.Dead().List(ctx, filter, nil, 100)
 		for err == nil && len(page) > 0 {
 			for _, d := range page {
 				fmt.Println(d.DiedAt, d.ID, d.Type, d.Key, d.RetryCount, d.Error)
 			}
-			page, err = store.Dead(ctx, filter, &page[len(page)-1], 100)
+			page, err = store.Dead().List(ctx, filter, &page[len(page)-1], 100)
 		}
 		return err
 	}
 	_ = list
 }
 
-func ExampleStore_ReplayAll() {
+func ExampleStore_Dead_replayAll() {
 	replay := func(ctx context.Context, store *outbox.Store, filter operator.DeadFilter) error {
 		by := operator.By{Actor: "ann@example.com", Reason: "schema order-7 is registered"}
-		n, err := store.ReplayAll(ctx, filter, by, &operator.Bulk{DryRun: true})
+		n, err := store.Dead().ReplayAll(ctx, filter, by, &operator.Bulk{DryRun: true})
 		if err != nil {
 			return err
 		}
 		fmt.Println(n, "would be replayed")
-		n, err = store.ReplayAll(ctx, filter, by, &operator.Bulk{Progress: func(done int64) { fmt.Println(done) }})
+		n, err = store.Dead().ReplayAll(ctx, filter, by, &operator.Bulk{Progress: func(done int64) { fmt.Println(done) }})
 		fmt.Println(n, "were replayed")
 		return err
 	}
 	_ = replay
 }
 
-func ExampleStore_Discard() {
+func ExampleStore_Dead_discard() {
 	discard := func(ctx context.Context, store *outbox.Store, id string) error {
-		err := store.Discard(ctx, id, operator.By{Actor: "ann@example.com", Reason: "test data of 21 November"})
+		err := store.Dead().Discard(ctx, id, operator.By{Actor: "ann@example.com", Reason: "test data of 21 November"})
 		return err
 	}
 	_ = discard
@@ -58,20 +59,20 @@ func ExampleStore_Audit() {
 	_ = history
 }
 
-func ExampleStore_Reconcile() {
+func ExampleStore_Upkeep() {
 	repair := func(ctx context.Context, store *outbox.Store) error {
-		found, err := store.Reconcile(ctx)
+		found, err := store.Upkeep().Reconcile(ctx)
 		fmt.Println(found.Total(), "things were repaired")
 		return err
 	}
 	_ = repair
 }
 
-func ExampleStore_EventsByAggregate() {
+func ExampleStore_State() {
 	history := func(ctx context.Context, store *outbox.Store) error {
 		var last int64
 		for {
-			page, err := store.EventsByAggregate(ctx, "acme", "order", "42", last, 100)
+			page, err := store.State().EventsByAggregate(ctx, "acme", "order", "42", last, 100)
 			if err != nil || len(page) == 0 {
 				return err
 			}
@@ -84,13 +85,13 @@ func ExampleStore_EventsByAggregate() {
 	_ = history
 }
 
-func ExampleStore_ReplaySent() {
+func ExampleStore_Published() {
 	rebuild := func(ctx context.Context, store *outbox.Store, model messaging.Handler) error {
-		filter := outbox.SentFilter{Topic: "order", SentFrom: time.Date(2026, 11, 14, 0, 0, 0, 0, time.UTC)}
+		filter := published.Filter{Topic: "order", SentFrom: time.Date(2026, 11, 14, 0, 0, 0, 0, time.UTC)}
 		to := messaging.Direct(model).Publish
-		done, err := store.ReplaySent(ctx, filter, "order.rebuild", to, nil)
+		done, err := store.Published().Replay(ctx, filter, "order.rebuild", to, nil)
 		if err != nil { // perhaps after the cause was mended
-			_, err = store.ReplaySent(ctx, filter, "order.rebuild", to, &outbox.SentReplay{After: done.Last})
+			_, err = store.Published().Replay(ctx, filter, "order.rebuild", to, &published.Replay{After: done.Last})
 		}
 		return err
 	}
@@ -106,9 +107,9 @@ func ExampleConfig_beforeDrop() {
 	}
 }
 
-func ExampleStore_MoveTenant() {
+func ExampleStore_Tenants() {
 	move := func(ctx context.Context, store *outbox.Store) error {
-		err := store.MoveTenant(ctx, "acme", 1, operator.By{Actor: "ann@example.com", Reason: "imports"})
+		err := store.Tenants().Move(ctx, "acme", 1, operator.By{Actor: "ann@example.com", Reason: "imports"})
 		return err
 	}
 	_ = move

@@ -50,7 +50,7 @@ func (s *Store) Find(ctx context.Context, db bun.IDB, evs []event.Envelope) (boo
 		return false, outboxdb.Wrap("find an event", err)
 	}
 	var found bool
-	err = s.adHoc().QueryRow(ctx, db, statement, []any{evs[0].ID, evs[0].Sequence}, &found)
+	err = s.box.AdHoc().QueryRow(ctx, db, statement, []any{evs[0].ID, evs[0].Sequence}, &found)
 	return found, outboxdb.Wrap("find an event", err)
 }
 
@@ -58,7 +58,7 @@ func (s *Store) Find(ctx context.Context, db bun.IDB, evs []event.Envelope) (boo
 func (s *Store) finding(ctx context.Context, db bun.IDB) (string, error) {
 	var statement strings.Builder
 	statement.WriteString(findRow)
-	err := pgsql.Each(s.adHoc().Query(ctx, db, findSent), func(scan pgsql.Scan) error {
+	err := pgsql.Each(s.box.AdHoc().Query(ctx, db, findSent), func(scan pgsql.Scan) error {
 		var child string
 		var page int64
 		if err := scan(&child, &page); err != nil {

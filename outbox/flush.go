@@ -28,7 +28,7 @@ func (s *Store) Enqueue(ctx context.Context, tx bun.IDB, q *unit.Queue, evs []ev
 	if err != nil || n == 0 {
 		return err
 	}
-	text, err := s.sql.TextFor(ctx, tx, statement)
+	text, err := s.box.Run.TextFor(ctx, tx, statement)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/otelx"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
@@ -33,7 +34,7 @@ const (
 // are collected, the server is asked what became of it.
 type recorded struct {
 	totals otelx.TenantCounter
-	fates  func(ctx context.Context, xids []string) (map[string]string, error)
+	fates  func(ctx context.Context, xids []string) (map[string]string, error) // asks the server what became of transactions
 
 	mu     sync.Mutex
 	open   map[string]tally // by the id of the transaction
@@ -123,8 +124,8 @@ func (r *recorded) collected(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// settle counts the transactions that have committed since, and forgets those that have ended. If the server does not answer, it is asked again,
-// unless it never can, or so many wait that memory is at stake.
+// settle counts the transactions that have committed since, and forgets all that have ended. If the server does not answer, a later call asks again,
+// unless the server can never know, or so many transactions wait that memory is at stake.
 func (r *recorded) settle(ctx context.Context, xids []string) {
 	fates, err := r.fates(ctx, xids)
 	r.mu.Lock()
@@ -144,10 +145,10 @@ func (r *recorded) settle(ctx context.Context, xids []string) {
 	}
 }
 
-// fates asks the server.
-func (s *Store) fates(ctx context.Context, xids []string) (map[string]string, error) {
+// fates asks the server what became of transactions.
+func fates(ctx context.Context, box *outboxdb.Handle, xids []string) (map[string]string, error) {
 	fates := make(map[string]string, len(xids))
-	err := pgsql.Each(s.sql.Query(ctx, s.db, fatesOf, xids), func(scan pgsql.Scan) error {
+	err := pgsql.Each(box.Run.Query(ctx, box.DB, fatesOf, xids), func(scan pgsql.Scan) error {
 		var xid, fate string
 		if err := scan(&xid, &fate); err != nil {
 			return err

@@ -23,7 +23,7 @@ CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON outbox DEFERRABLE INITIALLY DEF
 func TestRecordedInATransactionOfACallersOwn(t *testing.T) {
 	metrics := metric.NewManualReader()
 	f := newFixture(t, &outbox.Config{Telemetry: telemetry.Config{MeterProvider: metric.NewMeterProvider(metric.WithReader(metrics))}})
-	_, err := f.db.Exec(refusedAtCommit)
+	_, err := f.DB.Exec(refusedAtCommit)
 	require.NoError(t, err)
 	elsewhere := draft("placed", "a", event.WithTenantID("t1"))
 	elsewhere.Topic = "parcel"

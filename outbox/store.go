@@ -2,8 +2,7 @@ package outbox
 
 import (
 	"context"
-	"log/slog"
-	"sync/atomic"
+	"errors"
 
 	"github.com/uptrace/bun"
 	"go.opentelemetry.io/otel/metric"
@@ -11,40 +10,53 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/audit"
-	"github.com/oncebox/oncebox/internal/deadletter"
 	"github.com/oncebox/oncebox/internal/envelope"
 	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/internal/outboxdb"
-	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/operator"
+	"github.com/oncebox/oncebox/outbox/dead"
+	"github.com/oncebox/oncebox/outbox/delayed"
+	"github.com/oncebox/oncebox/outbox/published"
 	"github.com/oncebox/oncebox/outbox/state"
+	"github.com/oncebox/oncebox/outbox/tenants"
+	"github.com/oncebox/oncebox/outbox/upkeep"
 	"github.com/oncebox/oncebox/telemetry"
 )
 
 // Store is the outbox of one database. It is safe for concurrent use.
 type Store struct {
-	box   *outboxdb.Handle
-	db    *bun.DB
-	cfg   Config
-	sql   *pgsql.Runner
-	log   *slog.Logger
-	maker envelope.Maker
-	known knownTenants
-	dead  *deadletter.Box[DeadLetter]
-	audit *audit.Log
-
+	box      *outboxdb.Handle
+	cfg      Config
+	maker    envelope.Maker
+	known    knownTenants
 	recorded *recorded
-
-	partitionsKept metric.Int64Counter
-	kept           atomic.Pointer[policy]
-	ownRetention   bool // Config.Retention was set
+	upkeep   *upkeep.Upkeep
+	audit    *audit.Log
 }
 
-// Row is an event of the outbox, and the state of its delivery.
-type Row = outboxdb.Row
+// Dead returns the events that were given up.
+func (s *Store) Dead() *dead.Letters { return dead.New(s.box) }
+
+// Delayed returns the events that wait for their time.
+func (s *Store) Delayed() *delayed.Events { return delayed.New(s.box) }
+
+// Published returns the events that were published and are kept.
+func (s *Store) Published() *published.Events { return published.New(s.box) }
+
+// Tenants returns the tenants, to pause or to move them.
+func (s *Store) Tenants() *tenants.Tenants { return tenants.New(s.box) }
 
 // State returns what shows the state of the outbox to operators.
 func (s *Store) State() *state.Reader { return state.New(s.box) }
+
+// Upkeep returns what keeps the tables in order.
+func (s *Store) Upkeep() *upkeep.Upkeep { return s.upkeep }
+
+// Audit lists what was done by hand or by the retention, newest first. A page has at most limit entries (0: 100) and begins before
+// the last one of the page before (nil: with the newest). Only its ID counts. Entries are kept for [Config.AuditRetention].
+func (s *Store) Audit(ctx context.Context, filter operator.AuditFilter, before *operator.AuditEntry, limit int) ([]operator.AuditEntry, error) {
+	return s.audit.List(ctx, s.box.DB, filter, before, limit)
+}
 
 // Handle returns what the parts of an outbox share. It is for package projector.
 func (s *Store) Handle() *outboxdb.Handle { return s.box }
@@ -55,7 +67,7 @@ func (s *Store) Source() string { return s.cfg.Source }
 // Telemetry returns where logs, traces and metrics go, for what works on the store and does not say it itself: a projector, the console. The Logger is
 // not nil.
 func (s *Store) Telemetry() telemetry.Config {
-	return telemetry.Config{Logger: s.log, TracerProvider: s.cfg.Telemetry.TracerProvider, MeterProvider: s.cfg.Telemetry.MeterProvider}
+	return telemetry.Config{Logger: s.box.Log, TracerProvider: s.cfg.Telemetry.TracerProvider, MeterProvider: s.cfg.Telemetry.MeterProvider}
 }
 
 // NewStore returns the store of db.
@@ -63,24 +75,26 @@ func NewStore(db *bun.DB, cfg *Config) *Store {
 	c := cfg.WithDefaults()
 	box := outboxdb.New(db, otelx.Logger(c.Telemetry.Logger), &outboxdb.Settings{
 		Schema: c.Schema, Pooler: c.Pooler, PollOnly: c.PollOnly, Deployment: c.Deployment,
+		DefaultTenant: c.DefaultTenant, MaxPayload: c.MaxPayload,
 		OnDead: c.OnDead, OnDeadTimeout: c.OnDeadTimeout, Unannounced: newUnannounced(&c),
 	})
-	s := &Store{
-		box: box, db: db, cfg: c, sql: box.Run, log: box.Log, ownRetention: cfg != nil && cfg.Retention != 0, partitionsKept: newPartitionsKept(&c),
+	return &Store{
+		box: box, cfg: c,
+		recorded: newRecorded(&c, func(ctx context.Context, xids []string) (map[string]string, error) { return fates(ctx, box, xids) }),
+		upkeep: upkeep.New(box, &upkeep.Config{
+			Retention: c.Retention, OwnRetention: cfg != nil && cfg.Retention != 0, BeforeDrop: c.BeforeDrop, MeterProvider: c.Telemetry.MeterProvider,
+		}),
+		audit: &audit.Log{Part: operator.PartOutbox, Run: box.AdHoc(), Retention: c.AuditRetention},
 		maker: envelope.Maker{
 			Registry: c.Registry, Source: c.Source, DefaultTenant: c.DefaultTenant, MaxPayload: c.MaxPayload,
 			ValidateTopic: c.ValidateTopic,
 			Tracer:        otelx.Tracer(c.Telemetry.TracerProvider, "outbox"),
 		},
 	}
-	s.dead = s.newDead()
-	s.audit = &audit.Log{Part: operator.PartOutbox, Run: s.adHoc(), Retention: c.AuditRetention}
-	s.recorded = newRecorded(&c, s.fates)
-	return s
 }
 
-// Committed is to be called after the COMMIT of what was flushed: [Store.Wake] for the lanes of the events, so that projectors look at no
-// other ones, and the next flush of these tenants is a little cheaper. It is the CommitSink of package uow.
+// Committed is called after the COMMIT of events that were flushed. It is [Store.Wake] for the lanes of the events, so that relays look at no other
+// lanes, and makes the next flush of these tenants a little cheaper. It is the CommitSink of package uow.
 func (s *Store) Committed(_ context.Context, evs []event.Envelope) {
 	s.known.committed(evs)
 	s.recorded.committed(evs)
@@ -95,8 +109,16 @@ func (s *Store) Wake() { s.box.Wake(outboxdb.AllLanes) }
 
 // Ping checks that the tables are there and that this build can use them.
 func (s *Store) Ping(ctx context.Context) error {
-	_, err := s.box.Layout(ctx, s.box.On(s.db))
+	_, err := s.box.Layout(ctx, s.box.On(s.box.DB))
 	return err
+}
+
+// Clean ensures the partitions ahead, drops the expired ones, deletes the dead letters that are older than
+// [Config.DeadRetention] and the audit that is older than [Config.AuditRetention], and forgets the dedup keys that are older
+// than [Config.DedupRetention], once. It is safe in any number of processes. If [Config.BeforeDrop] fails, that is logged and
+// counted, but is not an error of Clean: the next Clean tries again.
+func (s *Store) Clean(ctx context.Context) error {
+	return errors.Join(s.upkeep.Clean(ctx), s.Dead().Expire(ctx, s.cfg.DeadRetention), s.audit.Expire(ctx, s.box.DB), s.expireKeys(ctx))
 }
 
 // newUnannounced makes the counter, if there is a hook that can fail.

@@ -12,6 +12,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/state"
 )
 
 // The process's clock is wrong by ten minutes in either direction, seen from the database, whose functions are shifted
@@ -45,9 +46,9 @@ func TestClockOfTheProcessDecidesNothing(t *testing.T) {
 			one := f.relay(f.pub, cfg, store)
 			f.run(one)
 			f.add("a", "a1")
-			f.eventually("a1 waits", func() bool { return f.statuses()["a1"] == outbox.StatusFailed })
+			f.eventually("a1 waits", func() bool { return f.statuses()["a1"] == state.StatusFailed })
 			f.pub.refuseWith(nil)
-			f.eventually("a1 is sent", func() bool { return f.statuses()["a1"] == outbox.StatusSent })
+			f.eventually("a1 is sent", func() bool { return f.statuses()["a1"] == state.StatusSent })
 
 			cfg.Name = "two"
 			two := f.relay(f.pub, cfg, store)

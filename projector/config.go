@@ -20,7 +20,7 @@ type Config struct {
 	// Name identifies this projector. Of all projectors that are alive, no two may have the same name. Default:
 	// host, process id and a random part.
 	Name string
-	// Group is the number of the lane group that this projector serves, see outbox.Store.MoveTenant. Default: 0, the
+	// Group is the number of the lane group that this projector serves, see outbox.Store.Tenants().Move. Default: 0, the
 	// group of all tenants that have no group of their own.
 	Group int16 `env:"GROUP"`
 	// Workers is the number of workers. They publish side by side, each with lanes of its own: while one waits for

@@ -29,11 +29,11 @@ func TestReplayOfManyWhileTheRelayRunsKeepsOrder(t *testing.T) {
 	add(0, rows)
 	f.run(f.projector(quick()))
 	f.eventually("every head is dead", func() bool {
-		n, err := f.store.CountDead(t.Context(), operator.DeadFilter{})
+		n, err := f.store.Dead().Count(t.Context(), operator.DeadFilter{})
 		return err == nil && n == keys
 	})
 	f.pub.refuseWith(nil)
-	replayed, err := f.store.ReplayAll(t.Context(), operator.DeadFilter{}, operator.By{Actor: "ann"}, &operator.Bulk{
+	replayed, err := f.store.Dead().ReplayAll(t.Context(), operator.DeadFilter{}, operator.By{Actor: "ann"}, &operator.Bulk{
 		BatchSize: 5, Progress: func(done int64) { add(rows+int(done), rows+int(done)+1) },
 	})
 	require.NoError(t, err)
@@ -71,7 +71,7 @@ func TestNoRefusalIsDeadlyWithoutALimit(t *testing.T) {
 	f.add("k", "refused")
 	f.run(f.projector(cfg))
 	f.eventually("the row is taken at last, or dead", func() bool {
-		n, err := f.store.CountDead(t.Context(), operator.DeadFilter{})
+		n, err := f.store.Dead().Count(t.Context(), operator.DeadFilter{})
 		return len(f.pub.types()) > 0 || err == nil && n > 0
 	})
 	require.Equal(t, []string{"refused"}, f.pub.types())

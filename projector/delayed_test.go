@@ -10,7 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/delayed"
 	"github.com/oncebox/oncebox/projector"
 )
 
@@ -47,14 +47,14 @@ func TestDelayedEventThatIsDueAtOnce(t *testing.T) {
 // at the event before.
 func (f *fixture) cancelling(held bool) bun.Tx {
 	f.t.Helper()
-	return f.changing(held, func(tx bun.Tx, id string) error { return f.store.Cancel(f.t.Context(), tx, id) })
+	return f.changing(held, func(tx bun.Tx, id string) error { return f.store.Delayed().Cancel(f.t.Context(), tx, id) })
 }
 
 // moving is cancelling for a transaction that gives the event a time tomorrow.
 func (f *fixture) moving(held bool) bun.Tx {
 	f.t.Helper()
 	return f.changing(held, func(tx bun.Tx, id string) error {
-		return f.store.Reschedule(f.t.Context(), tx, id, time.Now().Add(24*time.Hour))
+		return f.store.Delayed().Reschedule(f.t.Context(), tx, id, time.Now().Add(24*time.Hour))
 	})
 }
 
@@ -70,7 +70,7 @@ func (f *fixture) changing(held bool, change func(tx bun.Tx, id string) error) b
 			require.NoError(f.t, f.projector(quick()).RunOnce(f.t.Context()))
 		}
 		if err := change(tx, id); err != nil {
-			require.ErrorIs(f.t, err, outbox.ErrTooLate)
+			require.ErrorIs(f.t, err, delayed.ErrTooLate)
 			require.NoError(f.t, tx.Rollback())
 			require.NoError(f.t, f.projector(quick()).RunOnce(f.t.Context()))
 			f.pub.forget()

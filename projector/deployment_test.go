@@ -39,8 +39,8 @@ func TestCopyOfADatabasePublishesNothing(t *testing.T) {
 	require.Equal(t, []string{"a1"}, f.pub.types())
 
 	f.run(staging)
-	require.ErrorContains(t, store.TakeOwnership(t.Context(), operator.By{Actor: "ann"}), "By.Reason is empty")
-	require.NoError(t, store.TakeOwnership(t.Context(), operator.By{Actor: "ann", Reason: "a trial"}))
+	require.ErrorContains(t, store.Upkeep().TakeOwnership(t.Context(), operator.By{Actor: "ann"}), "By.Reason is empty")
+	require.NoError(t, store.Upkeep().TakeOwnership(t.Context(), operator.By{Actor: "ann", Reason: "a trial"}))
 	f.eventually("a2 is sent", func() bool { return f.pub.total() == 2 })
 	require.ErrorIs(t, production.RunOnce(t.Context()), lanedb.ErrForeignDatabase)
 }
@@ -85,7 +85,7 @@ func TestRefusedProjectorHasNoShareOfTheLanes(t *testing.T) {
 
 	// When the other deployment takes ownership, the lanes change sides at once.
 	other := outbox.NewStore(f.db.DB, &outbox.Config{Source: "test", Deployment: "staging"})
-	require.NoError(t, other.TakeOwnership(t.Context(), operator.By{Actor: "ann", Reason: "a trial"}))
+	require.NoError(t, other.Upkeep().TakeOwnership(t.Context(), operator.By{Actor: "ann", Reason: "a trial"}))
 	f.owns("wrong", 64)
 	require.Zero(t, f.rows("outbox_projector WHERE owner = 'right'"))
 }

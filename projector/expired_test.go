@@ -52,7 +52,7 @@ func TestExpiredEventIsSkipped(t *testing.T) {
 			}
 			require.Equal(t, c.taken, f.pub.types())
 			require.Equal(t, c.blocked, f.rows("outbox_block"))
-			letter, err := f.store.DeadLetter(t.Context(), id)
+			letter, err := f.store.Dead().Show(t.Context(), id)
 			require.NoError(t, err)
 			require.Equal(t, "expired before it was published", letter.Error)
 			found, err := f.store.State().Disorder(t.Context())
@@ -60,7 +60,7 @@ func TestExpiredEventIsSkipped(t *testing.T) {
 			require.Empty(t, found)
 
 			// It dies again.
-			require.NoError(t, f.store.Replay(t.Context(), id, operator.By{Actor: "ann"}))
+			require.NoError(t, f.store.Dead().Replay(t.Context(), id, operator.By{Actor: "ann"}))
 			require.NoError(t, p.RunOnce(t.Context()))
 			require.Equal(t, c.taken, f.pub.types())
 			require.Equal(t, c.blocked, f.rows("outbox_block"))

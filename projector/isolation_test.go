@@ -49,11 +49,11 @@ func TestDefaultIsolationOfTheDatabaseIsNotTakenOver(t *testing.T) {
 			f.add("c", "later", event.WithNotBefore(time.Now().Add(time.Hour)))
 			require.NoError(t, f.relay(f.pub, quick(), store).RunOnce(t.Context()))
 			require.NoError(t, store.Clean(t.Context()))
-			_, err = store.Reconcile(t.Context())
+			_, err = store.Upkeep().Reconcile(t.Context())
 			require.NoError(t, err)
 			_, err = store.State().Disorder(t.Context())
 			require.NoError(t, err)
-			require.NoError(t, store.Discard(t.Context(), id, operator.By{Actor: "ann", Reason: "bad"}))
+			require.NoError(t, store.Dead().Discard(t.Context(), id, operator.By{Actor: "ann", Reason: "bad"}))
 			require.NoError(t, f.relay(f.pub, quick(), store).RunOnce(t.Context()))
 			require.ElementsMatch(t, []string{"good", "behind"}, f.pub.types())
 			for _, table := range tables {

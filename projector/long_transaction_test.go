@@ -12,7 +12,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/state"
 )
 
 // While a transaction stays open, what others commit leaves, and fetches begin behind it. What the transaction has recorded leaves when it
@@ -67,7 +67,7 @@ func TestLongTransactionHoldsUpNoOther(t *testing.T) {
 			})
 			require.NoError(t, long.Commit())
 			f.add("a", "next")
-			f.eventually("what it commits leaves", func() bool { return f.statuses()["next"] == outbox.StatusSent })
+			f.eventually("what it commits leaves", func() bool { return f.statuses()["next"] == state.StatusSent })
 			f.pub.requireOrder(t, f.ids())
 			require.Equal(t, added+slow+1, f.pub.total())
 			require.True(t, late.Load(), "what it has left behind is looked for on its own")

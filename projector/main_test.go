@@ -16,6 +16,7 @@ import (
 	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/state"
 	"github.com/oncebox/oncebox/projector"
 )
 
@@ -133,7 +134,7 @@ func (f *fixture) add(key, name string, opts ...event.AddOption) string {
 
 func (f *fixture) statuses() map[string]string {
 	f.t.Helper()
-	var records []outbox.Record
+	var records []state.Record
 	require.NoError(f.t, f.db.NewSelect().Model(&records).Scan(f.t.Context()))
 	out := map[string]string{}
 	for _, r := range records {

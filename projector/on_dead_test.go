@@ -142,14 +142,14 @@ func TestEachDeadLetterIsAnnouncedOnce(t *testing.T) {
 	require.Empty(t, failed())
 	mu.Lock()
 	for id, d := range told {
-		stored, err := f.store.DeadLetter(t.Context(), id)
+		stored, err := f.store.Dead().Show(t.Context(), id)
 		require.NoError(t, err)
 		require.Equal(t, stored, d)
 	}
 	mu.Unlock()
 
 	for id := range f.deadIDs() {
-		require.NoError(t, f.store.Replay(t.Context(), id, operator.By{Actor: "ann"}))
+		require.NoError(t, f.store.Dead().Replay(t.Context(), id, operator.By{Actor: "ann"}))
 		f.store.Wake()
 		f.eventually("it has died again, and is announced again", func() bool { return f.alarms()[id] == 2 && f.deadIDs()[id] == 1 })
 		break

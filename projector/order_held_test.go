@@ -69,10 +69,10 @@ func TestRowWithoutReceiptStaysInFrontOfLaterRows(t *testing.T) {
 			if state != "dead" {
 				return
 			}
-			letters, err := f.store.Dead(t.Context(), operator.DeadFilter{}, nil, 10)
+			letters, err := f.store.Dead().List(t.Context(), operator.DeadFilter{}, nil, 10)
 			require.NoError(t, err)
 			require.Len(t, letters, 1)
-			require.NoError(t, f.store.Discard(t.Context(), letters[0].ID, operator.By{Actor: "ann", Reason: "too late"}))
+			require.NoError(t, f.store.Dead().Discard(t.Context(), letters[0].ID, operator.By{Actor: "ann", Reason: "too late"}))
 			require.NoError(t, p.RunOnce(t.Context()))
 			require.Equal(t, []string{"placed", "last"}, f.pub.types())
 		})
@@ -104,10 +104,10 @@ func TestRowsOfOneKeyDieOneAfterTheOther(t *testing.T) {
 	by := operator.By{Actor: "ann", Reason: "a test"}
 	require.NoError(t, p.RunOnce(t.Context()))
 	require.Equal(t, map[string]string{"too large": "DEAD", "quote": "NEW", "last": "NEW"}, f.statuses())
-	require.NoError(t, f.store.Discard(t.Context(), large, by))
+	require.NoError(t, f.store.Dead().Discard(t.Context(), large, by))
 	require.NoError(t, p.RunOnce(t.Context()))
 	require.Equal(t, map[string]string{"quote": "DEAD", "last": "NEW"}, f.statuses())
-	require.NoError(t, f.store.Discard(t.Context(), quote, by))
+	require.NoError(t, f.store.Dead().Discard(t.Context(), quote, by))
 	require.NoError(t, p.RunOnce(t.Context()))
 	require.Equal(t, []string{"last"}, f.pub.types())
 }

@@ -168,16 +168,16 @@ func (s *scribe) operate(left *departures) (discarded int, err error) {
 	if err != nil || len(found) > 0 {
 		return 0, errors.Join(err, fmt.Errorf("disorder: %+v", found))
 	}
-	letters, err := store.Dead(context.Background(), operator.DeadFilter{}, nil, 100)
+	letters, err := store.Dead().List(context.Background(), operator.DeadFilter{}, nil, 100)
 	for i := range letters {
 		e, by := &letters[i].Envelope, operator.By{Actor: "ann", Reason: "a test"}
 		if s.dice.oneOf(3) {
-			err = errors.Join(err, store.Replay(context.Background(), e.ID, by))
+			err = errors.Join(err, store.Dead().Replay(context.Background(), e.ID, by))
 			continue
 		}
 		discarded++
 		left.leave(e)
-		err = errors.Join(err, store.Discard(context.Background(), e.ID, by))
+		err = errors.Join(err, store.Dead().Discard(context.Background(), e.ID, by))
 		if s.dice.oneOf(3) {
 			err = errors.Join(err, s.add(e.AggregateID, "delayed", event.WithNotBefore(time.Now().Add(200*time.Millisecond))))
 		}
@@ -201,7 +201,7 @@ func leaveInOrder(t *testing.T, seed uint64) {
 	const writers = 4
 	each := nightly.N(100, 2000)
 	f := newFixture(t)
-	require.NoError(t, f.store.EnsurePartitions(t.Context()))
+	require.NoError(t, f.store.Upkeep().EnsurePartitions(t.Context()))
 	operator, broker := throws(seed, 0), throws(seed, 1)
 	left := &departures{gone: map[string]bool{}, order: map[string][]int64{}}
 	pub := &moody{recorder: f.pub, f: f, dice: broker, left: left}

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/state"
 )
 
 // Wherever a step of a loop panics, that loop and all the others go on.
@@ -56,10 +56,10 @@ func TestPanicEndsNoLoop(t *testing.T) {
 			f.eventually("it panicked", panicked.Load)
 			f.eventually("all are sent", func() bool {
 				s := f.statuses()
-				return s["a1"] == outbox.StatusSent && s["a2"] == outbox.StatusSent && s["b1"] == outbox.StatusSent
+				return s["a1"] == state.StatusSent && s["a2"] == state.StatusSent && s["b1"] == state.StatusSent
 			})
 			f.add("c", "c1")
-			f.eventually("and what comes later", func() bool { return f.statuses()["c1"] == outbox.StatusSent })
+			f.eventually("and what comes later", func() bool { return f.statuses()["c1"] == state.StatusSent })
 			f.pub.requireOrder(t, f.ids())
 		})
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/operator"
-	"github.com/oncebox/oncebox/outbox"
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
 	"github.com/oncebox/oncebox/projector"
 )
@@ -27,7 +26,7 @@ var night = operator.By{Actor: "ann", Reason: "their system is down at night"}
 // pause pauses the tenant and waits until the projectors have heard of it.
 func (f *fixture) pause(tenant string, by ...*projector.Projector) {
 	f.t.Helper()
-	require.NoError(f.t, f.store.PauseTenant(f.t.Context(), tenant, night))
+	require.NoError(f.t, f.store.Tenants().Pause(f.t.Context(), tenant, night))
 	for _, p := range by {
 		f.eventually("the pause is heard of", func() bool { return slices.Contains(projector.PausedTenants(p), tenant) })
 	}
@@ -35,7 +34,7 @@ func (f *fixture) pause(tenant string, by ...*projector.Projector) {
 
 func (f *fixture) resume(tenant string) {
 	f.t.Helper()
-	require.NoError(f.t, f.store.ResumeTenant(f.t.Context(), tenant, night))
+	require.NoError(f.t, f.store.Tenants().Resume(f.t.Context(), tenant, night))
 }
 
 func (f *fixture) stats() outboxstate.Stats {
@@ -138,7 +137,7 @@ func TestPausedTenantsHeldRowsStay(t *testing.T) {
 	require.NoError(t, f.projector(cfg).RunOnce(t.Context()))
 	f.pub.refuseWith(nil)
 	f.pause("acme")
-	require.NoError(t, f.store.Replay(t.Context(), poison, night))
+	require.NoError(t, f.store.Dead().Replay(t.Context(), poison, night))
 	f.add("k", "second", event.WithTenantID("acme"))
 	f.add("k", "other", event.WithTenantID("small"))
 	require.NoError(t, f.projector(cfg).RunOnce(t.Context()))
@@ -186,10 +185,10 @@ func TestExpiredDuringThePause(t *testing.T) {
 	_, err := f.db.Exec("UPDATE outbox SET expires_at = now() - interval '1 second' WHERE expires_at IS NOT NULL")
 	require.NoError(t, err)
 	require.NoError(t, f.projector(quick()).RunOnce(t.Context()))
-	require.Equal(t, map[string]string{"late": outbox.StatusNew, "wanted": outbox.StatusNew}, f.statuses())
+	require.Equal(t, map[string]string{"late": outboxstate.StatusNew, "wanted": outboxstate.StatusNew}, f.statuses())
 	f.resume("acme")
 	require.NoError(t, f.projector(quick()).RunOnce(t.Context()))
-	require.Equal(t, map[string]string{"late": outbox.StatusDead, "wanted": outbox.StatusSent}, f.statuses())
+	require.Equal(t, map[string]string{"late": outboxstate.StatusDead, "wanted": outboxstate.StatusSent}, f.statuses())
 }
 
 // A projector that cannot ask who is paused takes no lane.

@@ -10,7 +10,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/operator"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/state"
 )
 
 // Whichever row of its key is the bad one: what is in front of it leaves, what is behind it waits until the bad one is
@@ -44,14 +44,14 @@ func TestPoisonAnywhereInItsKey(t *testing.T) {
 				f.run(f.projector(quick()))
 				f.eventually("it is dead and the other key is served", func() bool {
 					s := f.statuses()
-					return s[poison] == outbox.StatusDead && s[fmt.Sprint("b", rows-1)] == outbox.StatusSent
+					return s[poison] == state.StatusDead && s[fmt.Sprint("b", rows-1)] == state.StatusSent
 				})
 				require.Len(t, f.pub.types(), rows+bad)
 				f.pub.refuseWith(nil)
 				if replay {
-					require.NoError(t, f.store.Replay(t.Context(), id, operator.By{Actor: "ann"}))
+					require.NoError(t, f.store.Dead().Replay(t.Context(), id, operator.By{Actor: "ann"}))
 				} else {
-					require.NoError(t, f.store.Discard(t.Context(), id, operator.By{Actor: "ann", Reason: "bad"}))
+					require.NoError(t, f.store.Dead().Discard(t.Context(), id, operator.By{Actor: "ann", Reason: "bad"}))
 				}
 				f.store.Wake()
 				f.eventually("the key goes on", func() bool { return f.pub.total() == rows+len(ofA) })

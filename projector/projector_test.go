@@ -18,7 +18,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/operator"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/state"
 	"github.com/oncebox/oncebox/projector"
 )
 
@@ -53,7 +53,7 @@ func TestRunOncePublishesInOrderPerKey(t *testing.T) {
 	}
 	require.Equal(t, 1000, f.pub.total())
 	for _, status := range f.statuses() {
-		require.Equal(t, outbox.StatusSent, status)
+		require.Equal(t, state.StatusSent, status)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestDeadRowBlocksItsKeyUntilReplayed(t *testing.T) {
 	require.Equal(t, map[string]string{"a1": "DEAD", "a2": "NEW", "a3": "NEW", "b1": "SENT"}, f.statuses())
 
 	f.pub.refuseWith(nil)
-	require.NoError(t, f.store.Replay(t.Context(), id, operator.By{Actor: "ann"}))
+	require.NoError(t, f.store.Dead().Replay(t.Context(), id, operator.By{Actor: "ann"}))
 	f.run(p)
 	f.eventually("the key is free", func() bool { return f.pub.total() == 4 })
 	require.Equal(t, []string{"b1", "a1", "a2", "a3"}, f.pub.types())
@@ -116,7 +116,7 @@ func TestAttemptsEndInDead(t *testing.T) {
 	cfg.MaxRetryAttempts = 3
 	f.run(f.projector(cfg))
 	f.eventually("a1 is dead", func() bool { return f.statuses()["a1"] == "DEAD" })
-	letters, err := f.store.Dead(t.Context(), operator.DeadFilter{}, nil, 10)
+	letters, err := f.store.Dead().List(t.Context(), operator.DeadFilter{}, nil, 10)
 	require.NoError(t, err)
 	require.Equal(t, 3, letters[0].RetryCount)
 	require.Equal(t, "no", letters[0].Error)
@@ -139,7 +139,7 @@ func TestOutageSpendsNoAttempt(t *testing.T) {
 			f.eventually("it is tried again", func() bool { return calls.Load() >= 2 })
 			f.pub.refuseWith(nil)
 			f.eventually("sent", func() bool { return f.statuses()["a1"] == "SENT" })
-			var record outbox.Record
+			var record state.Record
 			require.NoError(t, f.db.NewSelect().Model(&record).Scan(t.Context()))
 			require.Zero(t, record.RetryCount)
 		})

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/state"
 )
 
 // A projector dies in the middle of a batch: before the broker has it, or after, and before that is written down. Its
@@ -40,7 +40,7 @@ func TestKilledBeforeAndAfterTheReceipt(t *testing.T) {
 }
 
 func (f *fixture) allSent() bool {
-	unsent, err := f.db.NewSelect().Model((*outbox.Record)(nil)).Where("status <> ?", outbox.StatusSent).Count(f.t.Context())
+	unsent, err := f.db.NewSelect().Model((*state.Record)(nil)).Where("status <> ?", state.StatusSent).Count(f.t.Context())
 	require.NoError(f.t, err)
 	return unsent == 0
 }

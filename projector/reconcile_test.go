@@ -12,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/operator"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/state"
 )
 
 // A lane whose entry is gone is entered again without anybody's help, and its events leave.
@@ -25,7 +25,7 @@ func TestProjectorReconciles(t *testing.T) {
 	cfg := quick()
 	cfg.CleanInterval = 50 * time.Millisecond
 	f.run(f.projector(cfg))
-	f.eventually("a1 is sent", func() bool { return f.statuses()["a1"] == outbox.StatusSent })
+	f.eventually("a1 is sent", func() bool { return f.statuses()["a1"] == state.StatusSent })
 }
 
 // Two projectors, refusals, dead letters and operators: whatever the moment, nothing looks wrong.
@@ -37,7 +37,7 @@ func TestNoDisorderBesideBusyProjectors(t *testing.T) {
 
 func disorderBesideProjectors(t *testing.T, d *dice) {
 	f := newFixture(t)
-	require.NoError(t, f.store.EnsurePartitions(t.Context()))
+	require.NoError(t, f.store.Upkeep().EnsurePartitions(t.Context()))
 	f.pub.refuse = func(event.Envelope) error {
 		switch n := d.below(20); {
 		case n == 0:
@@ -70,7 +70,7 @@ func disorderBesideProjectors(t *testing.T, d *dice) {
 			st, err := f.store.State().Stats(t.Context())
 			require.NoError(t, err)
 			dead, held = dead+st.Dead, held+st.Held
-			_, err = f.store.ReplayAll(t.Context(), operator.DeadFilter{}, by, nil)
+			_, err = f.store.Dead().ReplayAll(t.Context(), operator.DeadFilter{}, by, nil)
 			require.NoError(t, err)
 		}
 	}
@@ -78,7 +78,7 @@ func disorderBesideProjectors(t *testing.T, d *dice) {
 		found, err := f.store.State().Disorder(context.Background())
 		require.NoError(t, err)
 		require.Empty(t, found)
-		_, err = f.store.ReplayAll(t.Context(), operator.DeadFilter{}, by, nil)
+		_, err = f.store.Dead().ReplayAll(t.Context(), operator.DeadFilter{}, by, nil)
 		require.NoError(t, err)
 		var sent int
 		require.NoError(t, f.db.QueryRow("SELECT count(*) FROM outbox_messages WHERE status = 'SENT'").Scan(&sent))

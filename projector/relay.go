@@ -172,7 +172,7 @@ func away(err error) bool {
 func (r *relay) ensurePartitions(ctx context.Context) {
 	bounded, cancel := r.limit.bounded(ctx)
 	defer cancel()
-	if err := r.store.EnsurePartitions(bounded); err != nil && ctx.Err() == nil {
+	if err := r.store.Upkeep().EnsurePartitions(bounded); err != nil && ctx.Err() == nil {
 		r.p.log.WarnContext(ctx, "oncebox: partitions could not be made, rows of a day without one go to the default one", "error", err)
 	}
 }
@@ -180,7 +180,7 @@ func (r *relay) ensurePartitions(ctx context.Context) {
 // clean reconciles the lanes first. The cleaning after it may take hours, because a day may be archived before it is
 // dropped.
 func (r *relay) clean(ctx context.Context) error {
-	_, err := r.store.Reconcile(ctx)
+	_, err := r.store.Upkeep().Reconcile(ctx)
 	return errors.Join(err, r.store.Clean(ctx))
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/operator"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/state"
 )
 
 // One lane is full of rows that cannot leave: 10,000 that are held behind a dead letter, 10,000 fresh ones of the same
@@ -89,7 +89,7 @@ func TestDiscardOfManyKeysDelaysNoOther(t *testing.T) {
 	require.NoError(t, err)
 	_, err = f.db.Exec("DELETE FROM outbox")
 	require.NoError(t, err)
-	n, err := f.store.DiscardAll(t.Context(), operator.DeadFilter{}, operator.By{Actor: "ann", Reason: "a test"}, nil)
+	n, err := f.store.Dead().DiscardAll(t.Context(), operator.DeadFilter{}, operator.By{Actor: "ann", Reason: "a test"}, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, keys, n)
 	f.add("good", "good")
@@ -123,9 +123,9 @@ func TestOneBadRowOfAHundred(t *testing.T) {
 	require.EqualValues(t, 100, calls.Load())
 	for name, status := range f.statuses() {
 		if name == "e37" {
-			require.Equal(t, outbox.StatusDead, status)
+			require.Equal(t, state.StatusDead, status)
 		} else {
-			require.Equal(t, outbox.StatusSent, status, name)
+			require.Equal(t, state.StatusSent, status, name)
 		}
 	}
 }

@@ -146,7 +146,7 @@ func TestOneProjectorShowsTheState(t *testing.T) {
 	require.EqualValues(t, 1, recorded["oncebox.outbox.attempts dead"])
 	require.Zero(t, recorded["oncebox.outbox.attempts published"])
 	f.pub.refuseWith(nil)
-	_, err = f.store.ReplayAll(t.Context(), operator.DeadFilter{}, operator.By{Actor: "ann"}, nil)
+	_, err = f.store.Dead().ReplayAll(t.Context(), operator.DeadFilter{}, operator.By{Actor: "ann"}, nil)
 	require.NoError(t, err)
 	_, err = f.db.Exec("UPDATE outbox_held SET retry_after = clock_timestamp() WHERE event_type = 'refused'")
 	require.NoError(t, err)

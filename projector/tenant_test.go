@@ -13,7 +13,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/operator"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/tenants"
 )
 
 // A tenant is moved to and fro between two groups of lanes, each with a projector of its own, while it writes. No key of
@@ -44,8 +44,8 @@ func TestOrderAcrossMovesOfATenant(t *testing.T) {
 	}
 	moves := 0
 	f.eventually("it was moved ten times", func() bool {
-		err := f.store.MoveTenant(t.Context(), "big", int16(1-moves%2), operator.By{Actor: "ann", Reason: "a trial"})
-		if !errors.Is(err, outbox.ErrTenantBusy) {
+		err := f.store.Tenants().Move(t.Context(), "big", int16(1-moves%2), operator.By{Actor: "ann", Reason: "a trial"})
+		if !errors.Is(err, tenants.ErrBusy) {
 			require.NoError(t, err)
 			moves++
 		}

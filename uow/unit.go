@@ -30,7 +30,7 @@ type Unit struct {
 	ctx context.Context //nolint:containedctx // Track and Add have no parameter for it
 }
 
-// DB returns the transaction as one of bun, for every statement of the unit and for calls that take a transaction, as outbox.Store.Cancel. Leave
+// DB returns the transaction as one of bun, for every statement of the unit and for calls that take a transaction, as outbox.Store.Delayed().Cancel. Leave
 // Commit and Rollback to the unit, as with [Unit.SQL]. [Unit.SQL] and [Unit.Pgx] are the same transaction.
 func (u *Unit) DB() bun.Tx { return u.root.tx.bun }
 

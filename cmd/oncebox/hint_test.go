@@ -46,7 +46,7 @@ func TestHintsRunAsTheyArePrinted(t *testing.T) {
 	s.broken.Store(false)
 	s.unknownStep()
 	for _, tenant := range []string{"a tenant's", "-t1"} {
-		require.NoError(t, s.App.Outbox.PauseTenant(t.Context(), tenant, operator.By{Actor: "ann", Reason: "they are away"}))
+		require.NoError(t, s.App.Outbox.Tenants().Pause(t.Context(), tenant, operator.By{Actor: "ann", Reason: "they are away"}))
 	}
 	s.exec("UPDATE outbox_tenant SET paused_at = paused_at - interval '2 days'")
 

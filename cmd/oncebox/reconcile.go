@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/upkeep"
 )
 
 // reconcileResult is what reconcile prints as JSON. The names stay.
@@ -35,13 +35,13 @@ Exit code 0: nothing was wrong. 3: something was, and is repaired unless it is a
 				return err
 			}
 			if dryRun {
-				found, err := s.Outbox().ReconcileDryRun(cmd.Context())
+				found, err := s.Outbox().Upkeep().ReconcileDryRun(cmd.Context())
 				if err != nil {
 					return err
 				}
 				return printReconciled(s, found, true)
 			}
-			found, err := s.Outbox().Reconcile(cmd.Context())
+			found, err := s.Outbox().Upkeep().Reconcile(cmd.Context())
 			if err != nil {
 				return fmt.Errorf("%w; %s repaired before: call it again", err, cli.Several(found.Total(), "thing was", "things were"))
 			}
@@ -52,7 +52,7 @@ Exit code 0: nothing was wrong. 3: something was, and is repaired unless it is a
 	return cmd
 }
 
-func printReconciled(s *cli.Session, r outbox.Reconciled, dryRun bool) error {
+func printReconciled(s *cli.Session, r upkeep.Reconciled, dryRun bool) error {
 	if s.JSON {
 		err := s.Document(reconcileResult{dryRun, r.Total(), r.Lanes, r.Leases, r.Partitions})
 		if err != nil {

@@ -41,7 +41,7 @@ Run it with the variables of the service: they say for how long things are kept.
 			return err
 		}
 		store, box := s.Outbox(), s.Inbox()
-		published, err := store.KeptFor(ctx)
+		published, err := store.Upkeep().KeptFor(ctx)
 		if err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/operator"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/published"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -134,7 +134,7 @@ func TestRetentionRuns(t *testing.T) {
 func TestReconcileRepairs(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	require.NoError(t, s.App.Outbox.EnsurePartitions(t.Context()))
+	require.NoError(t, s.App.Outbox.Upkeep().EnsurePartitions(t.Context()))
 	require.Equal(t, answer{out: "Nothing was wrong.\n"}, s.oncebox("reconcile"))
 	s.exec("DELETE FROM outbox_lane WHERE lane < 3")
 	dry := s.oncebox("reconcile", "--dry-run")
@@ -169,7 +169,7 @@ func TestRebuildsAreShown(t *testing.T) {
 	require.Equal(t, cli.ExitFindings, a.code)
 	require.Contains(t, a.out, consumers.ModelInterrupted)
 	require.Contains(t, a.errs, "Model.Resume")
-	require.NoError(t, balances.Resume(t.Context(), s.App.Outbox.History(outbox.SentFilter{Topic: "order"}), nil))
+	require.NoError(t, balances.Resume(t.Context(), s.App.Outbox.Published().History(published.Filter{Topic: "order"}), nil))
 	require.Equal(t, consumers.ModelLive, document[[]consumers.ModelItem](t, s.oncebox("rebuild", "status", "--json"))[0].State)
 	require.Equal(t, cli.ExitNothing, s.oncebox("rebuild", "status", "totals").code)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/published"
 	"github.com/oncebox/oncebox/projector"
 	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/telemetry"
@@ -232,7 +233,7 @@ func TestErasedEventsBlockNobody(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, dead)
 
-	done, err := s.store.ReplaySent(t.Context(), outbox.SentFilter{}, "customer.rebuild", messaging.Direct(router).Publish, nil)
+	done, err := s.store.Published().Replay(t.Context(), published.Filter{}, "customer.rebuild", messaging.Direct(router).Publish, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, done.Events)
 	require.Len(t, read, 2)

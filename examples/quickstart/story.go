@@ -152,14 +152,14 @@ func (s *story) refused(ctx context.Context) error {
 	}
 	var dead []outbox.DeadLetter
 	if err := s.await(ctx, "a dead letter", func() (done bool, err error) {
-		dead, err = s.app.Outbox.Dead(ctx, operator.DeadFilter{}, nil, 1)
+		dead, err = s.app.Outbox.Dead().List(ctx, operator.DeadFilter{}, nil, 1)
 		return len(dead) == 1, err
 	}); err != nil {
 		return err
 	}
 	s.sayf("   The event is kept as a dead letter (%s). Other orders go on.", dead[0].Error)
 	s.broker.Refuse(nil)
-	if err := s.app.Outbox.Replay(ctx, dead[0].ID, operator.By{Actor: service, Reason: "the broker was mended"}); err != nil {
+	if err := s.app.Outbox.Dead().Replay(ctx, dead[0].ID, operator.By{Actor: service, Reason: "the broker was mended"}); err != nil {
 		return err
 	}
 	if err := s.spent(ctx, "cid", 250); err != nil {

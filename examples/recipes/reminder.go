@@ -10,6 +10,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/delayed"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -28,7 +29,7 @@ func Remind(ctx context.Context, u *uow.Unit, events *outbox.Store, wallet strin
 		return err
 	}
 	if former != "" {
-		if err := events.Cancel(ctx, u.DB(), former); err != nil && !errors.Is(err, outbox.ErrTooLate) { // too late: it is on its way
+		if err := events.Delayed().Cancel(ctx, u.DB(), former); err != nil && !errors.Is(err, delayed.ErrTooLate) { // too late: it is on its way
 			return err
 		}
 	}

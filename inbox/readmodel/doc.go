@@ -2,7 +2,7 @@
 //
 //	balances := readmodel.New(box, "balances", router)
 //	err := box.Consume("wallet", "balances", balances)
-//	err = balances.Rebuild(ctx, empty, store.History("wallet"), nil)
+//	err = balances.Rebuild(ctx, empty, store.Published().History("wallet"), nil)
 //
 // A rebuild begins a generation: the inbox has one consumer for each, "balances" at first and then "balances@1" and so on. Live messages wait in the
 // database until all that is kept was replayed, and are handled behind it.

@@ -17,6 +17,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/migrations"
 	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/published"
 	"github.com/oncebox/oncebox/projector"
 	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
@@ -73,7 +74,7 @@ func rebuildSummary(ctx context.Context, store *outbox.Store, summary *readmodel
 		_, err := u.DB().ExecContext(ctx, "UPDATE summary SET orders = 0")
 		return err
 	}
-	kept := store.History(outbox.SentFilter{Topic: "order"})
+	kept := store.Published().History(published.Filter{Topic: "order"})
 	err := summary.Rebuild(ctx, empty, kept, func(done readmodel.Progress) {
 		fmt.Fprintf(terminal, "\r%d events, %.0f/s", done.Events, done.PerSecond)
 	})
@@ -83,7 +84,7 @@ func rebuildSummary(ctx context.Context, store *outbox.Store, summary *readmodel
 // At each start of a service.
 func ExampleModel_Resume() {
 	start := func(ctx context.Context, store *outbox.Store, summary *readmodel.Model) error {
-		kept := store.History(outbox.SentFilter{Topic: "order"})
+		kept := store.Published().History(published.Filter{Topic: "order"})
 		err := summary.Resume(ctx, kept, nil)
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 // ErrRebuilding means that another process is rebuilding the read model, or has taken this rebuild over.
 var ErrRebuilding = errors.New("readmodel: another process is rebuilding the read model")
 
-// History passes stored events to the function to, in portions of any size: outbox.Store.History, or a function that reads an event store
+// History passes stored events to the function to, in portions of any size: outbox.Store.Published().History, or a function that reads an event store
 // or a broker's retained messages. It begins after the checkpoint, "" being the start, and passes with each portion the checkpoint after
 // it, a text in a format of its own.
 //

@@ -11,7 +11,7 @@ import (
 // A delayed event may be cancelled or moved in a transaction that stays open for any time, while projectors read. These rules
 // make sure that no event is published that a committed transaction has cancelled:
 //
-//  1. [Store.Cancel] and [Store.Reschedule] lock the row. Only then they compare the clock with not_before, and they are too late
+//  1. Store.Delayed().Cancel and Store.Delayed().Reschedule lock the row. Only then they compare the clock with not_before, and they are too late
 //     unless the time is still ahead. The lock lasts to the end of their transaction.
 //  2. A projector publishes such a row only from outbox_held, see [Moves.Delay], only when its time has come, and only after it
 //     found the row without a lock, see uncancelled.

@@ -45,6 +45,8 @@ type Settings struct {
 	Schema           string
 	Pooler, PollOnly bool
 	Deployment       string
+	DefaultTenant    string
+	MaxPayload       int
 	OnDead           func(ctx context.Context, tx bun.Tx, d DeadLetter) error
 	OnDeadTimeout    time.Duration
 	// Unannounced counts the dead letters for which OnDead failed.

@@ -16,7 +16,7 @@ import (
 type Located struct {
 	// Row is without its payload.
 	outboxdb.Row
-	// Status is one of the constants, outbox.StatusNew for example.
+	// Status is one of the constants, state.StatusNew for example.
 	Status string
 	// Error is the last refusal, "" if there was none or the event was published.
 	Error string
@@ -60,7 +60,7 @@ FROM {schema}.outbox_published p WHERE id = $1::uuid AND within >= $2::timestamp
 
 // Locate finds the event with this id, whether it waits, is dead or was published. There are several if the producer gave the id to several
 // events ([event.WithID]), and none if the event was recorded elsewhere, or was removed: when it was cancelled, discarded, or after the retention of
-// the database, see outbox.Store.KeptFor.
+// the database, see outbox.Store.Upkeep().KeptFor.
 //
 // What waits is read from end to end, because it has no index on ids: a third of a second for a million rows. If the event is not among them,
 // the days on which it may have been published are read, one after the other until it is found: about a second for a million rows. An id that

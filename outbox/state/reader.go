@@ -4,7 +4,7 @@
 //	stats, err := store.State().Stats(ctx)
 //	lanes, err := store.State().Lanes(ctx)
 //
-// Read first: stats.go:Reader.Stats, overdue.go:Reader.Overdue.
+// Read first: stats.go:Reader.Stats, lanes.go:Reader.Overdue.
 package state
 
 import (

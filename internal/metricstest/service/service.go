@@ -152,7 +152,7 @@ func (s *Service) disorder() {
 	ctx := s.t.Context()
 	_, err := s.db.ExecContext(ctx, "DELETE FROM outbox_lane WHERE lane = 63")
 	require.NoError(s.t, err)
-	found, err := s.Outbox.Reconcile(ctx)
+	found, err := s.Outbox.Upkeep().Reconcile(ctx)
 	require.NoError(s.t, err)
 	require.NotZero(s.t, found.Total())
 	_, err = s.db.ExecContext(ctx, `INSERT INTO outbox_sent (seq, id, occurred_at, created_at, aggregate_version, schema_version, lane, retry_count, crashes,

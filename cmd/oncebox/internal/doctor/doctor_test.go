@@ -72,7 +72,7 @@ func newSetUp(t *testing.T) *setUp {
 func (s *setUp) makePartitions() {
 	s.t.Helper()
 	cfg := s.config()
-	require.NoError(s.t, outbox.NewStore(s.db.DB, &cfg.Outbox).EnsurePartitions(s.t.Context()))
+	require.NoError(s.t, outbox.NewStore(s.db.DB, &cfg.Outbox).Upkeep().EnsurePartitions(s.t.Context()))
 	require.NoError(s.t, inbox.New(uow.New(s.db.DB, &cfg.UoW), &cfg.Inbox).EnsurePartitions(s.t.Context()))
 }
 

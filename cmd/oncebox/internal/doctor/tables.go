@@ -127,12 +127,12 @@ func (e *examination) partitions(ctx context.Context) ([]Finding, error) {
 }
 
 func (e *examination) deployment(ctx context.Context) ([]Finding, error) {
-	owner, err := e.store.Deployment(ctx)
+	owner, err := e.store.Upkeep().Deployment(ctx)
 	if err != nil || owner == "" || owner == e.Config.Outbox.Deployment {
 		return nil, err
 	}
 	return []Finding{finding("deployment", Problem, "set ONCEBOX_OUTBOX_DEPLOYMENT, or, if this database is a copy that is to publish from now on, "+
-		"call Store.TakeOwnership", "the database belongs to the deployment %q, and this is %q: nothing is published from here", owner,
+		"call Store.Upkeep().TakeOwnership", "the database belongs to the deployment %q, and this is %q: nothing is published from here", owner,
 		e.Config.Outbox.Deployment)}, nil
 }
 
@@ -157,7 +157,7 @@ func (e *examination) pauses(ctx context.Context) ([]Finding, error) {
 	if !e.mayLook() {
 		return nil, nil
 	}
-	paused, err := e.store.PausedTenants(ctx)
+	paused, err := e.store.Tenants().Paused(ctx)
 	var found []Finding
 	for n := range paused {
 		if p := &paused[n]; p.Age > ops.LongPause {

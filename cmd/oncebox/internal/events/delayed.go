@@ -13,6 +13,7 @@ import (
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/delayed"
 )
 
 // NewDelayed returns the commands "oncebox delayed".
@@ -34,7 +35,7 @@ type DelayedEvent struct {
 
 func newDelayedList(s *cli.Session) *cobra.Command {
 	var (
-		filter outbox.DelayedFilter
+		filter delayed.Filter
 		limit  int
 	)
 	cmd := &cobra.Command{
@@ -50,7 +51,7 @@ func newDelayedList(s *cli.Session) *cobra.Command {
 		if err := s.OpenList(cmd, limit, filter.Validate()); err != nil {
 			return err
 		}
-		page, err := s.Outbox().Delayed(cmd.Context(), s.DB, filter, nil, limit+1)
+		page, err := s.Outbox().Delayed().List(cmd.Context(), s.DB, filter, nil, limit+1)
 		if err != nil {
 			return err
 		}
@@ -91,7 +92,7 @@ var (
 		name: "cancel", short: "Delete a delayed event before its time", done: "cancelled", needsReason: true,
 		example: `  oncebox delayed cancel 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --by ann --why "sold out"`,
 		do: func(ctx context.Context, store *outbox.Store, id string, _ time.Time, by operator.By) error {
-			return store.CancelDelayed(ctx, id, by)
+			return store.Delayed().CancelByHand(ctx, id, by)
 		},
 	}
 	moveDelayed = delayedDecision{
@@ -99,7 +100,7 @@ var (
 		example: `  oncebox delayed move 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --to 90m --by ann
   oncebox delayed move 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --to 2026-12-01T08:00:00Z --by ann`,
 		do: func(ctx context.Context, store *outbox.Store, id string, at time.Time, by operator.By) error {
-			return store.MoveDelayed(ctx, id, at, by)
+			return store.Delayed().RescheduleByHand(ctx, id, at, by)
 		},
 	}
 )
@@ -134,7 +135,7 @@ func newDelayedAct(s *cli.Session, d delayedDecision) *cobra.Command {
 			ctx = event.WithTenant(ctx, tenant)
 		}
 		switch err := d.do(ctx, s.Outbox(), args[0], at, by); {
-		case errors.Is(err, outbox.ErrTooLate):
+		case errors.Is(err, delayed.ErrTooLate):
 			return cli.Exit(cli.ExitNothing, fmt.Errorf("%w; an event of another tenant needs --tenant", err))
 		case err != nil:
 			return err

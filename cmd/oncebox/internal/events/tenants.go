@@ -12,7 +12,7 @@ import (
 
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/operator"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/tenants"
 )
 
 // NewTenants returns the commands "oncebox tenants".
@@ -37,7 +37,7 @@ type PauseItem struct {
 }
 
 // tenantItems lists the tenants that were moved or are paused, in the order of their groups and names.
-func tenantItems(moved []outbox.TenantGroup, paused []outbox.Pause) []TenantItem {
+func tenantItems(moved []tenants.Group, paused []tenants.Pause) []TenantItem {
 	list := []TenantItem{}
 	for n := range paused {
 		p := &paused[n]
@@ -65,11 +65,11 @@ func newTenantsList(s *cli.Session) *cobra.Command {
 			if err := s.OpenTables(cmd.Context()); err != nil {
 				return err
 			}
-			moved, err := s.Outbox().Tenants(cmd.Context())
+			moved, err := s.Outbox().Tenants().List(cmd.Context())
 			if err != nil {
 				return err
 			}
-			paused, err := s.Outbox().PausedTenants(cmd.Context())
+			paused, err := s.Outbox().Tenants().Paused(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -117,7 +117,7 @@ Group 0 takes a tenant back. Everybody's events are held up for a second at most
 		if err := s.Confirm(yes, fmt.Sprintf("move the tenant %s to group %d?", cli.Printable(args[0]), number)); err != nil {
 			return err
 		}
-		if err := s.Outbox().MoveTenant(cmd.Context(), args[0], int16(number), by); err != nil {
+		if err := s.Outbox().Tenants().Move(cmd.Context(), args[0], int16(number), by); err != nil {
 			return err
 		}
 		if s.JSON {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/operator"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/tenants"
 )
 
 // tenantDecision is what can be done with the publishing of a tenant's events.
@@ -18,7 +18,7 @@ type tenantDecision struct {
 	name, short, long, done string
 	example                 string
 	needsReason             bool
-	do                      func(*outbox.Store, context.Context, string, operator.By) error
+	do                      func(*tenants.Tenants, context.Context, string, operator.By) error
 }
 
 var (
@@ -28,13 +28,13 @@ var (
 
 Relays stop at once, or, where they cannot listen, when they renew their leases. What a relay has handed to the broker by then is published.`,
 		example: `  oncebox tenants pause acme --by ann --why "their system is down until 6:00"`,
-		do:      (*outbox.Store).PauseTenant,
+		do:      (*tenants.Tenants).Pause,
 	}
 	resumeTenant = tenantDecision{
 		name: "resume", short: "Publish a paused tenant's events again, in their order", done: "resumed",
 		long:    "Publish the events of a paused tenant again: what waits under a key first, in its order.",
 		example: `  oncebox tenants resume acme --by ann --why "their system is back"`,
-		do:      (*outbox.Store).ResumeTenant,
+		do:      (*tenants.Tenants).Resume,
 	}
 )
 
@@ -73,9 +73,9 @@ func newTenantsAct(s *cli.Session, d tenantDecision) *cobra.Command {
 		if err := s.Confirm(yes, fmt.Sprintf("%s the tenant %s?", d.name, tenant)); err != nil {
 			return err
 		}
-		err := d.do(s.Outbox(), cmd.Context(), args[0], by)
+		err := d.do(s.Outbox().Tenants(), cmd.Context(), args[0], by)
 		switch {
-		case errors.Is(err, outbox.ErrTenantPaused), errors.Is(err, outbox.ErrTenantNotPaused):
+		case errors.Is(err, tenants.ErrPaused), errors.Is(err, tenants.ErrNotPaused):
 			return cli.Exit(cli.ExitNothing, err)
 		case err != nil:
 			return err

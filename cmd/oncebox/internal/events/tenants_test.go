@@ -5,12 +5,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/tenants"
 )
 
 // A tenant that was moved and is paused is one line.
 func TestTenantsThatWereMovedAndPaused(t *testing.T) {
-	list := tenantItems([]outbox.TenantGroup{{Tenant: "big", Group: 1}, {Tenant: "far", Group: 2}}, []outbox.Pause{{Tenant: "big"}, {Tenant: "small"}})
+	list := tenantItems([]tenants.Group{{Tenant: "big", Group: 1}, {Tenant: "far", Group: 2}}, []tenants.Pause{{Tenant: "big"}, {Tenant: "small"}})
 	var names []string
 	for _, i := range list {
 		names = append(names, i.Tenant)

@@ -9,7 +9,7 @@ import (
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/status"
 	"github.com/oncebox/oncebox/ops"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/tenants"
 )
 
 // mostPauses is how many paused tenants a screen has room for.
@@ -20,7 +20,7 @@ type stuckNotes struct {
 	// unknown is what could not be looked at.
 	unknown []string
 	// pauses are tenants whose events wait on purpose.
-	pauses []outbox.Pause
+	pauses []tenants.Pause
 	// transaction is the age of the oldest transaction that keeps published events from being removed, if it is too old. 0: it is not.
 	transaction time.Duration
 	// unused says that this may be another database than that of the service. "": it is used.
@@ -81,7 +81,7 @@ func printNotes(s *cli.Session, total int, notes stuckNotes) error {
 }
 
 // pausedOnPurpose says which tenants are paused, and how each goes on.
-func pausedOnPurpose(pauses []outbox.Pause) string {
+func pausedOnPurpose(pauses []tenants.Pause) string {
 	if len(pauses) == 0 {
 		return ""
 	}

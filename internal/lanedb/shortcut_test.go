@@ -1,0 +1,55 @@
+package lanedb_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// A fetch begins behind what has left only while the transactions are open whose rows may still come before that.
+func TestFetchTakesAShortcutWhileTransactionsAreOpen(t *testing.T) {
+	for name, cfg := range map[string]*outbox.Config{"binary": {}, "text": {Pooler: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, cfg)
+			f.Record("b", "b1") // the first event of a tenant makes those of others of it wait
+			long, err := f.DB.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = long.Rollback() })
+			_, err = f.Add(t.Context(), long, "order", []byte("slow"), event.WithAggregate("order", "a", 1), event.WithType("slow"))
+			require.NoError(t, err)
+			mark, err := lanedb.Of(f.Handle()).Log.ReadWatermark(t.Context())
+			require.NoError(t, err)
+			var xid int64
+			require.NoError(t, long.NewRaw("SELECT pg_current_xact_id()::text::bigint").Scan(t.Context(), &xid))
+			require.Contains(t, mark.Running, xid)
+			require.Greater(t, mark.Xmax, xid)
+			f.Record("b", "b2")
+
+			fetch := func(while ...int64) (types []string) {
+				t.Helper()
+				var cursors []lanedb.Cursor
+				for _, l := range f.Leases {
+					l.Incarnation = mark.Incarnation
+					cursors = append(cursors, lanedb.Cursor{Lease: l, Quota: 100, After: mark.Seq, While: while})
+				}
+				rows, err := lanedb.Of(f.Handle()).Log.Fetch(t.Context(), cursors, 0)
+				require.NoError(t, err)
+				for i := range rows {
+					types = append(types, rows[i].Type)
+				}
+				return types
+			}
+			require.ElementsMatch(t, []string{"b1", "b2"}, fetch(), "no transaction is named")
+			require.Equal(t, []string{"b2"}, fetch(xid))
+			require.Empty(t, fetch(xid, mark.XID), "one of them has ended")
+			require.NoError(t, long.Commit())
+			require.Empty(t, fetch(xid))
+			require.ElementsMatch(t, []string{"slow", "b1", "b2"}, fetch())
+		})
+	}
+}

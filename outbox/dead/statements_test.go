@@ -1,0 +1,12 @@
+package dead_test
+
+import (
+	"testing"
+
+	"github.com/oncebox/oncebox/internal/outboxtest"
+	"github.com/oncebox/oncebox/outbox/dead"
+)
+
+func TestStatementsOfRows(t *testing.T) {
+	outboxtest.Statements(t, map[string]string{"list dead letters": dead.ListDead, "show a dead letter": dead.ShowDead, "replay": dead.ReplayDead})
+}

@@ -1,0 +1,4 @@
+package delayed
+
+// ListDelayed is the statement of [Events.List].
+const ListDelayed = listDelayed

@@ -1,0 +1,4 @@
+package state
+
+// EventsByAggregate is the statement of [Reader.EventsByAggregate].
+const EventsByAggregate = eventsByAggregate

@@ -1,0 +1,67 @@
+package state_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/operator"
+	"github.com/oncebox/oncebox/outbox"
+	outboxstate "github.com/oncebox/oncebox/outbox/state"
+)
+
+// The server counts in its own time: what it says in the end is what went through, however an event went.
+func TestTrafficCountsWhatWentThrough(t *testing.T) {
+	f := newFixture(t, nil)
+	require.NoError(t, f.Upkeep().EnsurePartitions(t.Context()))
+	before, err := f.State().Traffic(t.Context())
+	require.NoError(t, err)
+	for _, name := range []string{"published", "in its turn", "refused", "dead", "discarded"} {
+		f.Record(name, name)
+	}
+	for _, row := range f.Fetch() {
+		lease := f.Leases[row.Lane]
+		switch row.Type {
+		case "published":
+			_, err := lanedb.Of(f.Handle()).Moves.Settle(t.Context(), []lanedb.Lease{lease}, []outboxdb.RowID{{Lane: row.Lane, Seq: row.Sequence}})
+			require.NoError(t, err)
+		case "in its turn":
+			_, err := lanedb.Of(f.Handle()).Log.Record(t.Context(), []lanedb.Placed{{Lease: lease, Position: lanedb.Position{}.Publish([]int64{row.Sequence})}})
+			require.NoError(t, err)
+		case "refused":
+			outcomes := []lanedb.Outcome{{Seq: row.Sequence, Verdict: lanedb.Refused, Error: "no"}}
+			require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(t.Context(), lease, outcomes))
+		default:
+			require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(t.Context(), lease, []lanedb.Outcome{{Seq: row.Sequence, Verdict: lanedb.Dead, Error: "no"}}))
+		}
+	}
+	_, err = f.Dead().DiscardAll(t.Context(), operator.DeadFilter{Type: "discarded"}, ann, nil)
+	require.NoError(t, err)
+	f.DB.SetMaxIdleConns(0) // a session says what it has done when it ends
+	reader := outbox.NewStore(f.DB.Another(t), &outbox.Config{Source: "test", Schema: f.DB.Schema})
+	await.True(t, func() bool {
+		now, err := reader.State().Traffic(t.Context())
+		require.NoError(t, err)
+		return now.Recorded-before.Recorded == 5 && now.Left-before.Left == 3
+	}, "two were published and one discarded, and two are still there")
+}
+
+func TestRateNeedsTwoReadings(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	first := outboxstate.Traffic{At: now, Recorded: 100, Left: 50}
+	recorded, left, ok := outboxstate.Traffic{At: now.Add(10 * time.Second), Recorded: 120, Left: 80}.PerSecond(first)
+	require.Equal(t, []any{2.0, 3.0, true}, []any{recorded, left, ok})
+	for name, second := range map[string]outboxstate.Traffic{
+		"the server counts anew": {At: now.Add(time.Second), Recorded: 5}, "the clock stood still": {At: now, Recorded: 120},
+	} {
+		_, _, ok := second.PerSecond(first)
+		require.False(t, ok, name)
+	}
+	_, _, ok = first.PerSecond(outboxstate.Traffic{})
+	require.False(t, ok)
+}

@@ -1,0 +1,164 @@
+package upkeep
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/operator"
+)
+
+// configActor stands in the audit for a process that entered its own Config.Retention.
+const configActor = "Config.Retention"
+
+// policy says what becomes of published rows. It belongs to the database and not to a process: otherwise a process with a short
+// retention would drop what another one keeps for longer, or has not archived yet.
+type policy struct {
+	retention time.Duration // as Config.Retention, but never 0
+	isSet     bool          // some process has set it; else it is the default
+	archived  bool          // only processes with outbox.Config.BeforeDrop drop days
+}
+
+const (
+	askPolicy = `SELECT kept_set, extract(epoch FROM kept)::float8, archived FROM {schema}.outbox_settings`
+
+	// enterPolicy adds the settings of a process to those of the database: $1 whether it has a retention, $2 the retention, $3
+	// whether it archives. Of two retentions the longer one counts, because what was dropped too early is lost.
+	enterPolicy = changePolicy + `
+	SET kept_set = r.kept_set OR $1::boolean, archived = r.archived OR $3::boolean, kept = CASE WHEN ` + isLonger + ` THEN $2::interval ELSE r.kept END
+	WHERE ` + isLonger + ` OR $3::boolean AND NOT r.archived` + notePolicy
+
+	isLonger = `($1::boolean AND (NOT r.kept_set OR r.kept IS NOT NULL AND ($2::interval IS NULL OR $2::interval > r.kept)))`
+
+	// setPolicy replaces the settings of the database.
+	setPolicy = changePolicy + `
+	SET kept_set = $1::boolean, kept = $2::interval, archived = $3::boolean` + notePolicy
+
+	changePolicy = `
+WITH before AS (SELECT ` + policyText + ` AS text FROM {schema}.outbox_settings),
+changed AS (
+	UPDATE {schema}.outbox_settings r`
+
+	// notePolicy makes an entry in the audit: $4 the actor, $5 the reason.
+	notePolicy = ` RETURNING r.*)
+INSERT INTO {schema}.oncebox_audit (part, actor, action, tenant_id, reason)
+SELECT 'outbox', $4, '` + string(operator.Retention) + `', '',
+	'from ' || (SELECT text FROM before) || ' to ' || ` + policyText + ` || ': ' || $5 FROM changed`
+
+	policyText = `CASE WHEN kept_set THEN coalesce(kept::text, 'for ever') ELSE 'not set' END || ', archived: ' || archived`
+)
+
+// SetRetention makes outbox.Config.Retention of this store, and whether it has a outbox.Config.BeforeDrop, the rule for the database. It is
+// needed to make the retention shorter, or to end the archiving: settings that keep more are entered by each process itself, at its
+// start and with each Config.CleanInterval. So change the settings of all processes first, or the longest one is entered again.
+// Other processes follow the new rule after their next Config.CleanInterval at the latest. by must give a reason.
+func (u *Upkeep) SetRetention(ctx context.Context, by operator.By) error {
+	if err := by.Validate(operator.Retention); err != nil {
+		return fmt.Errorf("outbox: set the retention: %w", err)
+	}
+	_, err := u.box.AdHoc().Exec(ctx, u.box.DB, setPolicy, true, storedRetention(u.cfg.Retention), u.cfg.BeforeDrop != nil, by.Actor, pgsql.CleanText(by.Reason))
+	if err == nil {
+		_, err = u.policy(ctx)
+	}
+	return outboxdb.Wrap("set the retention", err)
+}
+
+// policy asks for the policy of the database, after it has entered what this process keeps beyond it. It warns, once for each
+// policy, of settings of this process that do not count.
+func (u *Upkeep) policy(ctx context.Context) (policy, error) {
+	p, err := u.askPolicy(ctx)
+	if err == nil && u.keepsMore(p) {
+		// Asked again in a statement of its own: what the insert waited for is not in its snapshot.
+		if _, err = u.box.Run.Exec(ctx, u.box.DB, enterPolicy, u.cfg.OwnRetention, storedRetention(u.cfg.Retention), u.cfg.BeforeDrop != nil,
+			configActor, "a process is configured so"); err == nil {
+			p, err = u.askPolicy(ctx)
+		}
+	}
+	if err != nil {
+		return p, outboxdb.Wrap("ask for the retention", err)
+	}
+	u.box.Forgets.Store(p.retention == NoRetention)
+	if last := u.last.Swap(&p); last == nil || *last != p {
+		u.reportPolicy(ctx, p)
+	}
+	return p, nil
+}
+
+// keepsMore reports whether this process has a setting that keeps published rows longer than the policy does, or
+// archives them.
+func (u *Upkeep) keepsMore(p policy) bool {
+	return u.cfg.OwnRetention && (!p.isSet || storedLength(u.cfg.Retention) > storedLength(p.retention)) || u.cfg.BeforeDrop != nil && !p.archived
+}
+
+func (u *Upkeep) askPolicy(ctx context.Context) (p policy, err error) {
+	var seconds sql.NullFloat64
+	err = u.box.Run.QueryRow(ctx, u.box.DB, askPolicy, nil, &p.isSet, &seconds, &p.archived)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return p, err
+	}
+	switch {
+	case !p.isSet:
+		p.retention = DefaultRetention
+	case !seconds.Valid:
+		p.retention = KeepForever
+	case seconds.Float64 == 0:
+		p.retention = NoRetention
+	default:
+		p.retention = time.Duration(math.Round(seconds.Float64*1e6)) * time.Microsecond
+	}
+	return p, nil
+}
+
+// storedLength makes retentions comparable. PostgreSQL stores microseconds.
+func storedLength(d time.Duration) time.Duration {
+	switch d {
+	case KeepForever:
+		return math.MaxInt64
+	case NoRetention:
+		return 0
+	default:
+		return d.Round(time.Microsecond)
+	}
+}
+
+// storedRetention is a retention as the table has it: nothing, or NULL for ever.
+func storedRetention(d time.Duration) *time.Duration {
+	if d == KeepForever {
+		return nil
+	}
+	d = storedLength(d)
+	return &d
+}
+
+func (u *Upkeep) reportPolicy(ctx context.Context, p policy) {
+	if u.cfg.OwnRetention && storedLength(u.cfg.Retention) != storedLength(p.retention) {
+		u.box.Log.WarnContext(ctx, "oncebox: published events are kept for longer than Config.Retention says, because another process was configured so: "+
+			"change the setting, or call Store.Upkeep().SetRetention", "database", p.String(), "config", policy{retention: u.cfg.Retention}.String())
+	}
+	if p.archived && u.cfg.BeforeDrop == nil {
+		u.box.Log.InfoContext(ctx, "oncebox: published events are archived before they are dropped, which this process does not do: it drops none")
+	}
+}
+
+func (p policy) String() string {
+	switch p.retention {
+	case KeepForever:
+		return "for ever"
+	case NoRetention:
+		return "deleted on publish"
+	default:
+		return p.retention.String()
+	}
+}
+
+// KeptFor returns how long published events are kept in this database, whatever this store is configured to: [NoRetention] and [KeepForever]
+// have their meaning of outbox.Config.Retention.
+func (u *Upkeep) KeptFor(ctx context.Context) (time.Duration, error) {
+	p, err := u.askPolicy(ctx)
+	return p.retention, outboxdb.Wrap("ask for the retention", err)
+}
