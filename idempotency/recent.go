@@ -35,5 +35,5 @@ func (r *recent) has(k Key) bool {
 	return p != nil && p.slot(v).Load() == v
 }
 
-// slot takes other bits of a hash than those that have chosen the page.
+// slot takes bits of a hash that have not chosen the page.
 func (p *page) slot(v uint64) *atomic.Uint64 { return &p[v>>8%uint64(len(p))] }
