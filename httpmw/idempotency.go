@@ -62,7 +62,7 @@ func Idempotency(m *uow.Manager, s *idempotency.Store, scope ScopeFunc, cfg *Ide
 	}
 	headers, counted := newHeaderNames(names), otelx.Outcomes(outcomes()...)
 	k := &keyed{
-		units: m, store: s.Middleware(), scope: scope, cfg: c, headers: headers, prints: prints, idle: idle,
+		units: m, store: s, mw: s.Middleware(), scope: scope, cfg: c, headers: headers, prints: prints, idle: idle,
 		retryAfter: seconds(c.RetryAfter),
 		log:        c.Telemetry.Logger,
 		sender:     sender{base: c.ProblemBase, own: c.Refuse, log: c.Telemetry.Logger},
@@ -80,7 +80,8 @@ func Idempotency(m *uow.Manager, s *idempotency.Store, scope ScopeFunc, cfg *Ide
 // keyed holds the state that the requests of one [Idempotency] share. There is one, although some routers wrap a handler anew for each request.
 type keyed struct {
 	units      *uow.Manager
-	store      idempotency.Middleware
+	store      *idempotency.Store
+	mw         idempotency.Middleware
 	scope      ScopeFunc
 	cfg        IdempotencyConfig
 	headers    headerNames // that are stored
@@ -217,7 +218,7 @@ func (k *keyed) identify(r *http.Request, text string) (passed, error) {
 	if err != nil {
 		return passed{}, err
 	}
-	id := passed{store: k.store.Store, tenantFromContext: scope.Tenant == ""}
+	id := passed{store: k.store, tenantFromContext: scope.Tenant == ""}
 	if id.tenantFromContext {
 		scope.Tenant = event.TenantFrom(r.Context())
 	}

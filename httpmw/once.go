@@ -55,7 +55,7 @@ func (k *keyed) once(ctx context.Context, e *exchange, key idempotency.Key) (*an
 	}
 	// A request whose key was seen lately is most likely a retry. Completed rows never change, so a plain look-up answers it, without a transaction.
 	// All other requests begin a transaction at once and look up within, or claim the key, which also finds out whether a lease has ended.
-	if k.store.SeenRecently(key) {
+	if k.mw.SeenRecently(key) {
 		found, err := k.store.Lookup(ctx, k.units.DB(ctx), key, fp)
 		if found != nil || err != nil && k.cfg.Lease == nil {
 			return k.conclude(ctx, e, run{found: found}, key, err)
@@ -148,7 +148,7 @@ func tellUnused(ctx context.Context, log *slog.Logger, routes *sync.Map, e *exch
 }
 
 func (k *keyed) begin(ctx context.Context, u *uow.Unit, key idempotency.Key, fp idempotency.Fingerprint) (*idempotency.Response, error) {
-	store, err := k.store.In(ctx, u.DB())
+	store, err := k.mw.In(ctx, u.DB())
 	if err != nil {
 		return nil, fmt.Errorf("httpmw: begin key %s: %w", key, err)
 	}
@@ -164,7 +164,7 @@ func (k *keyed) begin(ctx context.Context, u *uow.Unit, key idempotency.Key, fp 
 func (k *keyed) complete(ctx context.Context, u *uow.Unit, key idempotency.Key, fp idempotency.Fingerprint, rec *recorder) error {
 	b := &pgx.Batch{}
 	resp := k.response(ctx, rec)
-	store, err := k.store.In(ctx, u.DB())
+	store, err := k.mw.In(ctx, u.DB())
 	if err != nil {
 		return fmt.Errorf("httpmw: complete key %s: %w", key, err)
 	}
@@ -172,7 +172,7 @@ func (k *keyed) complete(ctx context.Context, u *uow.Unit, key idempotency.Key, 
 		return err
 	}
 	unit.Of(ctx).ProvedBy(func(ctx context.Context, db bun.IDB, xid string) (bool, error) {
-		return k.store.Completed(ctx, db, key, resp, xid)
+		return k.mw.Completed(ctx, db, key, resp, xid)
 	})
 	if !unit.Of(ctx).SendLast(b) {
 		return fmt.Errorf("httpmw: complete key %s: the unit has ended", key)
@@ -210,11 +210,11 @@ func (k *keyed) conclude(ctx context.Context, e *exchange, last run, key idempot
 	case last.found != nil:
 		return k.replay(e, last.found), outcomeReplayed
 	case err == nil:
-		k.store.MarkSeen(key)
+		k.mw.MarkSeen(key)
 		return last.rec.answer(), outcomeExecuted
 	case errors.As(err, &refused) && !errors.Is(err, uow.ErrTransactionEnded):
 		return last.rec.answer(), outcomeReleased
-	case errors.Is(err, idempotency.ErrInProgress), k.store.IsTaken(err):
+	case errors.Is(err, idempotency.ErrInProgress), k.mw.IsTaken(err):
 		return inProgress().answer(e.w, k.patience(err)), outcomeInProgress
 	case errors.Is(err, idempotency.ErrMismatch):
 		return refuse(keyReused(k.cfg.ReusedStatus), outcomeMismatch)

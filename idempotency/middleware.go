@@ -12,20 +12,19 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// Middleware is a [Store] with further methods for package httpmw: statements that share a round trip with BEGIN and COMMIT, a proof of the outcome
-// of a COMMIT, and a hint that saves a transaction. An application needs it only if it has a middleware of its own.
+// Middleware has the methods of a [Store] that package httpmw needs besides: statements that share a round trip with BEGIN and COMMIT, a proof of
+// the outcome of a COMMIT, and a hint that saves a transaction. An application needs it only if it has a middleware of its own.
 type Middleware struct {
-	*Store
-
+	store *Store
 	place *pgsql.Place // where the table is
 }
 
 // Middleware returns the store as a middleware uses it.
-func (s *Store) Middleware() Middleware { return Middleware{Store: s} }
+func (s *Store) Middleware() Middleware { return Middleware{store: s} }
 
 func (m Middleware) text(constant string) string {
 	if m.place == nil {
-		return m.run.Text(constant)
+		return m.store.run.Text(constant)
 	}
 	return m.place.Text(constant)
 }
@@ -46,7 +45,7 @@ type Begun struct {
 // [Middleware.QueueComplete], which have no connection to ask where the table is.
 func (m Middleware) In(ctx context.Context, tx bun.Tx) (Middleware, error) {
 	var err error
-	m.place, err = m.run.In(ctx, tx)
+	m.place, err = m.store.run.In(ctx, tx)
 	return m, err
 }
 
@@ -70,7 +69,7 @@ func (m Middleware) QueueBegin(b *pgx.Batch, key Key, fp Fingerprint, opts ...Be
 		if err := rows.Err(); err != nil {
 			return err
 		}
-		result.Response, result.Err = m.begun(locked, &found, key, fp)
+		result.Response, result.Err = m.store.begun(locked, &found, key, fp)
 		return nil
 	})
 	return result
@@ -79,7 +78,7 @@ func (m Middleware) QueueBegin(b *pgx.Batch, key Key, fp Fingerprint, opts ...Be
 // QueueComplete is [Store.Complete] as a part of b: it can share a round trip with COMMIT. If somebody else has completed the key in spite of the
 // lock, it fails, and the statements after it in b are not executed: see [Middleware.IsTaken].
 func (m Middleware) QueueComplete(b *pgx.Batch, key Key, fp Fingerprint, resp Response) error {
-	args, err := m.completion(key, fp, resp)
+	args, err := m.store.completion(key, fp, resp)
 	if err != nil {
 		return err
 	}
@@ -93,11 +92,11 @@ func (Middleware) IsTaken(err error) bool { return isTaken(err) }
 
 // CompleteProbe is [Store.Complete] and returns the id of the transaction (pg_current_xact_id), for [Middleware.Completed].
 func (m Middleware) CompleteProbe(ctx context.Context, tx bun.IDB, key Key, fp Fingerprint, resp Response) (xid string, err error) {
-	args, err := m.completion(key, fp, resp)
+	args, err := m.store.completion(key, fp, resp)
 	if err != nil {
 		return "", err
 	}
-	if err := m.confirmed.QueryRow(ctx, tx, completeProbe, args, &xid); err != nil {
+	if err := m.store.confirmed.QueryRow(ctx, tx, completeProbe, args, &xid); err != nil {
 		return "", completionError(key, err)
 	}
 	return xid, nil
@@ -111,7 +110,7 @@ func (m Middleware) Completed(ctx context.Context, db bun.IDB, key Key, resp Res
 		return false, err
 	}
 	var found bool
-	if err := m.run.QueryRow(ctx, db, completed, []any{key.hash[:], xid, resp.Status, headers, body, omitted}, &found); err != nil {
+	if err := m.store.run.QueryRow(ctx, db, completed, []any{key.hash[:], xid, resp.Status, headers, body, omitted}, &found); err != nil {
 		return false, fmt.Errorf("idempotency: look for the answer of key %s: %w", key, pgerr.Explain(err))
 	}
 	return found, nil
@@ -119,7 +118,7 @@ func (m Middleware) Completed(ctx context.Context, db bun.IDB, key Key, resp Res
 
 // SeenRecently reports whether this store has lately found a row for the key, or got it by [Middleware.MarkSeen], so that a [Store.Lookup] is
 // likely to find it. It is a hint that may be wrong, and costs nothing.
-func (m Middleware) SeenRecently(key Key) bool { return m.recent.has(key) }
+func (m Middleware) SeenRecently(key Key) bool { return m.store.recent.has(key) }
 
 // MarkSeen records that the transaction that completed the key was committed, for [Middleware.SeenRecently].
-func (m Middleware) MarkSeen(key Key) { m.recent.mark(key) }
+func (m Middleware) MarkSeen(key Key) { m.store.recent.mark(key) }

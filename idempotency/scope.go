@@ -50,20 +50,6 @@ func (k Key) String() string { return hex.EncodeToString(k.hash[:8]) }
 // Tenant returns the tenant of the scope, or the default.
 func (k Key) Tenant() string { return k.tenant }
 
-// Key checks a scope and hashes it. The errors are [ErrNoPrincipal] and [*ScopeError].
-func (s *Store) Key(scope Scope) (Key, error) {
-	if scope.Tenant == "" {
-		scope.Tenant = s.cfg.DefaultTenant
-	}
-	if err := scope.validate(); err != nil {
-		return Key{}, err
-	}
-	return Key{
-		hash: scope.hash(), tenant: scope.Tenant, principal: hashPrincipal(scope.Tenant, scope.Principal),
-		request: scope.request(), caller: shown(scope.Caller),
-	}, nil
-}
-
 func (s *Scope) validate() error {
 	switch {
 	case s.Anonymous && s.Principal != "":

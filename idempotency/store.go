@@ -99,6 +99,20 @@ func NewStore(cfg *Config) *Store {
 	}
 }
 
+// Key checks a scope and hashes it. The errors are [ErrNoPrincipal] and [*ScopeError].
+func (s *Store) Key(scope Scope) (Key, error) {
+	if scope.Tenant == "" {
+		scope.Tenant = s.cfg.DefaultTenant
+	}
+	if err := scope.validate(); err != nil {
+		return Key{}, err
+	}
+	return Key{
+		hash: scope.hash(), tenant: scope.Tenant, principal: hashPrincipal(scope.Tenant, scope.Principal),
+		request: scope.request(), caller: shown(scope.Caller),
+	}, nil
+}
+
 // Telemetry returns where logs, traces and metrics go. It is the default of packages that show the store, such as the console. The Logger is not
 // nil.
 func (s *Store) Telemetry() telemetry.Config {
