@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -75,7 +76,7 @@ func Connect(ctx context.Context, cfg *Config) (*Broker, error) {
 	b.telemetry = otelx.NewLater(b.cfg.Telemetry, newInstruments)
 	b.log = quietlog.New(b.telemetry.Logger(), c.LogInterval)
 	b.open, b.end = context.WithCancel(context.Background())
-	b.start = newStart(b)
+	b.start = &start{broker: b, done: make(chan struct{})}
 	if err := b.connect(ctx); err != nil {
 		// Connect does not wait for Close: a request that the broker does not answer takes long to end.
 		go func() { _ = b.Close() }() // the caller already gets an error
@@ -190,11 +191,7 @@ func (b *Broker) Close() error {
 func (b *Broker) openReceivers() []*receiver {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	out := make([]*receiver, 0, len(b.receivers))
-	for r := range b.receivers {
-		out = append(out, r)
-	}
-	return out
+	return slices.Collect(maps.Keys(b.receivers))
 }
 
 func waitFor(group *sync.WaitGroup, limit time.Duration) bool {

@@ -70,7 +70,8 @@ func TestCloseEndsPublish(t *testing.T) {
 	b, err := Connect(t.Context(), cfg)
 	require.NoError(t, err)
 	// All producers of the topic are taken, for ever.
-	top := b.topic("order")
+	top, err := b.topic("order")
+	require.NoError(t, err)
 	for range cap(top.room) {
 		top.room <- struct{}{}
 	}

@@ -190,25 +190,21 @@ func (c *Config) WithDefaults() Config {
 	if c != nil {
 		out = *c
 	}
-	for field, value := range map[*int]int{&out.Partitions: 4, &out.Producers: 4, &out.MaxMessageBytes: 5 << 20, &out.MaxReceivedBytes: 16 << 20} {
-		if *field == 0 {
-			*field = value
-		}
-	}
-	for field, value := range map[*time.Duration]time.Duration{
-		&out.ConnectTimeout: 30 * time.Second, &out.ConnectionTimeout: 5 * time.Second, &out.OperationTimeout: 10 * time.Second,
-		&out.KeepAliveInterval: 10 * time.Second, &out.PublishTimeout: 30 * time.Second, &out.CloseTimeout: 10 * time.Second, &out.ProducerIdle: time.Minute,
-		&out.AudienceInterval: time.Minute, &out.LogInterval: quietlog.Interval,
-	} {
-		if *field == 0 {
-			*field = value
-		}
-	}
-	for field, value := range map[*string]string{&out.Tenant: "public", &out.Namespace: "default"} {
-		if *field == "" {
-			*field = value
-		}
-	}
+	out.Partitions = cmp.Or(out.Partitions, 4)
+	out.Producers = cmp.Or(out.Producers, 4)
+	out.MaxMessageBytes = cmp.Or(out.MaxMessageBytes, 5<<20)
+	out.MaxReceivedBytes = cmp.Or(out.MaxReceivedBytes, 16<<20)
+	out.ConnectTimeout = cmp.Or(out.ConnectTimeout, 30*time.Second)
+	out.ConnectionTimeout = cmp.Or(out.ConnectionTimeout, 5*time.Second)
+	out.OperationTimeout = cmp.Or(out.OperationTimeout, 10*time.Second)
+	out.KeepAliveInterval = cmp.Or(out.KeepAliveInterval, 10*time.Second)
+	out.PublishTimeout = cmp.Or(out.PublishTimeout, 30*time.Second)
+	out.CloseTimeout = cmp.Or(out.CloseTimeout, 10*time.Second)
+	out.ProducerIdle = cmp.Or(out.ProducerIdle, time.Minute)
+	out.AudienceInterval = cmp.Or(out.AudienceInterval, time.Minute)
+	out.LogInterval = cmp.Or(out.LogInterval, quietlog.Interval)
+	out.Tenant = cmp.Or(out.Tenant, "public")
+	out.Namespace = cmp.Or(out.Namespace, "default")
 	patience := 20 * time.Second
 	if out.AdminURL == "" {
 		out.AdminURL, patience = adminURL(out.URL), 2*time.Second

@@ -78,8 +78,11 @@ func (b *Broker) declare(ctx context.Context, names []string, subscriptions []me
 
 // heed turns batching off for a topic if one of its subscriptions does not allow batches.
 func (b *Broker) heed(s messaging.Subscription) {
-	if s.Type == messaging.KeyShared {
-		b.topic(s.Topic).unbatched.Store(true)
+	if s.Type != messaging.KeyShared {
+		return
+	}
+	if t, err := b.topic(s.Topic); err == nil {
+		t.unbatched.Store(true)
 	}
 }
 

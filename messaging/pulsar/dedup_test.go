@@ -68,7 +68,8 @@ func TestReceiptOfADuplicateIsNone(t *testing.T) {
 	half := len(msgs) / 2
 	require.NoError(t, b.Publish(patient(t), msgs[:half]))
 
-	top := b.topic("order")
+	top, err := b.topic("order")
+	require.NoError(t, err)
 	p, err := top.checkOut(t.Context())
 	require.NoError(t, err)
 	f := newFlight(&producer{Producer: mistaken{p.Producer}, batched: p.batched}, top, b.cfg.MaxMessageBytes, msgs, []int{5, 6, 7, 8, 9})

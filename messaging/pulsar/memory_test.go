@@ -18,7 +18,8 @@ import (
 func TestMessagesThatTheClientLostTakeNoRoom(t *testing.T) {
 	t.Parallel()
 	b := connect(t, declared(pulsartest.Open(t), "order", "s"))
-	top := b.topic("order")
+	top, err := b.topic("order")
+	require.NoError(t, err)
 	large := envelope("order", "a", 1)
 	large.Payload = make([]byte, 64<<10)
 	const atOnce = 200

@@ -70,16 +70,20 @@ func (r *receiver) leak(m pulsarclient.Message) {
 	r.wake()
 }
 
-// renew subscribes again when so many permits are lost that the broker may soon send nothing: a new consumer starts with all permits. The
-// old consumer sends its acknowledgements before it is closed. Messages that it had in hand come again, as after a lost connection.
+// mustRenew reports whether so many permits are lost that the broker may soon send nothing. The caller calls renew then.
+func (r *receiver) mustRenew() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	must := r.leaked >= max(r.options.ReceiverQueueSize/2, 1) && !r.isClosed()
+	r.renewing = r.renewing || must
+	return must
+}
+
+// renew subscribes again: a new consumer starts with all permits. The old consumer sends its acknowledgements before it is closed. Messages
+// that it had in hand come again, as after a lost connection.
 func (r *receiver) renew(ctx context.Context) error {
 	r.mu.Lock()
 	old := r.consumer
-	if r.leaked < max(r.options.ReceiverQueueSize/2, 1) || r.isClosed() {
-		r.mu.Unlock()
-		return nil
-	}
-	r.renewing = true
 	r.mu.Unlock()
 	old.Close()
 	r.forget()

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"time"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/topics"
 )
 
 // Publish implements [messaging.Publisher]. Topics are sent side by side. A call takes no longer than Config.PublishTimeout, whatever ctx
@@ -24,11 +26,12 @@ func (b *Broker) Publish(ctx context.Context, msgs []event.Envelope) error {
 	defer cancel()
 	defer context.AfterFunc(b.open, cancel)()
 
-	failed := b.telemetry.Instruments().publish(ctx, msgs, func(ctx context.Context) map[int]error { return b.publish(ctx, msgs) })
-	if len(failed) > 0 {
-		return &messaging.PublishError{Failed: failed}
-	}
-	return nil
+	t := b.telemetry.Instruments()
+	began := time.Now()
+	ctx, span := t.start(ctx, len(msgs))
+	defer span.End()
+	failed := b.publish(ctx, msgs)
+	return t.published(ctx, msgs, failed, began)
 }
 
 // publish returns the errors by index.
@@ -50,26 +53,26 @@ func (b *Broker) publish(ctx context.Context, msgs []event.Envelope) map[int]err
 	var (
 		mu     sync.Mutex
 		failed = map[int]error{}
-		topics sync.WaitGroup
+		under  sync.WaitGroup
 	)
 	for name, indexes := range byTopic {
-		topics.Go(func() {
+		under.Go(func() {
 			errs := b.publishTopic(ctx, name, msgs, indexes)
 			mu.Lock()
 			defer mu.Unlock()
 			maps.Copy(failed, errs)
 		})
 	}
-	topics.Wait()
+	under.Wait()
 	return failed
 }
 
 // publishTopic sends the messages at these indexes, which belong to one topic.
 func (b *Broker) publishTopic(ctx context.Context, name string, msgs []event.Envelope, indexes []int) map[int]error {
-	if err := ValidateTopic(name); err != nil {
-		return all(indexes, messaging.Permanent(fmt.Errorf("pulsar: topic %q: %w", name, err)))
+	t, err := b.topic(name)
+	if err != nil {
+		return all(indexes, err)
 	}
-	t := b.topic(name)
 	p, err := t.checkOut(ctx)
 	if err != nil {
 		return all(indexes, err)
@@ -93,14 +96,17 @@ func all(indexes []int, err error) map[int]error {
 	return failed
 }
 
-// topic returns the producers of a topic, made at its first use.
-func (b *Broker) topic(name string) *topic {
+// topic returns the producers of a topic, made at its first use. The error is that of all its messages: the name cannot be used.
+func (b *Broker) topic(name string) (*topic, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	t, ok := b.topics[name]
-	if !ok {
-		t = newTopic(b, name)
-		b.topics[name] = t
+	if t, ok := b.topics[name]; ok {
+		return t, nil
 	}
-	return t
+	if err := topics.ValidateTopic(name); err != nil {
+		return nil, messaging.Permanent(fmt.Errorf("pulsar: topic %q: %w", name, err))
+	}
+	t := newTopic(b, name)
+	b.topics[name] = t
+	return t, nil
 }

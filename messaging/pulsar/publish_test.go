@@ -321,13 +321,15 @@ func TestPublishWaitsForAProducer(t *testing.T) {
 	for range cap(errs) {
 		require.NoError(t, <-errs)
 	}
-	require.Len(t, b.topic("order").idle, 1)
+	top, err := b.topic("order")
+	require.NoError(t, err)
+	require.Len(t, top.idle, 1)
 
 	// None comes free: nothing is sent, no attempt is spent.
-	taken := <-b.topic("order").idle
+	taken := <-top.idle
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	failed := failures(t, b.Publish(ctx, []event.Envelope{envelope("order", "a", 2)}))
 	require.ErrorIs(t, failed[0], messaging.ErrUnknown)
-	b.topic("order").giveBack(taken)
+	top.giveBack(taken)
 }

@@ -109,8 +109,10 @@ func (r *receiver) Receive(ctx context.Context) (*messaging.Message, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if err := r.renew(ctx); err != nil {
-			return nil, err
+		if r.mustRenew() {
+			if err := r.renew(ctx); err != nil {
+				return nil, err
+			}
 		}
 		m, incoming := r.next()
 		if m != nil {

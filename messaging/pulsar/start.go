@@ -25,8 +25,6 @@ type start struct {
 	refuse func(error) // ends the request that is under way
 }
 
-func newStart(b *Broker) *start { return &start{broker: b, done: make(chan struct{})} }
-
 // asking sets the function that isRefused calls, or nil.
 func (s *start) asking(refuse func(error)) {
 	s.mu.Lock()

@@ -19,7 +19,7 @@ import (
 // instruments holds the tracer and the metrics of a broker.
 type instruments struct {
 	tracer          trace.Tracer
-	published       metric.Int64Counter
+	messages        metric.Int64Counter
 	unwatchedTopics metric.Int64Counter
 	duration        metric.Float64Histogram
 }
@@ -27,8 +27,8 @@ type instruments struct {
 func newInstruments(to telemetry.Config) *instruments {
 	meter := otelx.Meter(to.MeterProvider, "messaging/pulsar")
 	return &instruments{
-		tracer:    otelx.Tracer(to.TracerProvider, "messaging/pulsar"),
-		published: otelx.Counter(meter, "oncebox.broker.published", "Messages handed to the broker, by outcome"),
+		tracer:   otelx.Tracer(to.TracerProvider, "messaging/pulsar"),
+		messages: otelx.Counter(meter, "oncebox.broker.published", "Messages handed to the broker, by outcome"),
 		unwatchedTopics: otelx.Counter(meter, "oncebox.broker.unwatched_topics",
 			"Topics published to whose declared subscription is gone, or that have neither a subscription nor retention"),
 		duration: otelx.Histogram(meter, "oncebox.broker.publish.duration", "How long a call of Publish took",
@@ -36,29 +36,30 @@ func newInstruments(to telemetry.Config) *instruments {
 	}
 }
 
-// publish runs one call of Publish in a span and counts the outcomes of its messages.
-func (t *instruments) publish(ctx context.Context, msgs []event.Envelope, send func(context.Context) map[int]error) map[int]error {
-	began := time.Now()
-	ctx, span := t.tracer.Start(ctx, "publish", trace.WithSpanKind(trace.SpanKindClient),
-		trace.WithAttributes(attribute.String("messaging.system", "pulsar"), attribute.Int("messaging.batch.message_count", len(msgs))))
-	defer span.End()
-	failed := send(ctx)
+// start begins the span of one call of Publish.
+func (t *instruments) start(ctx context.Context, messages int) (context.Context, trace.Span) {
+	return t.tracer.Start(ctx, "publish", trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(attribute.String("messaging.system", "pulsar"), attribute.Int("messaging.batch.message_count", messages)))
+}
 
+// published counts the outcomes of the messages of one call of Publish, whose span is that of ctx, and returns the error of the call.
+func (t *instruments) published(ctx context.Context, msgs []event.Envelope, failed map[int]error, began time.Time) error {
 	type series struct{ topic, outcome string }
 	counts := map[series]int64{}
 	for i := range msgs {
 		counts[series{msgs[i].Topic, outcome(failed[i])}]++
 	}
 	for s, n := range counts {
-		t.published.Add(ctx, n, metric.WithAttributes(attribute.String("topic", s.topic), attribute.String("outcome", s.outcome)))
+		t.messages.Add(ctx, n, metric.WithAttributes(attribute.String("topic", s.topic), attribute.String("outcome", s.outcome)))
 	}
+	var err error
 	result := "ok"
 	if len(failed) > 0 {
-		result = "failed"
-		span.SetStatus(codes.Error, (&messaging.PublishError{Failed: failed}).Error())
+		result, err = "failed", &messaging.PublishError{Failed: failed}
+		trace.SpanFromContext(ctx).SetStatus(codes.Error, err.Error())
 	}
 	t.duration.Record(ctx, time.Since(began).Seconds(), metric.WithAttributes(attribute.String("outcome", result)))
-	return failed
+	return err
 }
 
 func (t *instruments) unwatched(ctx context.Context, topic string) {

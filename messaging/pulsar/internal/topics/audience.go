@@ -41,12 +41,12 @@ func (a *Audience) LookFirst() {
 		return
 	}
 	if reached, resting := k.Presence.know(); reached && !resting {
-		ctx, cancel := context.WithTimeout(k.open, k.Presence.Patience)
+		ctx, cancel := context.WithTimeout(k.to.Open, k.Presence.Patience)
 		defer cancel()
 		switch err := a.look(ctx); {
 		case isTimeout(err):
 			k.Presence.fail()
-			k.log.WarnContext(ctx, "oncebox: Pulsar's admin API does not answer: the topics' consumers are unknown", "url", k.Admin.base, "error", err)
+			k.to.Log.WarnContext(ctx, "oncebox: Pulsar's admin API does not answer: the topics' consumers are unknown", "url", k.Admin.base, "error", err)
 		case err != nil:
 			return // the broker is in trouble; the next call that makes a producer looks again
 		}
@@ -65,9 +65,9 @@ func (a *Audience) LookAgain() {
 		return
 	}
 	a.now()
-	k.background.Go(func() {
+	k.to.Background.Go(func() {
 		defer a.mu.Unlock()
-		ctx, cancel := context.WithTimeout(k.open, k.cfg.OperationTimeout)
+		ctx, cancel := context.WithTimeout(k.to.Open, k.cfg.OperationTimeout)
 		defer cancel()
 		if k.HasAdmin(ctx) {
 			_ = a.look(ctx) // the next look may succeed
@@ -116,15 +116,15 @@ func (a *Audience) look(ctx context.Context) error {
 	}
 	switch a.missing = missing; {
 	case len(missing) == 0:
-		k.log.InfoContext(ctx, "oncebox: a topic has its subscriptions again", "topic", k.FullName(a.topic))
+		k.to.Log.InfoContext(ctx, "oncebox: a topic has its subscriptions again", "topic", k.FullName(a.topic))
 		return nil
 	case missing[0] == "":
-		k.log.WarnContext(ctx, "oncebox: a topic has neither a subscription nor retention, its messages may be gone before somebody subscribes; "+
+		k.to.Log.WarnContext(ctx, "oncebox: a topic has neither a subscription nor retention, its messages may be gone before somebody subscribes; "+
 			"declare the subscription (Config.Subscriptions)", "topic", k.FullName(a.topic))
 	default:
-		k.log.WarnContext(ctx, "oncebox: subscriptions of a topic are gone, it was deleted or somebody unsubscribed; its messages are not kept for them; "+
+		k.to.Log.WarnContext(ctx, "oncebox: subscriptions of a topic are gone, it was deleted or somebody unsubscribed; its messages are not kept for them; "+
 			"declare them again (Broker.Declare), and replay what was sent meanwhile", "topic", k.FullName(a.topic), "subscriptions", missing)
 	}
-	k.unwatched(ctx, a.topic)
+	k.to.Unwatched(ctx, a.topic)
 	return nil
 }

@@ -47,11 +47,7 @@ func (a *Admin) Partitions(ctx context.Context, topic string) (int, error) {
 
 // MakeTopic makes a partitioned topic. It returns false if there is one of that name, partitioned or not.
 func (a *Admin) MakeTopic(ctx context.Context, topic string, partitions int) (bool, error) {
-	err := a.do(ctx, http.MethodPut, a.topic(topic)+"/partitions", strconv.Itoa(partitions), nil)
-	if answer.IsStatus(err, http.StatusConflict, http.StatusPreconditionFailed) {
-		return false, nil
-	}
-	return err == nil, err
+	return a.makeOnce(ctx, a.topic(topic)+"/partitions", strconv.Itoa(partitions))
 }
 
 // makeSubscription makes a subscription at the earliest message. It returns false if the broker answers that there is one, or that
@@ -61,7 +57,12 @@ func (a *Admin) makeSubscription(ctx context.Context, s messaging.Subscription) 
 	if err != nil {
 		return false, err
 	}
-	err = a.do(ctx, http.MethodPut, a.subscription(s.Topic, s.Name), string(body), nil)
+	return a.makeOnce(ctx, a.subscription(s.Topic, s.Name), string(body))
+}
+
+// makeOnce returns false if the broker answers that it exists, or that another request is making it.
+func (a *Admin) makeOnce(ctx context.Context, path, body string) (bool, error) {
+	err := a.do(ctx, http.MethodPut, path, body, nil)
 	if answer.IsStatus(err, http.StatusConflict, http.StatusPreconditionFailed) {
 		return false, nil
 	}
@@ -70,15 +71,8 @@ func (a *Admin) makeSubscription(ctx context.Context, s messaging.Subscription) 
 
 // Subscribed reports whether all partitions of a topic have a subscription.
 func (a *Admin) Subscribed(ctx context.Context, topic string, partitions int, name string) (bool, error) {
-	parts := []string{topic}
-	if partitions > 0 {
-		parts = parts[:0]
-		for i := range partitions {
-			parts = append(parts, topic+"-partition-"+strconv.Itoa(i))
-		}
-	}
-	for _, part := range parts {
-		subscriptions, err := a.Subscriptions(ctx, part)
+	for n := range max(partitions, 1) {
+		subscriptions, err := a.Subscriptions(ctx, partition(topic, partitions, n))
 		if err != nil || subscriptions[name] == nil {
 			return false, err
 		}
@@ -98,11 +92,13 @@ func (s *SubscriptionStats) IsUnbatched() bool {
 }
 
 // FirstPartition is the topic itself if it has none.
-func FirstPartition(topic string, partitions int) string {
+func FirstPartition(topic string, partitions int) string { return partition(topic, partitions, 0) }
+
+func partition(topic string, partitions, n int) string {
 	if partitions == 0 {
 		return topic
 	}
-	return topic + "-partition-0"
+	return topic + partitionMark + strconv.Itoa(n)
 }
 
 // Subscriptions returns the subscriptions of an unpartitioned topic or of one partition.
@@ -146,7 +142,7 @@ func (a *Admin) ListTopics(ctx context.Context) ([]string, error) {
 	var names []string
 	for _, full := range append(partitioned, plain...) {
 		name, ours := strings.CutPrefix(full, prefix)
-		base, _, isPartition := strings.Cut(name, "-partition-")
+		base, _, isPartition := strings.Cut(name, partitionMark)
 		if ours && (!isPartition || !slices.Contains(partitioned, prefix+base)) {
 			names = append(names, name)
 		}

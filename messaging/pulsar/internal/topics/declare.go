@@ -94,11 +94,11 @@ func (k *Keeper) warnOfOnePartition(ctx context.Context, name string) error {
 		return nil
 	}
 	full := k.FullName(name)
-	names, err := answer.Insist(ctx, k.background, func() ([]string, error) { return k.client.TopicPartitions(full) }, func([]string) {})
+	names, err := answer.Insist(ctx, k.to.Background, func() ([]string, error) { return k.to.Client.TopicPartitions(full) }, func([]string) {})
 	if err != nil && !answer.IsMissing(err) || len(names) > 0 && names[0] != full {
 		return err
 	}
-	k.log.WarnContext(ctx, "oncebox: a topic is missing or has no partitions, and without the admin API the broker makes it as it is configured, "+
+	k.to.Log.WarnContext(ctx, "oncebox: a topic is missing or has no partitions, and without the admin API the broker makes it as it is configured, "+
 		"without partitions if nothing else is said: one Failover consumer works at a time then. Set Config.AdminURL "+
 		"(ONCEBOX_PULSAR_ADMIN_URL) or make the topic "+
 		"before it is used; set Config.Partitions to 1 (ONCEBOX_PULSAR_PARTITIONS) if that is meant",
@@ -114,7 +114,7 @@ func (k *Keeper) declareTopic(ctx context.Context, name string) (int, error) {
 		return 0, err
 	}
 	if made {
-		k.log.InfoContext(ctx, "oncebox: topic made", "topic", k.FullName(name), "partitions", k.cfg.Partitions)
+		k.to.Log.InfoContext(ctx, "oncebox: topic made", "topic", k.FullName(name), "partitions", k.cfg.Partitions)
 		return k.cfg.Partitions, nil
 	}
 	// "It exists" may mean any number of partitions, none too, or that another process is just making it.
@@ -126,7 +126,7 @@ func (k *Keeper) declareTopic(ctx context.Context, name string) (int, error) {
 		return 0, errors.Join(err, look)
 	}
 	if n != k.cfg.Partitions {
-		k.log.InfoContext(ctx, "oncebox: topic has another number of partitions and is used as it is",
+		k.to.Log.InfoContext(ctx, "oncebox: topic has another number of partitions and is used as it is",
 			"topic", k.FullName(name), "partitions", n, "configured", k.cfg.Partitions)
 	}
 	return n, nil
@@ -157,8 +157,8 @@ func (k *Keeper) declareSubscription(ctx context.Context, s messaging.Subscripti
 
 // subscribeAndLeave makes a subscription with the client alone.
 func (k *Keeper) subscribeAndLeave(ctx context.Context, s messaging.Subscription) error {
-	consumer, err := answer.Insist(ctx, k.background, func() (pulsarclient.Consumer, error) {
-		return k.client.Subscribe(pulsarclient.ConsumerOptions{
+	consumer, err := answer.Insist(ctx, k.to.Background, func() (pulsarclient.Consumer, error) {
+		return k.to.Client.Subscribe(pulsarclient.ConsumerOptions{
 			Topic: k.FullName(s.Topic), SubscriptionName: s.Name, Type: TypeOf(s.Type), ReceiverQueueSize: 1,
 			SubscriptionInitialPosition: pulsarclient.SubscriptionPositionEarliest,
 			SubscriptionProperties:      Properties(s),

@@ -39,12 +39,8 @@ type Keeper struct {
 	Admin    *Admin
 	Presence Presence
 
-	cfg        Config
-	log        *slog.Logger
-	client     pulsarclient.Client
-	open       context.Context //nolint:containedctx // the life of the connection
-	background *sync.WaitGroup // background work that Close of the connection waits for
-	unwatched  func(ctx context.Context, topic string)
+	cfg Config
+	to  Connection
 
 	mu       sync.Mutex
 	declared map[messaging.Subscription]bool
@@ -61,10 +57,7 @@ type Connection struct {
 
 // NewKeeper returns the keeper of a namespace.
 func NewKeeper(c Config, a *Admin, to Connection) *Keeper {
-	return &Keeper{
-		Admin: a, Presence: Presence{Patience: Patience}, cfg: c, log: to.Log, client: to.Client, open: to.Open, background: to.Background,
-		unwatched: to.Unwatched, declared: map[messaging.Subscription]bool{},
-	}
+	return &Keeper{Admin: a, Presence: Presence{Patience: Patience}, cfg: c, to: to, declared: map[messaging.Subscription]bool{}}
 }
 
 // FullName returns the name by which Pulsar knows a topic.

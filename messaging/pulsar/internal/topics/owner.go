@@ -89,7 +89,7 @@ func (k *Keeper) own(ctx context.Context, s messaging.Subscription, partitions i
 	}
 	err := k.claim(ctx, s, partitions)
 	if answer.IsForbidden(err) {
-		k.log.WarnContext(ctx, "oncebox: Pulsar's admin API does not let us see which service a subscription belongs to; "+
+		k.to.Log.WarnContext(ctx, "oncebox: Pulsar's admin API does not let us see which service a subscription belongs to; "+
 			"another service of the same consumer name would get a part of its messages", "topic", k.FullName(s.Topic), "subscription", s.Name, "error", err)
 		return nil
 	}

@@ -79,7 +79,7 @@ func (k *Keeper) HasAdmin(ctx context.Context) bool {
 		k.Presence.reach()
 		return true
 	case k.Presence.fail():
-		k.log.WarnContext(ctx, "oncebox: Pulsar's admin API cannot be used; topics are made without partitions and subscriptions by subscribing, "+
+		k.to.Log.WarnContext(ctx, "oncebox: Pulsar's admin API cannot be used; topics are made without partitions and subscriptions by subscribing, "+
 			"and another service of the same consumer name is not noticed. Set Config.AdminURL (ONCEBOX_PULSAR_ADMIN_URL)", "url", k.Admin.base, "error", err)
 	}
 	return false

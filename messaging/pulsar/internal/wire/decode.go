@@ -1,8 +1,12 @@
 package wire
 
 import (
+	"bytes"
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
+	"time"
 
 	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
 
@@ -34,6 +38,148 @@ func (l Limits) Envelope(m pulsarclient.Message, topic string) event.Envelope {
 	env := decode(partOf(m), topic)
 	env.Metadata[messaging.UnreadableKey] = reason
 	return env
+}
+
+// decode makes the envelope of a message that was received from a topic. The envelope shares no map with the message, which may be
+// delivered again.
+func decode(m pulsarclient.Message, topic string) event.Envelope {
+	props := m.Properties()
+	env := event.Envelope{
+		Topic: topic, RoutingKey: m.Key(), Metadata: make(event.Metadata, min(len(props), 4)), Payload: bytes.Clone(m.Payload()),
+	}
+	var few [8]property
+	rest := few[:0]
+	for name, value := range props {
+		if !takeIdentifier(&env, name, value) && !takeValue(&env, name, value) {
+			rest = append(rest, property{name, value})
+		}
+	}
+	decodeMetadata(env.Metadata, rest)
+	if env.OccurredAt.IsZero() && m.EventTime().UnixMilli() > 0 && canBeWritten(m.EventTime()) { // no time is 1970, not zero
+		env.OccurredAt = m.EventTime().UTC()
+	}
+	if env.ID == "" {
+		completeForeign(&env, m)
+	}
+	return env
+}
+
+type property struct{ name, value string }
+
+func takeIdentifier(env *event.Envelope, name, value string) bool {
+	switch name {
+	case PropID:
+		env.ID = value
+	case PropType:
+		env.Type = value
+	case PropSource:
+		env.Source = value
+	case PropSubject:
+		env.AggregateID = value
+	case PropDataSchema:
+		env.SchemaID = value
+	case PropTenantID:
+		env.TenantID = value
+	case PropAggregateType:
+		env.AggregateType = value
+	case PropContentType:
+		env.ContentType = value
+	case PropOrderingKey:
+		env.Delivery.OrderingKey = value
+	default:
+		return false
+	}
+	return true
+}
+
+// takeValue sets the field of a property. It returns false if the value, of another program perhaps, is not a valid version, number or
+// time; the property then becomes metadata.
+func takeValue(env *event.Envelope, name, value string) bool {
+	switch name {
+	case PropSpecVersion:
+		return value == specVersion
+	case PropAggregateVersion, PropSequence, PropSchemaVersion:
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || n < 0 || name == PropSchemaVersion && n > math.MaxInt32 {
+			return false
+		}
+		switch name {
+		case PropAggregateVersion:
+			env.AggregateVersion = n
+		case PropSequence:
+			env.Sequence = n
+		default:
+			env.SchemaVersion = int(n)
+		}
+		return true
+	case PropTime: // preferred to Pulsar's own time, which has only milliseconds
+		t, err := time.Parse(time.RFC3339Nano, value)
+		if err != nil || !canBeWritten(t) {
+			return false
+		}
+		env.OccurredAt = t.UTC()
+		return true
+	default:
+		return false
+	}
+}
+
+// canBeWritten reports whether RFC 3339 can express the year of t, in UTC.
+func canBeWritten(t time.Time) bool { return t.UTC().Year() >= 1 && t.UTC().Year() <= 9999 }
+
+// decodeMetadata puts the remaining properties into md. If two properties stand for the same key, the property in the format of oncebox
+// wins over the property of another program.
+func decodeMetadata(md event.Metadata, rest []property) {
+	for _, p := range rest {
+		if key := metadataKey(p.name); key != "" {
+			md[key] = p.value
+		}
+	}
+	for _, p := range rest {
+		if key, ours := strings.CutPrefix(p.name, MetaPrefix); ours {
+			keep(md, key, p.value)
+		}
+	}
+	for _, p := range rest {
+		if !strings.HasPrefix(p.name, MetaPrefix) && metadataKey(p.name) == "" {
+			keep(md, p.name, p.value)
+		}
+	}
+}
+
+// metadataKey returns the key of the metadata for a property of its own, "" if the property has no such key.
+func metadataKey(prop string) string {
+	switch prop {
+	case PropCorrelationID:
+		return event.CorrelationID
+	case PropCausationID:
+		return event.CausationID
+	case event.TraceParent, event.TraceState:
+		return prop
+	default:
+		return ""
+	}
+}
+
+func keep(md event.Metadata, key, value string) {
+	if _, taken := md[key]; !taken {
+		md[key] = value
+	}
+}
+
+// completeForeign completes the envelope of a message whose producer does not use CloudEvents: its place in the topic becomes its id, so that it is
+// handled once.
+func completeForeign(env *event.Envelope, m pulsarclient.Message) {
+	env.ID = env.Topic + "@" + m.ID().String()
+	if env.Source == "" {
+		env.Source = m.Topic()
+	}
+	if env.Type == "" {
+		env.Type = env.Topic
+	}
+	if env.OccurredAt.IsZero() {
+		env.OccurredAt = m.PublishTime().UTC()
+	}
 }
 
 // unreadable returns the reason why a message is not what was sent, "" if it is complete.
