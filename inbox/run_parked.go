@@ -201,7 +201,7 @@ func (r *runner) beat(ctx context.Context, consumers []string) error {
 	}
 	r.active, r.noted = now, len(consumers)
 	for _, a := range absent {
-		r.box.store.Log.WarnContext(ctx, "oncebox: messages are parked whose topic no process handles: start one that has this consumer on it",
+		r.box.store.Log.WarnContext(ctx, "oncebox: messages are parked whose topic no process handles: start a process that has this consumer on it",
 			"consumer", a.Consumer, "topic", a.Topic, "since", a.Since)
 	}
 	return nil
