@@ -15,11 +15,11 @@ type phrase struct {
 // phrases are the forms of words that pages avoid. To add one, give it a plant and a sentence that looks alike and is fine.
 var phrases = []phrase{
 	{"noun", regexp.MustCompile(`\bone that\b`), nil,
-		"It waits behind one that failed.", "It waits behind an event that failed.", 19},
+		"It waits behind one that failed.", "It waits behind an event that failed.", 17},
 	{"noun", regexp.MustCompile(`\bones? (of which|in which|with which|whose|who)\b`), nil,
 		"It takes the one whose lease has ended.", "It takes the lane whose lease has ended.", 1},
 	{"noun", regexp.MustCompile(`\bthose (that|which|who|whose|of which)\b`), nil,
-		"It skips those that are paused.", "It skips tenants that are paused.", 24},
+		"It skips those that are paused.", "It skips tenants that are paused.", 16},
 	{"noun", regexp.MustCompile(`\bthe one (and|or|emit|is|was|waits|has) (an? |the )?(\w+ )?(\w+ )?(of )?the other\b`), nil,
 		"Let the one emit an event of the other.", "The first one waits, the other goes on.", 0},
 	{"noun", regexp.MustCompile(`(^|[.:;,] |\b(of|to|for|from|behind) )who (comes|has|reads|looks|writes|holds|stores|cannot|` +
@@ -34,11 +34,11 @@ var phrases = []phrase{
 	{"flow", regexp.MustCompile(`\b(is|are|was|were|be|been|being|gets?|got) told\b( \w+)?`), regexp.MustCompile(`told (apart|to)\b`),
 		"advance is told that nothing was left.", "The process is told to stop.", 4},
 	{"flow", regexp.MustCompile(`\btells?\b( \w+)?`), regexp.MustCompile(`tells? (apart|you|us|me)\b`),
-		"sure tells whether there are others.", "The page shows the state.", 23},
+		"sure tells whether there are others.", "The page shows the state.", 17},
 	{"flow", regexp.MustCompile(`\btold (of|by|that|whether)\b`), nil,
 		"It was a failure that nobody had told of.", "It was a failure that nobody had reported.", 1},
 	{"flow", regexp.MustCompile(`\b(hears?|heard)\b`), nil,
-		"A projector hears of a commit.", "A projector receives the notification.", 10},
+		"A projector hears of a commit.", "A projector receives the notification.", 9},
 	{"flow", regexp.MustCompile(`\b(go|goes|went|gone) by (it|its|that|the|what|this|a|an)\b`), nil,
 		"The relay goes by the mark.", "The relay follows the mark.", 0},
 	{"flow", regexp.MustCompile(`\b(has|have|had) (the|its|a|an|each|every|all|any|them|it|others|all others|the next \w+) (\w+ )?(refuse|` +

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// relayFlat measures whether the rate of a projector depends on how much there is: on the rows that wait, on those that
+// relayFlat measures whether the rate of a projector depends on how much there is: on the rows that wait, on the rows that
 // were sent today, and on the dead entries that VACUUM may not remove while an old snapshot is held open.
 func relayFlat(ctx context.Context, args []string) error {
 	var b flatBench

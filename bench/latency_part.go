@@ -48,7 +48,7 @@ func (p part) String() string {
 
 func (p part) events() int { return p.Versions * latencyAccounts }
 
-// member is such a process, seen from the one that measures.
+// member is such a process, seen from the process that measures.
 type member struct {
 	*child
 
@@ -66,7 +66,7 @@ func launch(ctx context.Context, p part) (*member, error) {
 }
 
 // write has the process write its events, and returns when it and the consumer have ended by themselves. When that takes
-// too long, those that came are counted.
+// too long, the events that came are counted.
 func (m *member) write(ctx context.Context, consumer *member) error {
 	if err := m.say.Encode("go"); err != nil {
 		return fmt.Errorf("start the writer: %w", err)
@@ -149,7 +149,7 @@ type role struct {
 	endless bool
 }
 
-// play runs the roles of the part until those that end have ended, or until ctx is done.
+// play runs the roles of the part until all that end have ended, or until ctx is done.
 func (p part) play(ctx context.Context, seen *record, start <-chan struct{}, ready func() error) (err error) {
 	var roles []role
 	defer func() {

@@ -204,7 +204,7 @@ func (b *longBench) begin(ctx context.Context) (bun.Tx, error) {
 	if err != nil {
 		return tx, err
 	}
-	own.Type, own.AggregateType = ownType, "" // it is in no order, or its lock would hold up those that share it
+	own.Type, own.AggregateType = ownType, "" // it is in no order, or its lock would hold up others that share it
 	return tx, b.store.Flush(ctx, tx, []event.Envelope{own})
 }
 

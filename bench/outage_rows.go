@@ -38,7 +38,7 @@ func remember(ctx context.Context, db *bun.DB) error {
 	return nil
 }
 
-// changes compares the rows with those remembered, and counts those that paid for the outage.
+// changes compares the rows with those remembered, and counts the rows that paid for the outage.
 func changes(ctx context.Context, db *bun.DB) (changed, attempts int, err error) {
 	if err := db.DB.QueryRowContext(ctx, changedRows).Scan(&changed); err != nil {
 		return 0, 0, fmt.Errorf("compare the rows: %w", err)

@@ -156,7 +156,7 @@ type variant struct {
 	run            func(ctx context.Context) error
 }
 
-// variants returns those that were asked for, the floor first.
+// variants returns the variants that were asked for, the floor first.
 func (b *relayBench) variants() []variant {
 	all := []variant{
 		{"archive", "projector, sent rows are kept", &b.archive, func(ctx context.Context) error {

@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// relayer is a projector in a process of its own, seen from the one that measures.
+// relayer is a projector in a process of its own, seen from the process that measures.
 type relayer struct {
 	*child
 

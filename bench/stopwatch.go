@@ -39,7 +39,7 @@ func (s *stopwatch) note(p publication) {
 	}
 }
 
-// count returns how many were confirmed so far, those that were published twice included.
+// count returns how many were confirmed so far, with all that were published twice.
 func (s *stopwatch) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

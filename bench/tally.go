@@ -63,7 +63,7 @@ func (t *tally) lost() int {
 	return lost
 }
 
-// complete tells whether every event has arrived at least once.
+// complete reports whether every event has arrived at least once.
 func (t *tally) complete() bool { return t.lost() == 0 }
 
 var errWrong = errors.New("WRONG RESULT")

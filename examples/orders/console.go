@@ -18,7 +18,7 @@ const (
 	readersVariable   = "CONSOLE_READERS"   // may see everything
 )
 
-// operators are those who may use the page, with their passwords.
+// operators are the people who may use the page, with their passwords.
 type operators struct {
 	passwords map[string]string
 	mayAct    map[string]bool

@@ -58,7 +58,7 @@ func problemOf(err error) problem {
 // readOnly is what a standby answers to a write, and a server whose disk is running full: its operators set it to read-only.
 const readOnly = "25006"
 
-// outage tells whether the server refused because it is going down, starting, full, read-only, or lost the connection or its disk:
+// outage reports whether the server refused because it is going down, starting, full, read-only, or lost the connection or its disk:
 // whatever else it refuses is a bug of this program, and trying again will not cure it.
 func outage(err *pgconn.PgError) bool {
 	switch err.Code[:2] {

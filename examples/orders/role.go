@@ -41,5 +41,5 @@ func (r Role) parts() []oncebox.Part {
 	}
 }
 
-// serves tells whether the role answers requests for orders.
+// serves reports whether the role answers requests for orders.
 func (r Role) serves() bool { return r == RoleAll || r == RoleAPI }

@@ -62,7 +62,7 @@ func createTables(ctx context.Context, db *bun.DB) error {
 	return nil
 }
 
-// checkTables tells whether all of them are there.
+// checkTables reports whether all of them are there.
 func checkTables(ctx context.Context, db *bun.DB) error {
 	var missing []string
 	if err := db.NewRaw(missingTables).Scan(ctx, &missing); err != nil {

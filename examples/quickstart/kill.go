@@ -148,7 +148,7 @@ func serveBroker(broker *memory.Broker) *httptest.Server {
 	}))
 }
 
-// isChild tells whether the story has started this process to have it killed.
+// isChild reports whether the story has started this process to have it killed.
 func isChild() bool { return os.Getenv(scenarioVar) != "" }
 
 // child is what such a process does. It never returns nil.

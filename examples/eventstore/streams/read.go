@@ -50,7 +50,7 @@ func (s *Store) decode(ctx context.Context, env *event.Envelope) (event.Event, e
 	return s.registry.Decode(opened)
 }
 
-// Count tells how many events there are.
+// Count returns how many events there are.
 func (s *Store) Count(ctx context.Context, db bun.IDB) (int64, error) {
 	n, err := db.NewSelect().Model((*row)(nil)).Count(ctx)
 	if err != nil {
