@@ -69,7 +69,7 @@ func (r *replicas) everyTable() {
 	r.t.Helper()
 	const message = "SELECT 'c', 1, gen_random_uuid(), 't', 's', 'm', 'e', 'order', 'text/plain'"
 	for _, row := range []string{ // of most there is none when a service has stopped
-		"oncebox_leader VALUES ('test', gen_random_uuid(), now())",
+		"oncebox_lease VALUES ('test', 'c', 1, gen_random_uuid(), now())",
 		"outbox (id, " + eventColumns + ") SELECT gen_random_uuid(), now(), 1, 't', 'order', 'e', 's', '' FROM generate_series(1, 20)",
 		"outbox_held SELECT o.*, now(), 'e' FROM outbox o",
 		"outbox_dead SELECT o.*, now(), 'e' FROM outbox o",
@@ -80,7 +80,6 @@ func (r *replicas) everyTable() {
 		"inbox_topic VALUES ('order', 'c', true)",
 		"inbox_process (consumer, topic, process, name, state, since, unsettled, seen_until) " +
 			"VALUES ('c', 'order', gen_random_uuid(), 'n', 'AWAY', now(), 0, now())",
-		"inbox_lease VALUES ('c', 1, gen_random_uuid(), 't', 's', gen_random_uuid(), now())",
 		"inbox_attempt VALUES (gen_random_uuid(), 'c', 't', 's', 1)",
 		"inbox_step VALUES (gen_random_uuid(), 'c', 't', 's', 'pay', '{\"a\": 1}')",
 		"inbox_key (consumer, key_lock, tenant_id, state, due_at) VALUES ('c', 1, 't', 'WAITING', now())",

@@ -67,7 +67,7 @@ func (r *replicas) subscriber(name, source string) *bun.DB {
 	r.t.Cleanup(func() { require.NoError(r.t, pool.Close()) })
 	db := bun.NewDB(pool, pgdialect.New())
 	require.NoError(r.t, migrations.Up(r.t.Context(), db, &migrations.Config{Schema: r.blue.Schema, Logger: quickConfig().Telemetry.Logger}))
-	r.exec(db, "TRUNCATE oncebox_migrations, outbox_settings, outbox_lane") // as docs/change-data-capture.md says
+	r.exec(db, "TRUNCATE oncebox_migrations, oncebox_settings, outbox_lane") // as docs/change-data-capture.md says
 	r.exec(db, "SELECT outbox_make_partition(current_date + n), inbox_make_partition(current_date + n) FROM generate_series(-30, 7) n")
 	r.exec(db, "CREATE SUBSCRIPTION "+name+" CONNECTION '"+source+"' PUBLICATION "+name+" WITH (create_slot = false, slot_name = '"+name+"')")
 	return db

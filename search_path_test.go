@@ -77,7 +77,7 @@ func (s *tenants) pool(script string, tracer pgx.QueryTracer) *bun.DB {
 func (s *tenants) requireUntouched() {
 	s.t.Helper()
 	for _, table := range []string{"outbox", "outbox_tenant", "outbox_held", "outbox_progress", "outbox_dedup", "inbox", "inbox_consumer", "inbox_parked",
-		"inbox_dead", "idempotency_keys", "idempotency_step", "oncebox_leader"} {
+		"inbox_dead", "idempotency_keys", "idempotency_step", "oncebox_lease"} {
 		var n int
 		require.NoError(s.t, s.NewRaw("SELECT count(*) FROM "+s.tenant+"."+table).Scan(s.t.Context(), &n))
 		require.Zero(s.t, n, table)

@@ -109,7 +109,7 @@ func TestInstallationOfADatabase(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, ids[0], ids[1])
-	require.Equal(t, ids[:1], column[string](t, w.db.DB, "SELECT id::text FROM oncebox_installation"))
+	require.Equal(t, ids[:1], column[string](t, w.db.DB, "SELECT installation::text FROM oncebox_settings"))
 	other, err := newWorld(t).hasty(nil).Installation(t.Context())
 	require.NoError(t, err)
 	require.NotEqual(t, ids[0], other)

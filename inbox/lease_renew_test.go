@@ -28,7 +28,7 @@ func (w *world) hang(which string) {
 	w.exec("CREATE SEQUENCE renewals")
 	w.exec(`CREATE FUNCTION hang() RETURNS trigger LANGUAGE plpgsql AS $$ DECLARE nth bigint := nextval('renewals'); BEGIN
 		IF ` + which + ` THEN PERFORM pg_sleep(600); END IF; RETURN NEW; END $$`)
-	w.exec("CREATE TRIGGER hang BEFORE UPDATE ON inbox_lease FOR EACH ROW EXECUTE FUNCTION hang()")
+	w.exec("CREATE TRIGGER hang BEFORE UPDATE ON oncebox_lease FOR EACH ROW WHEN (OLD.task = 'inbox.message') EXECUTE FUNCTION hang()")
 	w.exec("CREATE TABLE first AS SELECT now() + interval '1 day' AS lease_until")
 }
 
@@ -45,8 +45,8 @@ func TestRenewalThatHangsDoesNotLoseTheLease(t *testing.T) {
 		w.hang("nth = 1")
 		h := w.process(func(c *inbox.Config) { c.LeaseTTL = ttl }).WrapLeased("billing",
 			messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
-				w.exec("UPDATE first SET lease_until = (SELECT lease_until FROM inbox_lease)")
-				w.awaitTrue(ctx, "SELECT l.lease_until > f.lease_until FROM inbox_lease l, first f")
+				w.exec("UPDATE first SET lease_until = (SELECT lease_until FROM oncebox_lease WHERE task = 'inbox.message')")
+				w.awaitTrue(ctx, "SELECT l.lease_until > f.lease_until FROM oncebox_lease l, first f WHERE l.task = 'inbox.message'")
 				return context.Cause(ctx)
 			}))
 		err := h.Handle(t.Context(), ordered("m", "o1"))

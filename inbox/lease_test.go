@@ -74,7 +74,7 @@ func patiently(t *testing.T, h messaging.Handler, m *messaging.Message) {
 
 func (w *world) leases() int {
 	w.t.Helper()
-	return column[int](w.t, w.db.DB, "SELECT count(*) FROM inbox_lease")[0]
+	return column[int](w.t, w.db.DB, "SELECT count(*) FROM oncebox_lease WHERE task = 'inbox.message'")[0]
 }
 
 func (w *world) steps() []string {
@@ -211,7 +211,7 @@ func renewedSoon(c *inbox.Config) { c.LeaseTTL = 9 * time.Second }
 func (w *world) awaitRenewal() {
 	w.t.Helper()
 	await.True(w.t, func() bool {
-		return column[bool](w.t, w.db.DB, "SELECT lease_until > clock_timestamp() FROM inbox_lease")[0]
+		return column[bool](w.t, w.db.DB, "SELECT lease_until > clock_timestamp() FROM oncebox_lease WHERE task = 'inbox.message'")[0]
 	}, "the lease is renewed")
 }
 
@@ -231,7 +231,7 @@ func (w *world) takeOver(h messaging.Handler, m *messaging.Message) {
 // endLeases makes it so that the leases have ended without a word from their holders.
 func (w *world) endLeases() {
 	w.t.Helper()
-	w.exec("UPDATE inbox_lease SET lease_until = clock_timestamp() - interval '1 s'")
+	w.exec("UPDATE oncebox_lease SET lease_until = clock_timestamp() - interval '1 s' WHERE task = 'inbox.message'")
 }
 
 // A process is suspended in a handler until another one has taken its message over, and then goes on.
@@ -611,7 +611,7 @@ func TestStepsAreDoneOnceAndInOrderWhileLeasesAreLost(t *testing.T) {
 	}
 	ending.Go(func() {
 		for n := 0; n < 200 && stopped.Err() == nil; n++ { // without end nobody might get done on a slow machine
-			_, err := w.db.ExecContext(t.Context(), "UPDATE inbox_lease SET lease_until = clock_timestamp() - interval '1 s'")
+			_, err := w.db.ExecContext(t.Context(), "UPDATE oncebox_lease SET lease_until = clock_timestamp() - interval '1 s' WHERE task = 'inbox.message'")
 			require.NoError(t, err)
 			<-time.After(time.Millisecond) // so that handlers get on between two ends
 		}
@@ -644,13 +644,13 @@ func TestWaitForALeaseIsNeverNothing(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- slow.Handle(t.Context(), ordered("first", "o1")) }()
 	<-began
-	lock := column[int64](t, w.db.DB, "SELECT key_lock FROM inbox_lease")[0]
+	lock := column[int64](t, w.db.DB, "SELECT key_lock FROM oncebox_lease WHERE task = 'inbox.message'")[0]
 	close(release)
 	require.NoError(t, <-done)
 	h := box.WrapLeased("billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return nil }))
 	for n := 0; ; n++ {
-		w.exec(`INSERT INTO inbox_lease (consumer, key_lock, message_key, tenant_id, source, owner, lease_until)
-			VALUES ('billing', ?, gen_random_uuid(), 't1', 'shop', gen_random_uuid(), clock_timestamp() + interval '40 ms')`, lock)
+		w.exec(`INSERT INTO oncebox_lease (task, consumer, key_lock, owner, lease_until)
+			VALUES ('inbox.message', 'billing', ?, gen_random_uuid(), clock_timestamp() + interval '40 ms')`, lock)
 		if err := h.Handle(t.Context(), ordered(fmt.Sprint(n), "o1")); err != nil { // or it has ended
 			require.ErrorIs(t, err, inbox.ErrLeased)
 			wait, _ := messaging.RetryDelay(err)

@@ -364,7 +364,7 @@ func TestCleanRemovesStepsThatNobodyNeeds(t *testing.T) {
 		require.NoError(t, h.Handle(t.Context(), ordered(id, id)))
 	}
 	w.exec("DELETE FROM inbox_parked WHERE message_id = 'discarded'")
-	w.exec("INSERT INTO inbox_lease VALUES ('billing', 1, gen_random_uuid(), 't', 's', gen_random_uuid(), clock_timestamp() - interval '11 days')")
+	w.exec("INSERT INTO oncebox_lease VALUES ('inbox.message', 'billing', 1, gen_random_uuid(), clock_timestamp() - interval '11 days')")
 	require.NoError(t, box.Clean(t.Context()))
 	require.Equal(t, []string{"dead", "parked", "discarded"}, w.steps())
 	w.exec("UPDATE inbox_step SET done_at = done_at - interval '11 days'")

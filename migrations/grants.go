@@ -72,7 +72,7 @@ func rightsOf(d Duty) []rights {
 	case Writer:
 		return []rights{
 			schema,
-			{[]string{mayRead}, "", []string{migrationsTable, "outbox_settings"}},
+			{[]string{mayRead}, "", []string{migrationsTable, "oncebox_settings"}},
 			{[]string{mayRead, mayAdd}, "", []string{"outbox", "outbox_tenant"}},
 			{[]string{mayRead, mayAdd, mayChange}, "", []string{"outbox_dedup"}},
 			{[]string{mayUse}, onSequence, []string{"outbox_moves", "outbox_seq"}},

@@ -128,7 +128,7 @@ func TestGrants(t *testing.T) {
 
 	const insert = `INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, event_type, source, payload)
 		SELECT gen_random_uuid(), now(), CASE WHEN pg_sequence_last_value('outbox_moves') IS NULL THEN outbox_first_lane('t') END,
-			't', 'order', 'e', 's', '' FROM outbox_settings RETURNING seq`
+			't', 'order', 'e', 's', '' FROM oncebox_settings RETURNING seq`
 	require.EqualValues(t, 1, scan[int64](t, appDB, insert))
 	exec(t, appDB, "INSERT INTO outbox_tenant (tenant_id) SELECT 't' WHERE NOT EXISTS (SELECT FROM outbox_tenant) ON CONFLICT DO NOTHING")
 	exec(t, appDB, `INSERT INTO outbox_dedup (tenant_id, dedup_key, event_id) VALUES ('t', 'k', gen_random_uuid())

@@ -56,7 +56,7 @@ UPDATE outbox_dead SET died_at = died_at - ?0::interval;
 UPDATE inbox_key SET due_at = due_at - ?0::interval, since = since - ?0::interval;
 UPDATE inbox_parked SET failing_since = failing_since - ?0::interval, unknown_since = unknown_since - ?0::interval;
 UPDATE inbox_attempt SET tried_at = tried_at - ?0::interval;
-UPDATE inbox_lease SET lease_until = lease_until - ?0::interval;
+UPDATE oncebox_lease SET lease_until = lease_until - ?0::interval WHERE task = 'inbox.message';
 UPDATE inbox_dead SET died_at = died_at - ?0::interval;
 UPDATE idempotency_keys SET expires_at = expires_at - ?0::interval, locked_until = locked_until - ?0::interval`
 

@@ -119,7 +119,7 @@ const endLeases = `
 UPDATE outbox_lane SET lease_until = clock_timestamp() WHERE owner IS NOT NULL;
 DELETE FROM outbox_projector;
 UPDATE inbox_key SET due_at = clock_timestamp() WHERE owner IS NOT NULL;
-UPDATE inbox_lease SET lease_until = clock_timestamp();
+UPDATE oncebox_lease SET lease_until = clock_timestamp() WHERE task = 'inbox.message';
 UPDATE inbox_read_model SET lease_until = clock_timestamp() WHERE owner IS NOT NULL;
 UPDATE idempotency_keys SET locked_until = clock_timestamp() WHERE state = 'claimed'`
 

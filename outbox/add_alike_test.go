@@ -126,7 +126,7 @@ func TestEachWayToAddTakesTheLockOfTheKey(t *testing.T) {
 // lockedBuckets are those of the ordering keys that transactions hold now.
 func (f *fixture) lockedBuckets() (buckets []int64) {
 	f.T.Helper()
-	require.NoError(f.T, f.DB.NewRaw(`SELECT l.objid::bigint FROM pg_locks l, outbox_settings
+	require.NoError(f.T, f.DB.NewRaw(`SELECT l.objid::bigint FROM pg_locks l, oncebox_settings
 		WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.classid = (lock_space::bigint & 4294967295)::oid AND l.granted`).
 		Scan(f.T.Context(), &buckets))
 	return buckets

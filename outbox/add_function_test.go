@@ -226,7 +226,7 @@ func TestFunctionNoticesARowThatWasDropped(t *testing.T) {
 // Tables of a later version place events in another way: this function would put them where no writer of theirs looks.
 func TestFunctionRefusesAHashVersionItDoesNotKnow(t *testing.T) {
 	f := newFixture(t, nil)
-	_, err := f.DB.ExecContext(t.Context(), "UPDATE outbox_settings SET hash_version = 2")
+	_, err := f.DB.ExecContext(t.Context(), "UPDATE oncebox_settings SET hash_version = 2")
 	require.NoError(t, err)
 	_, err = f.DB.ExecContext(t.Context(), "SELECT oncebox_add('order', '{}', 'e', source => 's')")
 	require.ErrorContains(t, err, "oncebox_add: the tables use hash version 2, this function knows 1")

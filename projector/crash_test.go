@@ -63,7 +63,7 @@ func TestServerThatCrashesForgetsSettles(t *testing.T) {
 		var last int64
 		require.NoError(t, f.db.QueryRow("SELECT max(seq) FROM outbox").Scan(&last))
 		f.eventually("the mark is behind all rows", func() bool {
-			_, err := f.db.Exec("UPDATE outbox_settings SET lanes = lanes") // waits for the disk
+			_, err := f.db.Exec("UPDATE oncebox_settings SET lanes = lanes") // waits for the disk
 			return err == nil && projector.Mark(p) >= last
 		})
 		away.Store(false)

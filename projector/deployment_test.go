@@ -111,6 +111,6 @@ func TestNameIsIntroducedProcessByProcess(t *testing.T) {
 	stopRestarted()
 	stopOther()
 	f.owns("canary", 64)
-	f.eventually("the database has the name", func() bool { return f.rows("outbox_settings WHERE deployment = 'production'") == 1 })
+	f.eventually("the database has the name", func() bool { return f.rows("oncebox_settings WHERE deployment = 'production'") == 1 })
 	require.ErrorIs(t, f.deployed("late", "").RunOnce(t.Context()), lanedb.ErrForeignDatabase)
 }

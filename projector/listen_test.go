@@ -55,7 +55,7 @@ func (f *fixture) hasHeard(other *outbox.Store, name string) {
 // listeners returns the server processes of the connections that listen to this outbox.
 func (f *fixture) listeners() (pids []int) {
 	f.t.Helper()
-	err := f.db.NewRaw(`SELECT pid FROM pg_stat_activity, outbox_settings l
+	err := f.db.NewRaw(`SELECT pid FROM pg_stat_activity, oncebox_settings l
 		WHERE query = 'LISTEN "oncebox_outbox_' || l.tableoid || '"'`).Scan(f.t.Context(), &pids)
 	require.NoError(f.t, err)
 	return pids

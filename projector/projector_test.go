@@ -321,7 +321,7 @@ func TestSequenceThatWasBehindItsRows(t *testing.T) {
 	t.Parallel()
 	for name, meets := range map[string]func(f *fixture){
 		"another server": func(f *fixture) {
-			_, err := f.db.Exec("UPDATE outbox_settings SET numbers_of = 'another'")
+			_, err := f.db.Exec("UPDATE oncebox_settings SET numbers_of = 'another'")
 			require.NoError(f.t, err)
 		},
 		"a relay has met it": func(f *fixture) {
@@ -335,7 +335,7 @@ func TestSequenceThatWasBehindItsRows(t *testing.T) {
 				f.add(fmt.Sprint("k", n%5), fmt.Sprint("before", n))
 			}
 			require.NoError(t, f.projector(quick()).RunOnce(t.Context()))
-			require.Equal(t, 1, f.rows("outbox_settings WHERE numbers_of IS NOT NULL"))
+			require.Equal(t, 1, f.rows("oncebox_settings WHERE numbers_of IS NOT NULL"))
 			_, err := f.db.Exec(`WITH p AS (UPDATE outbox_progress SET at = at - interval '1 minute')
 				UPDATE outbox SET created_at = created_at - interval '1 minute'`)
 			require.NoError(t, err)
@@ -372,7 +372,7 @@ func TestSequenceThatIsBehindItsRows(t *testing.T) {
 	}
 	require.ErrorIs(t, f.projector(quick()).RunOnce(t.Context()), lanedb.ErrNumbersAgain)
 	require.Equal(t, 50, f.pub.total())
-	require.Zero(t, f.rows("outbox_settings WHERE numbers_of IS NOT NULL"))
+	require.Zero(t, f.rows("oncebox_settings WHERE numbers_of IS NOT NULL"))
 
 	for _, statement := range []string{
 		"SELECT setval('outbox_seq', (SELECT max(greatest(upto, sent)) + 1000 FROM outbox_cursor)), " +

@@ -1,4 +1,4 @@
-// Package installation distinguishes databases of services: each has an id, in the table oncebox_installation, which this package owns. A dump, a
+// Package installation distinguishes databases of services: each has an id, in the row of oncebox_settings. A dump, a
 // copy and a replica have the id of their origin, because they take its place.
 package installation
 
@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	read   = `SELECT id::text FROM {schema}.oncebox_installation`
-	create = `INSERT INTO {schema}.oncebox_installation (id) VALUES (gen_random_uuid()) ON CONFLICT DO NOTHING`
+	read   = `SELECT coalesce(installation::text, '') FROM {schema}.oncebox_settings`
+	create = `UPDATE {schema}.oncebox_settings SET installation = gen_random_uuid() WHERE installation IS NULL`
 
 	// take is what an operator runs, with a literal, when a database has taken the place of another one.
-	take = `INSERT INTO {schema}.oncebox_installation (id) VALUES (%s) ON CONFLICT (one) DO UPDATE SET id = excluded.id`
+	take = `UPDATE {schema}.oncebox_settings SET installation = %s`
 )
 
 // ID returns the id, which the first call makes.
@@ -31,7 +31,10 @@ func ID(ctx context.Context, r *pgsql.Runner, db bun.IDB) (id string, err error)
 	if _, err := r.Exec(ctx, db, create); err != nil {
 		return "", fmt.Errorf("installation: make an id for this database: %w", pgerr.Explain(err))
 	}
-	return Known(ctx, r, db)
+	if id, err = Known(ctx, r, db); err == nil && id == "" {
+		err = errors.New("installation: oncebox_settings has no row: restore it from a backup, or from the database that this one is a copy of")
+	}
+	return id, err
 }
 
 // Known returns the id, "" if there is none yet.

@@ -17,7 +17,7 @@ var ErrForeignDatabase = errors.New("outbox: this is another deployment's databa
 // by the first projector that has a name. If a name is introduced process by process, some processes still run
 // without it.
 const claimDeployment = `
-UPDATE {schema}.outbox_settings SET deployment = $1 WHERE deployment IS NULL
+UPDATE {schema}.oncebox_settings SET deployment = $1 WHERE deployment IS NULL
 	AND NOT EXISTS (SELECT FROM {schema}.outbox_projector WHERE deployment = '' AND seen_until > clock_timestamp())`
 
 // CheckOwner returns [ErrForeignDatabase] if the database belongs to another deployment than Config.Deployment. A database that belongs

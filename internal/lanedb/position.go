@@ -169,7 +169,7 @@ const (
 	// checked for this sequence.
 	numbersSeen = `(SELECT coalesce(max(greatest(x.upto, x.sent)) > coalesce(pg_sequence_last_value('{schema}.outbox_seq'), 0)
 		OR max(x.n) > coalesce(pg_sequence_last_value('{schema}.outbox_progress_n'), 0), false) AS behind,
-	(SELECT l.numbers_of IS NOT DISTINCT FROM ` + sequenceOf + ` FROM {schema}.outbox_settings l) AS known
+	(SELECT l.numbers_of IS NOT DISTINCT FROM ` + sequenceOf + ` FROM {schema}.oncebox_settings l) AS known
 	FROM {schema}.outbox_cursor x)`
 
 	// hidden looks for a row that is published according to a position, although it was stored later than the last
@@ -178,8 +178,8 @@ const (
 SELECT EXISTS (SELECT FROM {schema}.outbox o JOIN {schema}.outbox_cursor c USING (lane)
 	WHERE o.created_at > (SELECT max(at) + interval '1 second' FROM {schema}.outbox_progress) AND (o.seq <= c.sent OR o.seq <@ c.ahead))`
 
-	doubtNumbers = `UPDATE {schema}.outbox_settings SET numbers_of = NULL WHERE numbers_of IS NOT NULL`
-	trustNumbers = `UPDATE {schema}.outbox_settings SET numbers_of = ` + sequenceOf
+	doubtNumbers = `UPDATE {schema}.oncebox_settings SET numbers_of = NULL WHERE numbers_of IS NOT NULL`
+	trustNumbers = `UPDATE {schema}.oncebox_settings SET numbers_of = ` + sequenceOf
 )
 
 // longestLook is the limit of the look at a copy before anything is published from it.

@@ -19,7 +19,7 @@ func TestRehearsalFindsEachRightThatServingNeeds(t *testing.T) {
 	t.Parallel()
 	needs := map[string]string{ // S read, I insert, U update, D delete
 		"outbox": "SUD", "outbox_lane": "SU", "outbox_claim": "SID", "outbox_progress": "SI", "outbox_cursor": "S", "outbox_held": "SIUD",
-		"outbox_block": "SIUD", "outbox_dead": "I", "outbox_sent": "I", "outbox_settings": "SU", "outbox_tenant": "S",
+		"outbox_block": "SIUD", "outbox_dead": "I", "outbox_sent": "I", "oncebox_settings": "SU", "outbox_tenant": "S",
 		"outbox_incarnation": "SI",
 	}
 	sequences := []string{"outbox_seq", "outbox_claim_n", "outbox_progress_n"}

@@ -1,5 +1,5 @@
-// Package leader chooses one of several processes for a task that only one should do at a time, such as reading statistics. It owns the table
-// oncebox_leader.
+// Package leader chooses one of several processes for a task that only one should do at a time, such as reading statistics. The choice is a row
+// of oncebox_lease.
 package leader
 
 import (
@@ -34,21 +34,21 @@ const (
 	// lead takes or renews the lease. If another process holds it, there is no INSERT, because that would lock the row. A lease that ends later than a
 	// new one would is from before the server's clock was set back: it is taken over, and for a moment two processes may show the same values.
 	lead = `
-INSERT INTO {schema}.oncebox_leader AS l (name, owner, lease_until)
+INSERT INTO {schema}.oncebox_lease AS l (task, owner, lease_until)
 SELECT $1::text, $2::uuid, clock_timestamp() + $3::interval
-WHERE NOT EXISTS (SELECT FROM {schema}.oncebox_leader o WHERE o.name = $1::text AND o.owner <> $2::uuid
+WHERE NOT EXISTS (SELECT FROM {schema}.oncebox_lease o WHERE o.task = $1::text AND o.owner <> $2::uuid
 	AND o.lease_until BETWEEN clock_timestamp() AND clock_timestamp() + 5 * $3::interval)
-ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, lease_until = excluded.lease_until
+ON CONFLICT (task, consumer, key_lock) DO UPDATE SET owner = excluded.owner, lease_until = excluded.lease_until
 WHERE l.owner = excluded.owner OR l.lease_until NOT BETWEEN clock_timestamp() AND clock_timestamp() + 5 * $3::interval`
 
-	resign = `UPDATE {schema}.oncebox_leader SET lease_until = '-infinity' WHERE name = $1 AND owner = $2`
+	resign = `UPDATE {schema}.oncebox_lease SET lease_until = '-infinity' WHERE task = $1 AND owner = $2`
 )
 
 // Reader calls Read again and again, in one process at a time of all that run a Reader with the same name and schema.
 type Reader[T any] struct {
 	// Name is the name of the task, such as outbox.stats.
 	Name string
-	// SQL and DB lead to the database with the table of the leader.
+	// SQL and DB lead to the database with the table of leases.
 	SQL *pgsql.Runner
 	DB  bun.IDB
 	// Read is called by the leader every interval. It may take until the next one, and 5 seconds at most.

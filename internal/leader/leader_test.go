@@ -138,7 +138,7 @@ func TestStatementOfALeaderThatIsNotNeeded(t *testing.T) {
 func TestLeaseOfAClockThatWentBackIsTaken(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Migrated(t)
-	_, err := db.Exec(`INSERT INTO oncebox_leader (name, owner, lease_until) VALUES ('test', gen_random_uuid(), clock_timestamp() + interval '1 day')`)
+	_, err := db.Exec(`INSERT INTO oncebox_lease (task, owner, lease_until) VALUES ('test', gen_random_uuid(), clock_timestamp() + interval '1 day')`)
 	require.NoError(t, err)
 	r, _ := reader(t, db.DB, 50*time.Millisecond)
 	r.lease, r.within = time.Minute, time.Hour

@@ -86,7 +86,7 @@ func (h *Handle) Without(ctx context.Context, settings []string, fn func(context
 }
 
 // AskDeployment asks for the deployment that the database belongs to.
-const AskDeployment = `SELECT coalesce(deployment, '') FROM {schema}.outbox_settings`
+const AskDeployment = `SELECT coalesce(deployment, '') FROM {schema}.oncebox_settings`
 
 // Owner returns the deployment that the database belongs to. "": any.
 func (h *Handle) Owner(ctx context.Context) (name string, err error) {

@@ -32,7 +32,7 @@ type Layout struct {
 // pg_sequence_last_value where the right is missing, as it does for a sequence that was never used: the flush would take
 // that for "no tenant has ever moved", and store the rows of a tenant that has moved in lanes of the wrong group.
 const selectLayout = `
-SELECT lanes, hash_version, lock_space, has_sequence_privilege('{schema}.outbox_moves', 'USAGE, SELECT') FROM {schema}.outbox_settings`
+SELECT lanes, hash_version, lock_space, has_sequence_privilege('{schema}.outbox_moves', 'USAGE, SELECT') FROM {schema}.oncebox_settings`
 
 // Layout returns the layout of the database. It asks once and keeps the answer.
 func (h *Handle) Layout(ctx context.Context, conn Conn) (*Layout, error) {
@@ -43,7 +43,7 @@ func (h *Handle) Layout(ctx context.Context, conn Conn) (*Layout, error) {
 	var version int
 	var seesMoves bool
 	if err := conn.QueryRow(ctx, selectLayout, nil, &l.Lanes, &version, &l.LockSpace, &seesMoves); err != nil {
-		return nil, fmt.Errorf("outbox: read outbox_settings: %w", pgerr.Explain(err))
+		return nil, fmt.Errorf("outbox: read oncebox_settings: %w", pgerr.Explain(err))
 	}
 	if !seesMoves {
 		return nil, errors.New("outbox: the role of this connection may not see which tenants have moved: GRANT USAGE ON SEQUENCE outbox_moves to it")

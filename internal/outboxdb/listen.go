@@ -25,7 +25,7 @@ const (
 	listenTimeout = 10 * time.Second
 )
 
-const selectChannel = `SELECT ` + channelOf + ` FROM {schema}.outbox_settings`
+const selectChannel = `SELECT ` + channelOf + ` FROM {schema}.oncebox_settings`
 
 // Listen calls wake whenever another store of the same tables may have committed rows, with their lanes. It calls
 // freed whenever lanes were handed back, or a tenant was paused or resumed. It calls both once at the start, for

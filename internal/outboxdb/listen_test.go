@@ -39,7 +39,7 @@ func listenTo(t *testing.T, db *pgtest.DB) *ear {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	var channel string
-	require.NoError(t, conn.QueryRow(t.Context(), `SELECT 'oncebox_outbox_' || tableoid FROM outbox_settings`).Scan(&channel))
+	require.NoError(t, conn.QueryRow(t.Context(), `SELECT 'oncebox_outbox_' || tableoid FROM oncebox_settings`).Scan(&channel))
 	_, err = conn.Exec(t.Context(), "LISTEN "+channel)
 	require.NoError(t, err)
 	return &ear{t: t, conn: conn}
@@ -86,7 +86,7 @@ func (e *ear) count(end string) int {
 // shout sends a notification of the test's own.
 func shout(t *testing.T, db bun.IDB, payload string) {
 	t.Helper()
-	_, err := db.ExecContext(t.Context(), `SELECT pg_notify('oncebox_outbox_' || tableoid, ?) FROM outbox_settings`, payload)
+	_, err := db.ExecContext(t.Context(), `SELECT pg_notify('oncebox_outbox_' || tableoid, ?) FROM oncebox_settings`, payload)
 	require.NoError(t, err)
 }
 

@@ -21,14 +21,14 @@ const (
 	notifyComplaint = 3
 )
 
-// channelOf is the channel of the store whose outbox_settings is read: one per schema, whether the schema is given or found
+// channelOf is the channel of the store whose oncebox_settings is read: one per schema, whether the schema is given or found
 // through the search_path. The table has one row.
 const channelOf = `'oncebox_outbox_' || tableoid`
 
 // notify is sent in a transaction of its own. In the business transaction it would take a lock that all notifying
 // transactions of the server share, from before the COMMIT record is written until it is safely on disk: they would
 // commit one after the other. Of its own it writes nothing that has to reach the disk.
-const notify = `SELECT pg_notify(` + channelOf + `, $1) FROM {schema}.outbox_settings`
+const notify = `SELECT pg_notify(` + channelOf + `, $1) FROM {schema}.oncebox_settings`
 
 // notifier sends a NOTIFY at once, and at most one per notifyGap. Its goroutine lives while there is something to send:
 // a store has no end, so nothing could stop one.

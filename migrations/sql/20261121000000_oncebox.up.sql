@@ -8,19 +8,25 @@ CREATE TABLE oncebox_migrations (
     applied_at timestamptz NOT NULL DEFAULT now()
 );
 
--- Which process does what only one should do at a time, such as reading statistics. A process that is silent loses it at lease_until.
-CREATE TABLE oncebox_leader (
-    name        text        PRIMARY KEY,
+-- Who alone may do something, and until when: a process that reads the statistics of all, or that runs a message outside of a
+-- transaction. Who is silent loses it at lease_until.
+CREATE TABLE oncebox_lease (
+    task        text        NOT NULL, -- such as outbox.stats
+    consumer    text        NOT NULL DEFAULT '', -- this and the next one are those of a message
+    key_lock    bigint      NOT NULL DEFAULT 0,
     owner       uuid        NOT NULL,
-    lease_until timestamptz NOT NULL
+    lease_until timestamptz NOT NULL,
+    PRIMARY KEY (task, consumer, key_lock)
 ) WITH (fillfactor = 50);
 
--- Which installation of its service this database is, so that a second one with the same name is noticed where both meet: at the broker. The
--- first process makes the row, and not this file: a replica that is made of it has none yet, and gets that of its origin.
-CREATE TABLE oncebox_installation (
-    one boolean PRIMARY KEY DEFAULT true CHECK (one),
-    id  uuid    NOT NULL
+-- What all processes must agree on, in one row. Other files add their columns to it.
+CREATE TABLE oncebox_settings (
+    only_one     boolean PRIMARY KEY DEFAULT true CHECK (only_one),
+    -- Which installation of its service this database is, so that a second one with the same name is noticed where both meet: at the
+    -- broker. The first process sets it, and not this file: databases that are copies of a fresh one are different installations.
+    installation uuid
 );
+INSERT INTO oncebox_settings DEFAULT VALUES;
 
 -- What operators did by hand, and what a retention removed. The statement that changes the rows writes the entry, too.
 CREATE TABLE oncebox_audit (
@@ -66,8 +72,8 @@ END $f$;
 
 -- What psql shows of them (\dt+).
 COMMENT ON TABLE oncebox_migrations IS 'The files of the migrations that were applied.';
-COMMENT ON TABLE oncebox_leader IS 'Which process does what only one should do at a time, such as reading statistics, and until when.';
-COMMENT ON TABLE oncebox_installation IS 'The id of this database, by which a second database of the same service is noticed.';
+COMMENT ON TABLE oncebox_lease IS 'Who alone may do something, and until when: read statistics, or run a message outside a transaction.';
+COMMENT ON TABLE oncebox_settings IS 'What all processes must agree on: which database this is, lanes and hash, and how long published events are kept.';
 COMMENT ON TABLE oncebox_audit IS 'What operators did by hand and what a retention removed: who, when and why.';
 
 INSERT INTO oncebox_migrations (name) VALUES ('20261121000000_oncebox.up.sql');

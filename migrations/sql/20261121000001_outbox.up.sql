@@ -6,24 +6,20 @@
 -- to outbox_sent. With retention 0 published rows are deleted.
 
 -- What every writer and reader must agree on. Lanes and hash never change under existing rows.
-CREATE TABLE outbox_settings (
-    only_one     boolean  PRIMARY KEY DEFAULT true CHECK (only_one),
-    lanes        smallint NOT NULL CHECK (lanes > 0 AND lanes & (lanes - 1) = 0),
-    hash_version smallint NOT NULL CHECK (hash_version > 0),
+ALTER TABLE oncebox_settings
+    ADD lanes        smallint NOT NULL DEFAULT 64 CHECK (lanes > 0 AND lanes & (lanes - 1) = 0),
+    ADD hash_version smallint NOT NULL DEFAULT 1 CHECK (hash_version > 0),
     -- First half of the keys of the advisory locks that put the commits of one ordering key in order.
-    lock_space   integer  NOT NULL,
+    ADD lock_space   integer  NOT NULL DEFAULT hashtext('oncebox.outbox.' || current_schema()::text),
     -- Whose database this is: outbox.Config.Deployment. A copy of the database that runs elsewhere carries the name along, and
     -- projectors of another name publish nothing from it. NULL: no projector has set a name.
-    deployment   text     CHECK (deployment <> ''),
+    ADD deployment   text     CHECK (deployment <> ''),
     -- The server and the sequence that all numbers were found to be of. Another one, or NULL: a relay looks whether numbers came again.
-    numbers_of   text,
+    ADD numbers_of   text,
     -- What becomes of published rows, as entered by the first process with a setting.
-    kept_set     boolean  NOT NULL DEFAULT false, -- false: no process has set kept, so the default counts
-    kept         interval,                        -- 0: they are deleted on publish; NULL: they are kept for ever
-    archived     boolean  NOT NULL DEFAULT false  -- processes without outbox.Config.BeforeDrop drop none
-);
-INSERT INTO outbox_settings (lanes, hash_version, lock_space)
-VALUES (64, 1, hashtext('oncebox.outbox.' || current_schema()::text));
+    ADD kept_set     boolean  NOT NULL DEFAULT false, -- false: no process has set kept, so the default counts
+    ADD kept         interval,                        -- 0: they are deleted on publish; NULL: they are kept for ever
+    ADD archived     boolean  NOT NULL DEFAULT false; -- processes without outbox.Config.BeforeDrop drop none
 
 -- CACHE 1: with more, sessions would hand out numbers from blocks of their own and order would be lost.
 CREATE SEQUENCE outbox_seq AS bigint CACHE 1;
@@ -323,9 +319,9 @@ DECLARE
     found integer;
 BEGIN
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-        PERFORM FROM {schema}.outbox_settings FOR SHARE;
+        PERFORM FROM {schema}.oncebox_settings FOR SHARE;
     END IF;
-    SELECT t.grp * l.lanes INTO found FROM {schema}.outbox_tenant t, {schema}.outbox_settings l WHERE t.tenant_id = tenant;
+    SELECT t.grp * l.lanes INTO found FROM {schema}.outbox_tenant t, {schema}.oncebox_settings l WHERE t.tenant_id = tenant;
     RETURN coalesce(found, 0);
 END $f$;
 
@@ -447,7 +443,7 @@ BEGIN
             || '|' || regexp_replace(v_aggregate, '([\\|])', '\\\1', 'g') END;
     v_id := coalesce(v_id, encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid())
         PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid);
-    SELECT * INTO STRICT layout FROM {schema}.outbox_settings;
+    SELECT * INTO STRICT layout FROM {schema}.oncebox_settings;
     IF layout.hash_version <> 1 THEN
         RAISE EXCEPTION 'oncebox_add: the tables use hash version %, this function knows 1', layout.hash_version USING HINT = 'Call migrations.Up.';
     END IF;
@@ -622,7 +618,6 @@ COMMENT ON TABLE outbox_block IS 'The ordering keys whose first event is held or
 COMMENT ON TABLE outbox_dead IS 'Events that were given up: the dead letters of the outbox.';
 COMMENT ON TABLE outbox_sent IS 'Events that were published out of their turn, in daily partitions.';
 COMMENT ON TABLE outbox_sent_default IS 'Events of outbox_sent of days without a partition.';
-COMMENT ON TABLE outbox_settings IS 'What all processes must agree on: lanes and hash, whose database it is, and how long published events are kept.';
 COMMENT ON TABLE outbox_tenant IS 'The first 1000 tenants that have stored an event, and all that were moved to a group of lanes or paused.';
 COMMENT ON TABLE outbox_dedup IS 'The keys by which producers keep an event from being stored twice, each with its first event.';
 COMMENT ON VIEW outbox_cursor IS 'The latest entry of outbox_progress of each lane.';

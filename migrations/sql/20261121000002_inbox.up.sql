@@ -184,19 +184,6 @@ CREATE TABLE inbox_attempt (
 );
 CREATE INDEX inbox_attempt_age ON inbox_attempt (tried_at);
 
--- Handlers that call outside run without a transaction. What a lock does for others, a lease does for them: one process runs one
--- message of a key, until it frees the lease or has been silent for as long as the lease lasts.
-CREATE TABLE inbox_lease (
-    consumer    text        NOT NULL,
-    key_lock    bigint      NOT NULL, -- as in inbox_parked
-    message_key uuid        NOT NULL, -- the message that runs
-    tenant_id   text        NOT NULL,
-    source      text        NOT NULL,
-    owner       uuid        NOT NULL, -- another for each try, so that what an earlier try writes late is refused
-    lease_until timestamptz NOT NULL,
-    PRIMARY KEY (consumer, key_lock)
-) WITH (fillfactor = 70);
-
 -- The steps of a message that are done, with their results. They are removed when the message is settled.
 CREATE TABLE inbox_step (
     message_key uuid        NOT NULL,
@@ -323,6 +310,10 @@ BEGIN
     RETURN QUERY SELECT NULL::uuid, NULL::text, NULL::text, NULL::bigint, pg_current_xact_id()::text;
 END $f$;
 
+-- Handlers that call outside run without a transaction. What a lock does for others, a lease does for them: one process runs one
+-- message of a key, until it frees the lease or has been silent for as long as the lease lasts. Each try is another owner, so that
+-- what an earlier try writes late is refused.
+--
 -- Takes the lease of a key for one message, and counts the try. p_seq is the place of a parked message, NULL for a message that has
 -- just come; p_more is 0 if the try was counted before. The outcomes: taken; held, by another for this long; behind others of its key;
 -- gone: it was settled or parked, or is not parked any more.
@@ -343,11 +334,9 @@ BEGIN
         PERFORM FROM {schema}.inbox_parked p WHERE p.consumer = p_consumer AND p.key_lock = p_lock AND p.seq = p_seq FOR UPDATE;
     END IF;
     PERFORM pg_advisory_xact_lock(hashint8extended(p_lock, '{schema}.inbox'::regclass::oid::bigint));
-    INSERT INTO {schema}.inbox_lease AS l (consumer, key_lock, message_key, tenant_id, source, owner, lease_until)
-    VALUES (p_consumer, p_lock, p_message, p_tenant, p_source, p_owner, clock_timestamp() + p_ttl)
-    ON CONFLICT (consumer, key_lock) DO UPDATE
-    SET message_key = excluded.message_key, tenant_id = excluded.tenant_id, source = excluded.source, owner = excluded.owner,
-        lease_until = excluded.lease_until
+    INSERT INTO {schema}.oncebox_lease AS l (task, consumer, key_lock, owner, lease_until)
+    VALUES ('inbox.message', p_consumer, p_lock, p_owner, clock_timestamp() + p_ttl)
+    ON CONFLICT (task, consumer, key_lock) DO UPDATE SET owner = excluded.owner, lease_until = excluded.lease_until
     WHERE l.lease_until <= clock_timestamp();
     got := FOUND;
     IF p_seq IS NULL AND EXISTS (SELECT FROM {schema}.inbox i
@@ -358,7 +347,7 @@ BEGIN
     ELSIF NOT got THEN
         outcome := 'held';
         SELECT l.lease_until - clock_timestamp() INTO rest
-        FROM {schema}.inbox_lease l WHERE l.consumer = p_consumer AND l.key_lock = p_lock;
+        FROM {schema}.oncebox_lease l WHERE l.task = 'inbox.message' AND l.consumer = p_consumer AND l.key_lock = p_lock;
         rest := greatest(rest, '0'); -- also if it was freed meanwhile
     ELSIF p_seq IS NULL THEN
         outcome := 'taken';
@@ -375,7 +364,7 @@ BEGIN
         unended := coalesce(unended, 0);
     END IF;
     IF got AND outcome <> 'taken' THEN
-        DELETE FROM {schema}.inbox_lease l WHERE l.consumer = p_consumer AND l.key_lock = p_lock AND l.owner = p_owner;
+        DELETE FROM {schema}.oncebox_lease l WHERE l.task = 'inbox.message' AND l.consumer = p_consumer AND l.key_lock = p_lock AND l.owner = p_owner;
     END IF;
 END $f$;
 $text$);
@@ -511,8 +500,7 @@ COMMENT ON TABLE inbox_parked IS 'Messages that wait in the database: a message 
 COMMENT ON TABLE inbox_key IS 'The ordering keys whose messages wait, when each may run, and which process runs it.';
 COMMENT ON TABLE inbox_dead IS 'Messages that consumers gave up: the dead letters of the inbox.';
 COMMENT ON TABLE inbox_attempt IS 'How often messages that do not wait in the database were tried.';
-COMMENT ON TABLE inbox_lease IS 'Which message of a key runs outside a transaction, and until when.';
-COMMENT ON TABLE inbox_step IS 'The steps of such messages that are done, with their results.';
+COMMENT ON TABLE inbox_step IS 'The steps that are done of messages that run outside a transaction, with their results.';
 COMMENT ON TABLE inbox_read_model IS 'The read models, each with its generation and the progress of its rebuild.';
 
 INSERT INTO oncebox_migrations (name) VALUES ('20261121000002_inbox.up.sql');

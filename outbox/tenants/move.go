@@ -39,7 +39,7 @@ SELECT (SELECT count(*) FROM {schema}.outbox_unsent WHERE tenant_id = $1) + (SEL
 	// moveTenant also makes the lanes of a group that is new.
 	moveTenant = `
 WITH number AS (SELECT nextval('{schema}.outbox_moves')),
-layout AS (UPDATE {schema}.outbox_settings SET lanes = lanes FROM number RETURNING lanes),
+layout AS (UPDATE {schema}.oncebox_settings SET lanes = lanes FROM number RETURNING lanes),
 made AS (
 	INSERT INTO {schema}.outbox_lane (lane, grp)
 	SELECT $2::int * lanes + n, $2 FROM layout, generate_series(0, lanes - 1) n ON CONFLICT (lane) DO NOTHING),

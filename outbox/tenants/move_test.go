@@ -162,7 +162,7 @@ func TestFlushThatWaitedForTheMoveSeesIt(t *testing.T) {
 	tx, err := f.DB.BeginTx(ctx, nil)
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback() }()
-	_, err = tx.Exec("SELECT pg_advisory_xact_lock(lock_space, b) FROM outbox_settings, generate_series(0, ?) b", outboxdb.LockBuckets-1)
+	_, err = tx.Exec("SELECT pg_advisory_xact_lock(lock_space, b) FROM oncebox_settings, generate_series(0, ?) b", outboxdb.LockBuckets-1)
 	require.NoError(t, err)
 	flushed := make(chan struct{})
 	go func() {
@@ -171,7 +171,7 @@ func TestFlushThatWaitedForTheMoveSeesIt(t *testing.T) {
 	}()
 	await.True(t, func() bool {
 		var n int
-		err := f.DB.QueryRow(`SELECT count(*) FROM pg_locks, outbox_settings
+		err := f.DB.QueryRow(`SELECT count(*) FROM pg_locks, oncebox_settings
 			WHERE locktype = 'advisory' AND NOT granted AND classid = (lock_space::bigint & 4294967295)::oid`).Scan(&n)
 		return err == nil && n == 1
 	}, "the flush waits for the move")

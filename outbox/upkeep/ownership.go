@@ -11,8 +11,8 @@ import (
 
 const (
 	takeOwnership = `
-WITH before AS (SELECT coalesce(deployment, '') AS name FROM {schema}.outbox_settings),
-named AS (UPDATE {schema}.outbox_settings SET deployment = nullif($1, ''))
+WITH before AS (SELECT coalesce(deployment, '') AS name FROM {schema}.oncebox_settings),
+named AS (UPDATE {schema}.oncebox_settings SET deployment = nullif($1, ''))
 INSERT INTO {schema}.oncebox_audit (part, actor, action, tenant_id, reason)
 SELECT 'outbox', $2, '` + string(operator.TakeOwnership) + `', '', 'from "' || name || '" to "' || $1 || '": ' || $3 FROM before`
 )

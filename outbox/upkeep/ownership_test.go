@@ -21,7 +21,7 @@ func TestOneDeploymentNamesADatabase(t *testing.T) {
 			require.NoError(t, err)
 			defer func() { _ = first.Rollback() }()
 			var pid int
-			require.NoError(t, first.NewRaw("UPDATE outbox_settings SET deployment = 'production' RETURNING pg_backend_pid()").Scan(t.Context(), &pid))
+			require.NoError(t, first.NewRaw("UPDATE oncebox_settings SET deployment = 'production' RETURNING pg_backend_pid()").Scan(t.Context(), &pid))
 
 			store := outbox.NewStore(db.Another(t), &outbox.Config{Deployment: mine})
 			late := make(chan error, 1)

@@ -25,7 +25,7 @@ type policy struct {
 }
 
 const (
-	askPolicy = `SELECT kept_set, extract(epoch FROM kept)::float8, archived FROM {schema}.outbox_settings`
+	askPolicy = `SELECT kept_set, extract(epoch FROM kept)::float8, archived FROM {schema}.oncebox_settings`
 
 	// enterPolicy adds the settings of a process to those of the database: $1 whether it has a retention, $2 the retention, $3
 	// whether it archives. Of two retentions the longer one counts, because what was dropped too early is lost.
@@ -40,9 +40,9 @@ const (
 	SET kept_set = $1::boolean, kept = $2::interval, archived = $3::boolean` + notePolicy
 
 	changePolicy = `
-WITH before AS (SELECT ` + policyText + ` AS text FROM {schema}.outbox_settings),
+WITH before AS (SELECT ` + policyText + ` AS text FROM {schema}.oncebox_settings),
 changed AS (
-	UPDATE {schema}.outbox_settings r`
+	UPDATE {schema}.oncebox_settings r`
 
 	// notePolicy makes an entry in the audit: $4 the actor, $5 the reason.
 	notePolicy = ` RETURNING r.*)

@@ -90,7 +90,7 @@ func TestLongestRetentionCounts(t *testing.T) {
 		require.Equal(t, kept, f.Count("outbox_sent"))
 	}
 	require.NoError(t, f.Upkeep().EnsurePartitions(t.Context()))
-	require.Zero(t, f.Count("outbox_settings WHERE kept_set"), "it has no setting")
+	require.Zero(t, f.Count("oncebox_settings WHERE kept_set"), "it has no setting")
 
 	short, log := f.beside(outbox.Config{Retention: 14 * day})
 	long, _ := f.beside(outbox.Config{Retention: 30 * day})
@@ -111,12 +111,12 @@ func TestLongestRetentionCounts(t *testing.T) {
 	}
 	require.Equal(t, 4, f.Count("oncebox_audit"))
 	require.Equal(t, 3, f.Count("oncebox_audit WHERE actor = 'Config.Retention'"))
-	require.Equal(t, 1, f.Count("outbox_settings WHERE kept = '30 days'"))
+	require.Equal(t, 1, f.Count("oncebox_settings WHERE kept = '30 days'"))
 
 	forever, _ := f.beside(outbox.Config{Retention: outbox.KeepForever})
 	require.NoError(t, forever.Upkeep().EnsurePartitions(t.Context()))
 	require.NoError(t, long.Upkeep().EnsurePartitions(t.Context()))
-	require.Equal(t, 1, f.Count("outbox_settings WHERE kept_set AND kept IS NULL"))
+	require.Equal(t, 1, f.Count("oncebox_settings WHERE kept_set AND kept IS NULL"))
 	require.Equal(t, 1, f.Count("oncebox_audit WHERE reason LIKE '% to for ever, archived: false: %'"))
 }
 
@@ -124,22 +124,22 @@ func TestLongestRetentionCounts(t *testing.T) {
 func TestArchiveEntersNoRetention(t *testing.T) {
 	f := newFixture(t, &outbox.Config{BeforeDrop: func(context.Context, outbox.Partition) error { return nil }})
 	require.NoError(t, f.Upkeep().EnsurePartitions(t.Context()))
-	require.Equal(t, 1, f.Count("outbox_settings WHERE archived AND NOT kept_set"))
+	require.Equal(t, 1, f.Count("oncebox_settings WHERE archived AND NOT kept_set"))
 	day, _ := f.beside(outbox.Config{Retention: 24 * time.Hour})
 	require.NoError(t, day.Upkeep().EnsurePartitions(t.Context()))
-	require.Equal(t, 1, f.Count("outbox_settings WHERE archived AND kept_set AND kept = '1 day'"))
+	require.Equal(t, 1, f.Count("oncebox_settings WHERE archived AND kept_set AND kept = '1 day'"))
 	require.Equal(t, 1, f.Count("oncebox_audit WHERE reason LIKE 'from not set, archived: true to 24:00:00, archived: true: %'"))
 }
 
 // What is published is kept while nobody knows whether the database's rule is to delete it.
 func TestRetentionThatCannotBeReadDeletesNothing(t *testing.T) {
 	f := newFixture(t, &outbox.Config{Retention: outbox.NoRetention})
-	f.Exec("ALTER TABLE outbox_settings RENAME COLUMN kept TO elsewhere")
+	f.Exec("ALTER TABLE oncebox_settings RENAME COLUMN kept TO elsewhere")
 	require.Error(t, f.Upkeep().EnsurePartitions(t.Context()))
 	f.Record("a", "a1")
 	f.Settle()
 	require.Equal(t, 1, f.Count("outbox_sent"))
-	f.Exec("ALTER TABLE outbox_settings RENAME COLUMN elsewhere TO kept")
+	f.Exec("ALTER TABLE oncebox_settings RENAME COLUMN elsewhere TO kept")
 	require.NoError(t, f.Upkeep().EnsurePartitions(t.Context()))
 	f.Record("a", "a2")
 	f.Settle()

@@ -17,11 +17,12 @@ SELECT outcome, attempts, unended, extract(epoch FROM rest)::float8 FROM {schema
 
 	// renewLease also renews a lease whose time is over, unless another process has taken it.
 	renewLease = `
-UPDATE {schema}.inbox_lease SET lease_until = clock_timestamp() + $4::interval
-WHERE consumer = $1::text AND key_lock = $2::bigint AND owner = $3::uuid`
+UPDATE {schema}.oncebox_lease SET lease_until = clock_timestamp() + $4::interval
+WHERE task = 'inbox.message' AND consumer = $1::text AND key_lock = $2::bigint AND owner = $3::uuid`
 
 	// freeLease is also the check that the lease was held to the end: if it deletes no row, another process has taken the lease.
-	freeLease = `DELETE FROM {schema}.inbox_lease WHERE consumer = $1::text AND key_lock = $2::bigint AND owner = $3::uuid`
+	freeLease = `
+DELETE FROM {schema}.oncebox_lease WHERE task = 'inbox.message' AND consumer = $1::text AND key_lock = $2::bigint AND owner = $3::uuid`
 )
 
 // The answers to a request for a lease.
@@ -85,7 +86,7 @@ WHERE message_key = $1::uuid AND consumer = $2::text AND tenant_id = $3::text AN
 	storeStep = `
 INSERT INTO {schema}.inbox_step (message_key, consumer, tenant_id, source, name, result)
 SELECT $1::uuid, $2::text, $3::text, $4::text, $5::text, $6::json
-FROM {schema}.inbox_lease WHERE consumer = $2::text AND key_lock = $7::bigint AND owner = $8::uuid FOR SHARE
+FROM {schema}.oncebox_lease WHERE task = 'inbox.message' AND consumer = $2::text AND key_lock = $7::bigint AND owner = $8::uuid FOR SHARE
 ON CONFLICT (message_key, consumer, tenant_id, source, name) DO UPDATE SET result = excluded.result`
 
 	forgetSteps = `

@@ -53,8 +53,8 @@ DELETE FROM {schema}.inbox_step WHERE ctid = ANY (ARRAY(
 	LIMIT $2::integer))`
 	// The leases of processes that died, on keys without any later message.
 	deleteLeases = `
-DELETE FROM {schema}.inbox_lease WHERE ctid = ANY (ARRAY(
-	SELECT ctid FROM {schema}.inbox_lease WHERE lease_until < (SELECT clock_timestamp()) - $1::interval LIMIT $2::integer))`
+DELETE FROM {schema}.oncebox_lease WHERE ctid = ANY (ARRAY(
+	SELECT ctid FROM {schema}.oncebox_lease WHERE task = 'inbox.message' AND lease_until < (SELECT clock_timestamp()) - $1::interval LIMIT $2::integer))`
 )
 
 // cleaner removes rows that nobody needs any more, from all tables of the inbox.

@@ -239,8 +239,8 @@ var plants = map[string]plant{
 		check: "partitions", says: "outbox_make_partition(",
 	},
 	"a restored copy": {
-		fault: func(s *setUp) { s.exec("UPDATE outbox_settings SET deployment = 'production'") },
-		mend:  func(s *setUp) { s.exec("UPDATE outbox_settings SET deployment = NULL") },
+		fault: func(s *setUp) { s.exec("UPDATE oncebox_settings SET deployment = 'production'") },
+		mend:  func(s *setUp) { s.exec("UPDATE oncebox_settings SET deployment = NULL") },
 		check: "deployment", says: `the database belongs to the deployment "production", and this is ""`,
 	},
 	"a tenant that somebody has forgotten": {
