@@ -37,15 +37,12 @@ WITH dead AS (
 ), keys AS (
 	DELETE FROM {schema}.inbox_key WHERE consumer = $1::text
 ), both_of_them AS (
-	SELECT ` + movedColumns + `, key_lock, seq FROM dead
-	UNION ALL SELECT ` + movedColumns + `, key_lock, seq FROM parked
+	SELECT ` + store.MovedColumns + `, key_lock, seq FROM dead
+	UNION ALL SELECT ` + store.MovedColumns + `, key_lock, seq FROM parked
 )
-INSERT INTO {schema}.inbox_parked (consumer, ` + movedColumns + `, key_lock)
-SELECT $2::text, ` + movedColumns + `, key_lock FROM both_of_them ORDER BY seq
+INSERT INTO {schema}.inbox_parked (consumer, ` + store.MovedColumns + `, key_lock)
+SELECT $2::text, ` + store.MovedColumns + `, key_lock FROM both_of_them ORDER BY seq
 ON CONFLICT (message_key, consumer, tenant_id, source) DO NOTHING`
-
-	movedColumns = `message_key, tenant_id, source, message_id, event_type, topic, ordering_key, aggregate_type, aggregate_id,
-	aggregate_version, sequence, schema_id, schema_version, routing_key, content_type, occurred_at, event_metadata, payload`
 
 	// nextGeneration fails if the rebuild was taken over.
 	nextGeneration = `
@@ -80,8 +77,8 @@ WITH taken AS (
 	ORDER BY key_lock, seq
 	ON CONFLICT DO NOTHING
 ), parked AS (
-	INSERT INTO {schema}.inbox_parked (consumer, ` + movedColumns + `, key_lock)
-	SELECT $3::text, ` + movedColumns + `, key_lock FROM left_over ORDER BY seq
+	INSERT INTO {schema}.inbox_parked (consumer, ` + store.MovedColumns + `, key_lock)
+	SELECT $3::text, ` + store.MovedColumns + `, key_lock FROM left_over ORDER BY seq
 	ON CONFLICT (message_key, consumer, tenant_id, source) DO NOTHING
 )
 SELECT count(*) FROM taken`

@@ -77,15 +77,12 @@ SELECT ` + store.EnvelopeColumns + `, place, at, attempts, error_message, failin
 	SELECT ` + store.ListedColumns + `, '` + string(PlaceDead) + `', died_at, attempts, error_message, NULL, NULL, holds, NULL
 	FROM {schema}.inbox_dead WHERE message_key = ANY ($1::uuid[])
 	UNION ALL
-	SELECT ` + keyOnly + `, '` + string(PlaceSettled) + `', processed_at, 0, '', NULL, NULL, false, NULL
+	SELECT ` + store.KeyOnly + `, '` + string(PlaceSettled) + `', processed_at, 0, '', NULL, NULL, false, NULL
 	FROM {schema}.inbox WHERE message_key = ANY ($1::uuid[])
 	UNION ALL
-	SELECT ` + keyOnly + `, '` + string(PlaceTried) + `', tried_at, attempts, error_message, NULL, NULL, false, NULL
+	SELECT ` + store.KeyOnly + `, '` + string(PlaceTried) + `', tried_at, attempts, error_message, NULL, NULL, false, NULL
 	FROM {schema}.inbox_attempt WHERE message_key = ANY ($1::uuid[])) l
 ORDER BY tenant_id, source, consumer, message_key`
-
-	// keyOnly stands for listedColumns in a query of a table that has only the key of a message.
-	keyOnly = `message_key, consumer, tenant_id, source, '', '', '', '', '', 0, 0, NULL, 1, NULL, '', NULL, '{}', NULL, NULL`
 
 	locateSteps = `
 SELECT message_key::text, consumer, tenant_id, source, name, done_at FROM {schema}.inbox_step

@@ -15,10 +15,6 @@ SET attempts = inbox_dead.attempts + excluded.attempts, error_message = excluded
 	key_lock = CASE WHEN inbox_dead.holds THEN inbox_dead.key_lock ELSE excluded.key_lock END,
 	seq = CASE WHEN inbox_dead.holds THEN inbox_dead.seq ELSE excluded.seq END`
 
-	// ListedColumns are the columns of a list: all but the payload, which may be a megabyte.
-	ListedColumns = `message_key, consumer, tenant_id, source, message_id, event_type, topic, aggregate_type, aggregate_id,
-	aggregate_version, sequence, schema_id, schema_version, routing_key, content_type, occurred_at, event_metadata, NULL::bytea AS payload, ordering_key`
-
 	deadColumns = EnvelopeColumns + `, attempts, error_message, died_at, holds`
 
 	ListDead = `

@@ -19,9 +19,20 @@ const DefaultPage = 100
 
 // The columns of a message in the tables of parked messages and dead letters: its bytes are unchanged, its names are made storable.
 const (
-	MessageColumns = `message_key, consumer, tenant_id, source, message_id, event_type, topic, ordering_key,
-	aggregate_type, aggregate_id, aggregate_version, sequence, schema_id, schema_version, routing_key, content_type,
-	occurred_at, event_metadata, payload`
+	MessageColumns = `message_key, consumer, tenant_id, source, ` + sentColumns + `, payload`
+
+	// MovedColumns are these columns without the consumer, for messages that get another one.
+	MovedColumns = `message_key, tenant_id, source, ` + sentColumns + `, payload`
+
+	// ListedColumns are the columns of a list: all but the payload, which may be a megabyte.
+	ListedColumns = `message_key, consumer, tenant_id, source, ` + sentColumns + `, NULL::bytea AS payload`
+
+	// KeyOnly stands for ListedColumns in a query of a table that has only the key of a message.
+	KeyOnly = `message_key, consumer, tenant_id, source, '', '', '', NULL, '', '', 0, 0, NULL, 1, NULL, '', NULL, '{}', NULL`
+
+	// sentColumns are those that a message brings along, in the order of MessageArgs.
+	sentColumns = `message_id, event_type, topic, ordering_key, aggregate_type, aggregate_id, aggregate_version, sequence,
+	schema_id, schema_version, routing_key, content_type, occurred_at, event_metadata`
 
 	// MessageValues are the parameters for these columns, key_lock, attempts and error_message, in the order of MessageArgs.
 	MessageValues = `$1::uuid, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, nullif($8::text, ''),
