@@ -114,3 +114,13 @@ func TestInstallationOfADatabase(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEqual(t, ids[0], other)
 }
+
+// A database without its settings, such as a replica that is not filled yet, gets no id of its own: it will have that of its origin.
+func TestNoInstallationWithoutSettings(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.exec("DELETE FROM oncebox_settings")
+	_, err := w.hasty(nil).Installation(t.Context())
+	require.ErrorContains(t, err, "oncebox_settings has no row")
+	require.Empty(t, column[string](t, w.db.DB, "SELECT installation::text FROM oncebox_settings"))
+}

@@ -365,7 +365,9 @@ func TestCleanRemovesStepsThatNobodyNeeds(t *testing.T) {
 	}
 	w.exec("DELETE FROM inbox_parked WHERE message_id = 'discarded'")
 	w.exec("INSERT INTO oncebox_lease VALUES ('inbox.message', 'billing', 1, gen_random_uuid(), clock_timestamp() - interval '11 days')")
+	w.exec("INSERT INTO oncebox_lease VALUES ('another task', '', 0, gen_random_uuid(), clock_timestamp() - interval '11 days')")
 	require.NoError(t, box.Clean(t.Context()))
+	require.Equal(t, 1, w.count("oncebox_lease WHERE task = 'another task'"), "it is for others to remove")
 	require.Equal(t, []string{"dead", "parked", "discarded"}, w.steps())
 	w.exec("UPDATE inbox_step SET done_at = done_at - interval '11 days'")
 	require.NoError(t, box.Clean(t.Context()))

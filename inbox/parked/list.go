@@ -109,15 +109,14 @@ func (f Filter) where(args ...any) (w *pgsql.Where, ofKey string) {
 
 // listParked reads key by key, and of each key at most as many messages as a page has.
 const listParked = `
-SELECT ` + store.EnvelopeColumns + `, attempts, error_message, parked_at, key_lock, seq, ordering_key, state, due_at, first
+SELECT ` + store.EnvelopeColumns + `, attempts, error_message, parked_at, key_lock, seq, key_order, state, due_at, first
 FROM (
-	SELECT p.message_key, p.consumer, p.tenant_id, p.source, p.message_id, p.event_type, p.topic, p.aggregate_type, p.aggregate_id,
-		p.aggregate_version, p.sequence, p.schema_id, p.schema_version, p.routing_key, p.content_type, p.occurred_at, p.event_metadata,
-		NULL::bytea AS payload, p.attempts, p.error_message, p.parked_at, p.key_lock, p.seq, coalesce(k.ordering_key, '') AS ordering_key,
-		k.state, nullif(k.due_at, 'infinity') AS due_at, k.state <> 'DEAD' AND p.seq = (
+	SELECT p.*, k.key_lock, coalesce(k.ordering_key, '') AS key_order, k.state, nullif(k.due_at, 'infinity') AS due_at,
+		k.state <> 'DEAD' AND p.seq = (
 			SELECT min(seq) FROM {schema}.inbox_parked f WHERE f.consumer = k.consumer AND f.key_lock = k.key_lock) AS first
 	FROM {schema}.inbox_key k CROSS JOIN LATERAL (
-		SELECT * FROM {schema}.inbox_parked x WHERE x.consumer = k.consumer AND x.key_lock = k.key_lock AND %s ORDER BY x.seq LIMIT %s) p
+		SELECT ` + store.ListedColumns + `, attempts, error_message, parked_at, seq FROM {schema}.inbox_parked x
+		WHERE x.consumer = k.consumer AND x.key_lock = k.key_lock AND %s ORDER BY x.seq LIMIT %s) p
 	WHERE %s ORDER BY k.consumer, k.key_lock, p.seq LIMIT %s) l`
 
 // List lists the parked messages that the filter selects, messages of a key together and in their order. A page has at most limit of them

@@ -9,7 +9,7 @@ CREATE TABLE oncebox_migrations (
 );
 
 -- Who alone may do something, and until when: a process that reads the statistics of all, or that runs a message outside of a
--- transaction. Who is silent loses it at lease_until.
+-- transaction. A process that is silent loses it at lease_until.
 CREATE TABLE oncebox_lease (
     task        text        NOT NULL, -- such as outbox.stats
     consumer    text        NOT NULL DEFAULT '', -- this and the next one are those of a message
