@@ -30,7 +30,7 @@ const (
 	// KeyOnly stands for ListedColumns in a query of a table that has only the key of a message.
 	KeyOnly = `message_key, consumer, tenant_id, source, '', '', '', NULL, '', '', 0, 0, NULL, 1, NULL, '', NULL, '{}', NULL`
 
-	// sentColumns are those that a message brings along, in the order of MessageArgs.
+	// sentColumns are the columns that a message brings along, in the order of MessageArgs.
 	sentColumns = `message_id, event_type, topic, ordering_key, aggregate_type, aggregate_id, aggregate_version, sequence,
 	schema_id, schema_version, routing_key, content_type, occurred_at, event_metadata`
 
