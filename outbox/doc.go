@@ -1,5 +1,5 @@
-// Package outbox stores events in the writer's transaction, and shows and changes what becomes of them. What the relay does with them is
-// internal/lanedb.
+// Package outbox stores events in the writer's transaction. What operators do with the events is in groups, each in a package of its own: [Store.Dead],
+// [Store.Delayed], [Store.Published], [Store.Tenants], [Store.State] and [Store.Upkeep]. What the relay does with them is in internal/lanedb.
 //
 // A [Store] is a sink of the unit of work (see package uow), or is called by hand within any transaction:
 //
@@ -13,7 +13,7 @@
 // "outbox" is a log: an event is one INSERT, and its row stays where it is. "outbox_progress" says how far each lane has come.
 // A row that cannot go yet waits in "outbox_held", a row that never can is in "outbox_dead", and one that left out of its
 // turn is in "outbox_sent". With retention 0 published rows are deleted. The view "outbox_messages" shows all of them with a status,
-// see [Record].
+// see state.Record.
 //
 //	NEW -> PUBLISHING -> SENT            the usual way
 //	       PUBLISHING -> FAILED -> SENT  refused, waited, taken
@@ -33,15 +33,15 @@
 //
 // # Errors
 //
-// [event.ErrInvalid] tells what was refused at Add. Missing tables are reported
-// with the call that makes them. [operator.ErrNotDead] tells that somebody else was faster with a dead letter.
+// [event.ErrInvalid] is the error of events that Add refuses. Missing tables are reported with the call that makes them. [operator.ErrNotDead] says that
+// somebody else was faster with a dead letter.
 //
 // # Metrics
 //
 //   - oncebox.outbox.recorded, by topic and tenant: events of transactions that have committed: of units of work, and what was given to [Store.Add]
 //     and its like; not what the SQL function oncebox_add stores. What Store.Add stored in a
 //     savepoint that was undone counts if the transaction around it was committed
-//   - oncebox.outbox.reconciled, by kind: what Store.Upkeep().Reconcile repaired; 0 unless rows were changed by hand or the clock was wrong
+//   - oncebox.outbox.reconciled, by kind: repairs of Store.Upkeep().Reconcile; 0 unless rows were changed by hand or the clock was wrong
 //   - oncebox.outbox.partitions_kept: expired days that stay because [Config.BeforeDrop] failed
 //
 // Read first: add.go:Store.Add, flush.go:Store.Flush, then internal/outboxdb.
