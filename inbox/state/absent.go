@@ -12,7 +12,8 @@ import (
 // process that notes once a minute that it runs the consumer has stopped to do so.
 const absentConsumers = `
 SELECT c.consumer, greatest(c.beat_at, c.stopped_at) FROM {schema}.inbox_consumer c
-WHERE c.beat_at IS NOT NULL AND EXISTS (SELECT FROM {schema}.inbox_key k WHERE k.consumer = c.consumer) AND (c.beat_at < clock_timestamp() - interval '3 minutes'
+WHERE c.beat_at IS NOT NULL AND EXISTS (SELECT FROM {schema}.inbox_key k WHERE k.consumer = c.consumer)
+	AND (c.beat_at < clock_timestamp() - interval '3 minutes'
 	OR (c.stopped_at >= c.beat_at
 			OR EXISTS (SELECT FROM {schema}.inbox_process p WHERE p.consumer = split_part(c.consumer, '@', 1) AND p.seen_until < clock_timestamp()))
 		AND NOT EXISTS (SELECT FROM {schema}.inbox_process p WHERE p.consumer = split_part(c.consumer, '@', 1) AND p.seen_until >= clock_timestamp()))

@@ -19,7 +19,8 @@ UPDATE {schema}.inbox_topic s SET asked_at = clock_timestamp(), backlog = $3::bi
 	stands_since = CASE WHEN $3::bigint > 0 THEN CASE WHEN s.backlog > 0 AND s.settled = $4::bigint THEN s.stands_since ELSE clock_timestamp() END END
 WHERE consumer = $1::text AND topic = $2::text AND subscribed`
 
-	noteSilence = `UPDATE {schema}.inbox_topic SET error = $3::text, failed_at = clock_timestamp() WHERE consumer = $1::text AND topic = $2::text AND subscribed`
+	noteSilence = `
+UPDATE {schema}.inbox_topic SET error = $3::text, failed_at = clock_timestamp() WHERE consumer = $1::text AND topic = $2::text AND subscribed`
 )
 
 // askWithin bounds a request to the broker.

@@ -51,7 +51,7 @@ func (c *Consumers) CheckNew(topic, name string) (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.receiving {
-		err = errors.New("Run has begun, so nothing would be received: call it before Run")
+		err = errors.New("nothing would be received, because Run has begun: call it before Run")
 	}
 	if c.find(topic, name) != nil {
 		err = errors.Join(err, errors.New("there is such a consumer already"))
