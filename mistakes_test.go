@@ -155,7 +155,7 @@ func TestConsumeAfterRun(t *testing.T) {
 	app.Consume("orders", "early", handler)
 	stop := run(t, app)
 	await.True(t, func() bool { return app.Projector.Progress().Running && app.Inbox.Health(time.Minute) == nil }, "relay and consumers run")
-	require.PanicsWithValue(t, `oncebox: inbox: Consume("orders", "late"): Run has begun, so nothing would be received: call it before Run`, func() {
+	require.PanicsWithValue(t, `oncebox: inbox: Consume("orders", "late"): nothing would be received, because Run has begun: call it before Run`, func() {
 		app.Consume("orders", "late", handler)
 	})
 	stop()
