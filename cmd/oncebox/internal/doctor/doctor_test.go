@@ -309,7 +309,7 @@ var plants = map[string]plant{
 	"processes that are cut off from the broker": {
 		fault: func(s *setUp) {
 			s.publish("")
-			s.exec("INSERT INTO inbox_consumer (consumer) VALUES ('billing')",
+			s.exec("INSERT INTO inbox_consumer (consumer) VALUES ('billing') ON CONFLICT DO NOTHING",
 				"INSERT INTO inbox_process (process, name, consumer, topic, state, since, unsettled, error, seen_until) VALUES (gen_random_uuid(), 'host-1', "+
 					"'billing', 'order', 'AWAY', '2026-11-26 10:00Z', 0, 'refused', now() + interval '1 hour')")
 		},
