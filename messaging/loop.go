@@ -104,7 +104,7 @@ func (l *Loop) Run(ctx context.Context) error {
 func (l *Loop) consume(ctx context.Context) error {
 	receiver, err := l.broker.Subscribe(ctx, l.subscription)
 	if ctx.Err() != nil && err != nil {
-		return nil // told to stop
+		return nil //nolint:nilerr // Run was asked to end, and Subscribe failed for that
 	}
 	if err != nil {
 		return fmt.Errorf("messaging: subscribe %q to topic %q: %w", l.subscription.Name, l.subscription.Topic, err)

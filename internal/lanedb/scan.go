@@ -200,8 +200,8 @@ const lookLate = `
 SELECT o.lane, o.seq FROM {schema}.outbox o
 WHERE o.lane = ANY ($1::smallint[]) AND o.seq > $2::bigint AND o.seq <= $3::bigint AND ` + sameServer + `$4::text LIMIT 50001`
 
-// ScanLate finds the rows of the lanes with numbers beyond after, up to upto, ordered by lane and sequence. Published
-// rows that stay where they are are among them. It is made for a long stretch from which nearly all rows have left.
+// ScanLate finds the rows of the lanes with numbers beyond after, up to upto, ordered by lane and sequence. They include
+// published rows that stay in their table. It is made for a long stretch from which nearly all rows have left.
 // If there are more than [MaxLate] rows, it returns no row, and all is false.
 func (s Log) ScanLate(ctx context.Context, lanes []int16, after, upto int64, incarnation string) (ids []outboxdb.RowID, all bool, err error) {
 	err = s.box.Without(ctx, PagesOnce(), func(ctx context.Context, tx bun.Tx) error {

@@ -1,7 +1,6 @@
 package outboxtest
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -14,15 +13,13 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-var update = flag.Bool("update", false, "write testdata/statements.sql anew")
-
 // Statements compares statements with those in testdata/statements.sql. The column lists of statements are made of one table of columns. What the
-// server gets is in the file, so a change of the table shows what else it changes. Run the test with -update to accept it.
+// server gets is in the file, so a change of the table shows what else it changes. WRITE_STATEMENTS=1 accepts it.
 func Statements(t *testing.T, statements map[string]string) {
 	t.Helper()
 	run := outbox.NewStore(nil, &outbox.Config{Schema: "s"}).Handle().Run
 	const file = "testdata/statements.sql"
-	if *update {
+	if os.Getenv("WRITE_STATEMENTS") != "" {
 		var all strings.Builder
 		for _, name := range slices.Sorted(maps.Keys(statements)) {
 			fmt.Fprintf(&all, "-- %s\n%s\n\n", name, inOneLine(run.Text(statements[name])))

@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"net/url"
 	"regexp"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -335,12 +337,13 @@ func TestFlushWritesWhatWasCounted(t *testing.T) {
 // stuck is a handler whose first line by a timer takes until Flush has returned, or a little while if it waits.
 type stuck struct {
 	slog.Handler
+	begun            *atomic.Bool
 	writing, flushed chan struct{}
 	lost             chan bool
 }
 
 func (s stuck) Handle(ctx context.Context, r slog.Record) error {
-	if r.NumAttrs() > 1 { // repeated.lines and so on
+	if r.NumAttrs() > 1 && s.begun.CompareAndSwap(false, true) { // repeated.lines and so on
 		close(s.writing)
 		select {
 		case <-s.flushed:
@@ -355,12 +358,17 @@ func (s stuck) Handle(ctx context.Context, r slog.Record) error {
 // A process that ends does not lose a line that a timer is writing.
 func TestFlushWaitsForALineThatIsBeingWritten(t *testing.T) {
 	var b logbook.Book
-	h := stuck{slog.NewTextHandler(&b, nil), make(chan struct{}), make(chan struct{}), make(chan bool, 1)}
+	h := stuck{slog.NewTextHandler(&b, nil), new(atomic.Bool), make(chan struct{}), make(chan struct{}), make(chan bool, 1)}
 	l := quietlog.New(slog.New(h), time.Millisecond)
-	for range 2 {
+	for writing := false; !writing; { // a second line that comes after the pause of the first begins a new one
 		l.Warn(failed, "error", errAway)
+		select {
+		case <-h.writing:
+			writing = true
+		default:
+			runtime.Gosched()
+		}
 	}
-	<-h.writing
 	quietlog.Flush(l)
 	close(h.flushed)
 	require.False(t, <-h.lost)

@@ -236,7 +236,9 @@ func TestOperatorsShareTheWork(t *testing.T) {
 	f := newFixture(t, nil)
 	f.Exec(`INSERT INTO outbox_dead (` + deadInsertColumns + `) ` + fmt.Sprintf(deadInsertRows, 2000))
 	f.Exec("UPDATE outbox_dead SET died_at = now() - interval '1 day'")
-	acts := []func(context.Context, operator.DeadFilter, operator.By, *operator.Bulk) (int64, error){f.Dead().ReplayAll, f.Dead().DiscardAll, f.Dead().ReplayAll, f.Dead().DiscardAll}
+	acts := []func(context.Context, operator.DeadFilter, operator.By, *operator.Bulk) (int64, error){
+		f.Dead().ReplayAll, f.Dead().DiscardAll, f.Dead().ReplayAll, f.Dead().DiscardAll,
+	}
 	moved, errs := make([]int64, len(acts)), make([]error, len(acts))
 	var wg sync.WaitGroup
 	for i, act := range acts {

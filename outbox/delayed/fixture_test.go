@@ -10,8 +10,6 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-var ann = outboxtest.Ann()
-
 type fixture struct{ *outboxtest.Fixture }
 
 func newFixture(t *testing.T, cfg *outbox.Config) *fixture {

@@ -61,7 +61,8 @@ func (u *Upkeep) SetRetention(ctx context.Context, by operator.By) error {
 	if err := by.Validate(operator.Retention); err != nil {
 		return fmt.Errorf("outbox: set the retention: %w", err)
 	}
-	_, err := u.box.AdHoc().Exec(ctx, u.box.DB, setPolicy, true, storedRetention(u.cfg.Retention), u.cfg.BeforeDrop != nil, by.Actor, pgsql.CleanText(by.Reason))
+	_, err := u.box.AdHoc().Exec(ctx, u.box.DB, setPolicy, true, storedRetention(u.cfg.Retention), u.cfg.BeforeDrop != nil,
+		by.Actor, pgsql.CleanText(by.Reason))
 	if err == nil {
 		_, err = u.policy(ctx)
 	}

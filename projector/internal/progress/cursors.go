@@ -26,7 +26,7 @@ func Cursors(lanes []*Lane, short Shortcut, batch, most int) []lanedb.Cursor {
 		if l.Full && l.pace.Density > 0 && batch > len(lanes) {
 			quota = max(least, int(math.Ceil(l.pace.Density*(goal-float64(l.pace.At)))))
 		}
-		l.pace.Quota = int32(min(quota, most, lanedb.MaxFetch))
+		l.pace.Quota = int32(min(quota, most, lanedb.MaxFetch)) //nolint:gosec // MaxFetch fits
 		out[i] = lanedb.Cursor{Lease: l.Lease, Position: l.At, Quota: l.pace.Quota, Taken: l.Taken}
 		l.Short.cursor(short, &out[i])
 	}

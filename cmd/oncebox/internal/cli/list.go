@@ -20,7 +20,7 @@ func List[T any](s *Session, list []T, none string, header []string, row func(*T
 }
 
 // Each prints items that fill several lines, with an empty line between two, or one JSON document with all of them.
-func Each[T any](s *Session, list []T, print func(*Session, *T) error) error {
+func Each[T any](s *Session, list []T, item func(*Session, *T) error) error {
 	if s.JSON {
 		return s.Document(list)
 	}
@@ -28,7 +28,7 @@ func Each[T any](s *Session, list []T, print func(*Session, *T) error) error {
 		if n > 0 {
 			fmt.Fprintln(s.Out)
 		}
-		if err := print(s, &list[n]); err != nil {
+		if err := item(s, &list[n]); err != nil {
 			return err
 		}
 	}

@@ -86,7 +86,8 @@ func (c *Item) rowsOf(t *TopicItem) (rows [][]string) {
 func newConsumersForget(s *cli.Session) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "forget NAME", Short: "Say that a consumer is gone for good", Args: cli.Takes(1, "give the name of one consumer: oncebox consumers list shows them"),
+		Use: "forget NAME", Short: "Say that a consumer is gone for good",
+		Args: cli.Takes(1, "give the name of one consumer: oncebox consumers list shows them"),
 		Long: `Say that a consumer is gone for good: it is not listed as missing any more, another service may use its name, and without a broker no messages
 are stored for it. What is parked or dead stays. It is refused while a process runs the consumer.
 

@@ -22,8 +22,8 @@ func newParkedRetry(s *cli.Session) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use: "retry [ID...]", Short: "Have messages that failed tried at once, and not only when their pause is over",
-		Long: `Have messages that failed tried at once, and not only when their pause is over. Give their ids, or flags that select them. ID is the message_key that
-oncebox stuck prints, of the first message of a key; it needs --consumer. The messages behind it follow.`,
+		Long: `Have messages that failed tried at once, and not only when their pause is over. Give their ids, or flags that select them. ID is the
+message_key that oncebox stuck prints, of the first message of a key; it needs --consumer. The messages behind it follow.`,
 		Example: `  oncebox parked retry 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --consumer billing --by ann --why "the bank is back"
   oncebox parked retry --consumer billing --error "connection refused" --dry-run
   oncebox parked retry --consumer billing --rate 50 --by ann --why "the bank is back"

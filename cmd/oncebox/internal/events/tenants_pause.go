@@ -24,7 +24,8 @@ type tenantDecision struct {
 var (
 	pauseTenant = tenantDecision{
 		name: "pause", short: "Stop the publishing of a tenant's events", done: "paused", needsReason: true,
-		long: `Stop the publishing of a tenant's events, waiting and new, until oncebox tenants resume. Nothing is lost, the order of each key is kept, and other tenants go on. Events that expire meanwhile are dead letters when the tenant is resumed.
+		long: `Stop the publishing of a tenant's events, waiting and new, until oncebox tenants resume. Nothing is lost,
+the order of each key is kept, and other tenants go on. Events that expire meanwhile are dead letters when the tenant is resumed.
 
 Relays stop at once, or, where they cannot listen, when they renew their leases. What a relay has handed to the broker by then is published.`,
 		example: `  oncebox tenants pause acme --by ann --why "their system is down until 6:00"`,
