@@ -3,6 +3,7 @@ package inbox_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -41,8 +42,9 @@ func outcomes(t *testing.T, reader *metric.ManualReader, consumer string) map[st
 	return got
 }
 
-// around notes the messages that pass it, whether they were handled in a unit, and what came of them.
+// around notes the messages that pass it, whether they were handled in a unit, and what came of them. Stored messages of two keys pass it at once.
 type around struct {
+	mu      sync.Mutex
 	passed  []string
 	within  []bool
 	results []error
@@ -51,8 +53,12 @@ type around struct {
 func (a *around) middleware(next messaging.Handler) messaging.Handler {
 	return messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		_, within := uow.FromContext(ctx)
+		a.mu.Lock()
 		a.passed, a.within = append(a.passed, m.ID), append(a.within, within)
+		a.mu.Unlock()
 		err := next.Handle(ctx, m)
+		a.mu.Lock()
+		defer a.mu.Unlock()
 		a.results = append(a.results, err)
 		return err
 	})

@@ -81,7 +81,7 @@ func NewStore(db *bun.DB, cfg *Config) *Store {
 	return &Store{
 		box: box, cfg: c,
 		recorded: newRecorded(&c, func(ctx context.Context, xids []string) (map[string]string, error) { return fates(ctx, box, xids) }),
-		upkeep: upkeep.New(box, &upkeep.Config{
+		upkeep: upkeep.New(box, &upkeep.Settings{
 			Retention: c.Retention, OwnRetention: cfg != nil && cfg.Retention != 0, BeforeDrop: c.BeforeDrop, MeterProvider: c.Telemetry.MeterProvider,
 		}),
 		audit: &audit.Log{Part: operator.PartOutbox, Run: box.AdHoc(), Retention: c.AuditRetention},

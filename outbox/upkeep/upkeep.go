@@ -31,8 +31,8 @@ const (
 	KeepForever      = time.Duration(-1)
 )
 
-// Config has the fields of outbox.Config that decide about published rows, under the same names.
-type Config struct {
+// Settings are the fields of outbox.Config that decide about published rows, under the same names.
+type Settings struct {
 	// Retention is the default one if OwnRetention is false.
 	Retention time.Duration
 	// OwnRetention says that the process was configured with a retention.
@@ -44,18 +44,18 @@ type Config struct {
 // Upkeep keeps the tables of an outbox in order. It is safe for concurrent use.
 type Upkeep struct {
 	box            *outboxdb.Handle
-	cfg            Config
+	cfg            Settings
 	partitionsKept metric.Int64Counter
 	last           atomic.Pointer[policy] // that was reported
 }
 
 // New is for package outbox: see outbox.Store.Upkeep.
-func New(box *outboxdb.Handle, cfg *Config) *Upkeep {
+func New(box *outboxdb.Handle, cfg *Settings) *Upkeep {
 	return &Upkeep{box: box, cfg: *cfg, partitionsKept: newPartitionsKept(cfg)}
 }
 
 // newPartitionsKept makes the counter, if there is a function that can fail.
-func newPartitionsKept(c *Config) metric.Int64Counter {
+func newPartitionsKept(c *Settings) metric.Int64Counter {
 	if c.BeforeDrop == nil {
 		return noop.Int64Counter{}
 	}
