@@ -74,9 +74,9 @@ func duration(value string) (any, error) {
 	return time.ParseDuration(value)
 }
 
-// environment returns the variables of the fields. Two conveniences: a name without our prefix counts if ours is not set, and 0 for the retention
-// of the outbox means no retention, because in the struct a zero means the default. Each variable is looked up by its name: go test caches a result
-// until one of the variables changes that were looked up by name, and does not notice os.Environ (go help test).
+// environment returns the values of the variables of the fields. If ONCEBOX_X is not set, X counts for the names in unprefixed. The value 0 for the
+// retention of the outbox means no retention; in the struct, 0 means the default. Each variable is looked up by its name, because the cache of go test
+// notices a change only of variables that were looked up by name (go help test).
 func environment(fields []env.FieldParams) map[string]string {
 	vars := map[string]string{}
 	for _, f := range fields {

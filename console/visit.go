@@ -126,7 +126,7 @@ func (v *visit) refuse(err error) {
 		http.Error(v.w, "You have no access to this page.", http.StatusForbidden)
 		return
 	}
-	v.log.ErrorContext(v.Context(), "oncebox: the console could not find out who asks", "error", err)
+	v.log.ErrorContext(v.Context(), "oncebox: the Authorizer of the console failed, the request was answered with 503", "error", err)
 	http.Error(v.w, "It could not be found out who you are. The log of this process says why.", http.StatusServiceUnavailable)
 }
 

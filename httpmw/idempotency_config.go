@@ -195,8 +195,11 @@ func (c *IdempotencyConfig) validateNames() error {
 		errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.TokenHeader is %q, which cannot be replayed: name a header of your own", c.TokenHeader))
 	}
 	for _, name := range c.Headers {
-		if neverStored(name) || name == "*" {
-			errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.Headers names %s, which must not be replayed", name))
+		switch {
+		case name == "*":
+			errs = append(errs, errors.New("httpmw: IdempotencyConfig.Headers names *, which is every header: name the headers one by one"))
+		case neverStored(name):
+			errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.Headers names %s, which belongs to one answer only: remove it", name))
 		}
 	}
 	return errors.Join(errs...)

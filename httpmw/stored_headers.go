@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// StoredHeaders returns the headers of an answer that replays have as well. A name that ends with * stands for all names that begin like it. These
-// headers say something
+// StoredHeaders lists the headers that are stored with an answer and sent again with each replay. A name that ends with * stands for all names that begin
+// like it. A service adds its own by the field Headers of [IdempotencyConfig]. These headers say something
 //
 //   - about the body: Content-* but Content-Length, ETag, Last-Modified, Repr-Digest, Preference-Applied,
 //     X-Content-Type-Options
 //   - about the resource, and what may be done with it: Location, Link, Allow, Accept and Accept-*
 //   - to caches: Cache-Control, Expires, Vary
 //
-// Cookies, dates, challenges, limits, and ids of the request belong to the first answer only.
+// Cookies, dates, authentication challenges, rate limits and request ids belong to the first answer only.
 func StoredHeaders() []string {
 	return []string{
 		"Accept", "Accept-*", "Allow", "Cache-Control", "Content-*", "Etag", "Expires", "Last-Modified", "Link", "Location",
@@ -34,7 +34,7 @@ func neverStored(name string) bool {
 	return strings.HasPrefix(name, "Proxy-") || strings.HasPrefix(name, "Ratelimit") || strings.HasPrefix(name, "X-Ratelimit-")
 }
 
-// headerName reports whether name is the name of one header (RFC 9110, section 5.6.2), and not the beginning of several.
+// headerName reports whether name is a whole name of a header (RFC 9110, section 5.6.2). It is false for a pattern with *.
 func headerName(name string) bool {
 	return !strings.ContainsFunc(name, func(c rune) bool {
 		return (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && !strings.ContainsRune("-_.", c)

@@ -51,7 +51,7 @@ func CallKey(ctx context.Context, base string, name ...string) (string, error) {
 	}
 	step, nth, ok := calls.Next(ctx, base+"\x00"+strings.Join(name, "\x00"))
 	if !ok {
-		return "", errors.New("idempotency: CallKey: the context is not that of a handler: use NewContext for each run")
+		return "", errors.New("idempotency: CallKey was called outside of a handler: pass the context that it got, or one of NewContext")
 	}
 	return derive(append([]string{"oncebox.idempotency.call.1", base, step, strconv.Itoa(nth)}, name...)...), nil
 }

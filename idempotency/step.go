@@ -119,7 +119,8 @@ func claimOf(ctx context.Context, function, name string) (*Claim, error) {
 	c, ok := ctx.Value(claimKey{}).(*Claim)
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("idempotency: %s %q: the context is not that of Claim.Run, or of a handler under a lease", function, name)
+		return nil, fmt.Errorf("idempotency: %s %q was called without a claim: "+
+			"pass the context that Claim.Run gives its function, or the context of the request in a handler under a lease", function, name)
 	case name == "" || len(name) > MaxKey || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
 		return nil, fmt.Errorf("idempotency: %s: the name has to have 1 to %d bytes of text without control characters", function, MaxKey)
 	case ctx.Err() != nil:

@@ -256,7 +256,7 @@ func TestMisuseOfSteps(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	_, err := d.step(t.Context(), "a", nil)
-	require.ErrorContains(t, err, "not that of Claim.Run")
+	require.ErrorContains(t, err, "pass the context that Claim.Run gives its function")
 	require.NoError(t, d.run(func(ctx context.Context) error {
 		for _, name := range []string{"", "\x00", "\xff", string(make([]byte, 256))} {
 			_, err := d.step(ctx, name, nil)

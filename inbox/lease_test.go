@@ -464,7 +464,7 @@ func TestLeasedMessageThatKillsItsProcessIsGivenUp(t *testing.T) {
 	require.NoError(t, w.process(func(c *inbox.Config) { c.Retry.MaxCrashes = 3 }).WrapLeased("billing", messaging.HandlerFunc(w.effect)).
 		Handle(t.Context(), m))
 	require.Equal(t, 3, runs)
-	require.Contains(t, w.dead()[0].Error, "the process died")
+	require.Contains(t, w.dead()[0].Error, "the death of its process")
 	require.Equal(t, 3, w.dead()[0].Attempts)
 	require.Zero(t, w.leases())
 }

@@ -238,7 +238,7 @@ func TestMessageThatKillsItsProcessIsGivenUp(t *testing.T) {
 				try(ordered("deadly", "o1"), true)
 				require.Len(t, w.dead(), n/3)
 			}
-			require.Contains(t, w.dead()[0].Error, "the process died")
+			require.Contains(t, w.dead()[0].Error, "the death of its process")
 			require.Equal(t, 3, w.dead()[0].Attempts)
 			if p.MaxAttempts > 0 {
 				return

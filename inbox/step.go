@@ -102,7 +102,7 @@ func StepInUnit(ctx context.Context, name string, fn func(ctx context.Context, u
 func beginStep(ctx context.Context, function, name string) (*lease, error) {
 	l, ok := ctx.Value(leaseKey{}).(*lease)
 	if !ok || l.held == nil {
-		return nil, fmt.Errorf("inbox: %s %q: the context is not that of a handler of WrapLeased", function, name)
+		return nil, fmt.Errorf("inbox: %s %q was called outside of a handler of WrapLeased: pass the context that the handler got", function, name)
 	}
 	if err := event.ValidateIdentifier("name", name); name == "" || err != nil {
 		return nil, fmt.Errorf("inbox: %s %q: the name is empty or not an identifier", function, name)

@@ -36,7 +36,7 @@ var (
 	// errNoID does not occur with a correct adapter: every message of a broker has an id.
 	errNoID = messaging.Permanent(errors.New("inbox: the message has no id: the broker's adapter must give it one"))
 	// errDeadly is the error of a dead letter whose tries have ended without any outcome.
-	errDeadly = errors.New("inbox: the process died while the message was handled, or its outcome could not be written down, every time")
+	errDeadly = errors.New("inbox: every try of the message ended with the death of its process, or without a stored outcome")
 )
 
 // lockedPause is how long a message is postponed after store.ErrLocked.

@@ -12,6 +12,11 @@ import (
 
 // DeadFilter selects the dead letters that match every field that is set. The zero filter selects all.
 //
+// A dead letter has no status: a replay or a discard removes it. DeadLetter.Holds says whether later events of its key wait for it.
+//
+// A new field is used in Validate, in Where of internal/deadletter (a column that differs between the boxes is a field of deadletter.SQL, as Consumer is), in
+// ops.Selection, in the flags of cmd/oncebox/internal/dead, which list, replay and discard share, and in the form of console/dead.go.
+//
 // Each field but Error has an index. Error is compared with the texts of all letters that the other fields select, so set one of
 // them as well when there are millions.
 type DeadFilter struct {

@@ -11,8 +11,8 @@ import (
 	"github.com/oncebox/oncebox/inbox/state"
 )
 
-// WithConsumers returns a view that reads the consumers with a function, in place of [state.Reader.Consumers]. A program that can reach the
-// broker uses [state.Reader.ConsumersAt] in it.
+// WithConsumers returns a view that calls read for the list of consumers. By default a view calls [state.Reader.Consumers]. A program with a connection
+// to the broker passes a function that calls [state.Reader.ConsumersAt].
 func (v *View) WithConsumers(read func(context.Context) ([]state.Consumer, error)) *View {
 	other := *v
 	other.read = read

@@ -54,7 +54,7 @@ func letterOfInbox(d *inbox.DeadLetter) Letter {
 	}
 }
 
-// after is a letter as the place behind which a page of the outbox begins.
+// afterOutbox returns the letter as the place behind which a page of the outbox begins.
 func (l *Letter) afterOutbox() *outbox.DeadLetter {
 	if l == nil {
 		return nil

@@ -22,8 +22,7 @@ const (
 	BoxInbox Box = "inbox"
 )
 
-// Selection is which dead letters an operator means, as texts that were typed. Command line and console share it, so that a property to
-// select by is added once.
+// Selection selects dead letters by the texts that an operator typed. Command line and console share it. For a new property see operator.DeadFilter.
 type Selection struct {
 	// Box is the box of the letters. "": both.
 	Box Box

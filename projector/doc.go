@@ -41,7 +41,7 @@
 //   - oncebox.outbox.unconfirmed: rows left for another try because topic or broker were in trouble
 //   - oncebox.outbox.fenced: writes that were refused because the lane had been lost
 //   - oncebox.outbox.publish.latency: how long the broker takes to confirm a batch
-//   - oncebox.outbox.lag: from the commit of an event, or its time, to the broker's confirmation; the oldest event of each batch
+//   - oncebox.outbox.lag: from the recording of an event, or its time, to the broker's confirmation; the oldest event of each batch
 //   - oncebox.outbox.inflight: events that the broker has and has not confirmed yet
 //   - oncebox.outbox.attempts: tries of an event that was refused at least once, by outcome
 //

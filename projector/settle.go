@@ -244,7 +244,7 @@ func (s *settler) settleOwed(ctx context.Context) (settled int, err error) {
 
 // settleHeldAgain settles held rows. If the blocks of the lane are unknown, it keeps the rows for the next pass:
 // nothing of that lane is published until the blocks are loaded. If the fence refuses, the lane is lost, which
-// [worker.owns] will find, or an operator has changed it, and the next pass tries again.
+// the next pass will find, or an operator has changed it, and the next pass tries again.
 func (s *settler) settleHeldAgain(ctx context.Context, l *progress.Lane, u unsettled) (settled int, err error) {
 	if l.Loaded < 0 {
 		s.owe(l, u.key, u.held)
@@ -269,7 +269,7 @@ func (s *settler) settleLast(ctx context.Context) {
 	}
 }
 
-// giveUp makes held rows dead letters. blocks is the same as in [batch.die]. It returns how many rows it has moved.
+// giveUp makes held rows dead letters. blocks is the same as in [progress.Batch.Die]. It returns how many rows it has moved.
 // Rows of lanes whose blocks are unknown stay, because the lane's counter would not match and the write would be
 // refused.
 func (s *settler) giveUp(
@@ -311,7 +311,7 @@ func (s *settler) giveUp(
 	return len(gone), nil
 }
 
-// loadedLeasesOf is leasesOf with the operators' counters at which the blocks were read. The write does nothing in
+// loadedLeasesOf is progress.LeasesOf with the operators' counters at which the blocks were read. The write does nothing in
 // lanes whose counter has changed.
 func loadedLeasesOf(lanes map[int16]*progress.Lane, ids []outboxdb.RowID) (leases []lanedb.LoadedLease) {
 	for _, l := range progress.LeasesOf(lanes, ids) {

@@ -1,4 +1,4 @@
-// Package retry has the one formula for the pauses between tries: of the handlers of consumers, of the publications of the relay, of units of
+// Package retry has the one policy for the pauses between tries: of the handlers of consumers, of the publications of the relay, of units of
 // work, and of all that oncebox does again by itself. docs/retries.md lists what is tried again, how often, and where it ends.
 package retry
 

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// storedHeaders are replayed: they say something about the body, about the resource, or to caches. On some answers one is a must, as
-// Allow is on 405 (RFC 9110, section 15.5.6).
+// storedHeaders must be replayed by every service: those of httpmw.StoredHeaders that describe the body, the resource or its caching. Some answers must
+// carry one of them: a 405 must have Allow (RFC 9110, section 15.5.6).
 func storedHeaders() []string {
 	return []string{
 		"Accept", "Accept-Patch", "Accept-Post", "Allow", "Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language",

@@ -82,7 +82,7 @@ func (l *Log) Page(filter operator.AuditFilter, before *operator.AuditEntry, lim
 	if filter.Key != "" {
 		hash, err := hex.DecodeString(filter.Key)
 		if err != nil {
-			return "", nil, fmt.Errorf("AuditFilter.Key %q is no hash: give its hexadecimal digits", filter.Key)
+			return "", nil, fmt.Errorf("AuditFilter.Key %q is not hexadecimal: give the Key of an AuditEntry", filter.Key)
 		}
 		w.Add("a.key_hash = %s::bytea", hash)
 	}

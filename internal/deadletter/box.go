@@ -13,14 +13,14 @@ import (
 
 // SQL are the statements of a box. In all of them the table of the dead letters is called d.
 //
-// Texts with %s get conditions on d there, and a page or batch its bound behind them.
+// The first %s of a statement stands for the conditions on d. A second one, as in List and Pick, stands for the LIMIT.
 type SQL struct {
-	// Consumer and ID are the columns of these properties. Consumer is "" if the box has no consumers.
+	// Consumer and ID are the columns with the consumer and the id of a letter. Consumer is "" if the box has no consumers.
 	Consumer, ID string
 
 	// List reads letters without their payloads, the oldest first: conditions, bound.
 	List string
-	// After is the condition on the letters behind one of a list: arguments of [Box.Place].
+	// After selects the letters that come after a given one in the order of List: arguments of [Box.Place].
 	After string
 	// Show reads letters with their payloads: conditions.
 	Show string
@@ -31,7 +31,7 @@ type SQL struct {
 
 	// Pick chooses a batch in the order in which letters have to move: conditions, bound. [Batch.Add] takes its rows.
 	Pick string
-	// Beyond is the condition on the letters behind a batch: arguments of [Batch.Place].
+	// Beyond selects the letters that come after a batch in the order of Pick: arguments of [Batch.Place].
 	Beyond string
 	// Lock keeps the keys of a batch from being changed by others: arguments of [Batch.Locks].
 	Lock string
@@ -40,7 +40,7 @@ type SQL struct {
 	// Replay and Discard move letters, enter each in the audit and return how many they moved. Expire is Discard with an entry
 	// for each group. Arguments: actor, action, reason, then those of [Batch.Refs].
 	Replay, Discard, Expire string
-	// Settle follows a move, and adjusts the keys of the letters, whose first rows may be others now: arguments of [Batch.Keys].
+	// Settle follows a move and updates the keys of the letters, because another row may be the first of a key now: arguments of [Batch.Keys].
 	Settle string
 }
 

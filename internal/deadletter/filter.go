@@ -18,7 +18,7 @@ func (s *SQL) Where(f operator.DeadFilter) *pgsql.Where {
 	switch {
 	case f.Consumer == "":
 	case s.Consumer == "":
-		w.Add("false")
+		w.Add("false") // this box has no consumers: no letter is selected
 	default:
 		w.Add(s.Consumer+" = %s::text", f.Consumer)
 	}

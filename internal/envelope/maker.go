@@ -157,7 +157,7 @@ func (m *Maker) complete(ctx context.Context, env event.Envelope) (event.Envelop
 	return env, nil
 }
 
-// identify sets the id, in one spelling: consumers compare ids as text.
+// identify gives an event without an id a new UUIDv7. It writes a given UUID in lower case with hyphens, because consumers compare ids as text.
 func identify(env *event.Envelope) error {
 	if env.ID == "" {
 		id, err := uuid.NewV7()

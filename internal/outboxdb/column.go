@@ -8,14 +8,16 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
-// column is a column that all tables of rows have in common. It knows everything that is done with it: it stands in
-// lists of columns, a flush stores it, and a row that is read takes its value, from the binary protocol or through
-// database/sql.
+// column is a column that all tables of rows have in common: its name, how a flush writes its value, and how a row reads it, from the binary protocol or
+// through database/sql. The lists of columns in statements are made of it.
 //
-// A new column needs an entry in columns, a field of [Row] or of its envelope, and a line in the table "outbox" and in the view outbox_published.
+// A new column needs an entry in columns, a field of [Row] (filled in newRow) or of event.Envelope, a line in the table "outbox", and a line in each half
+// of the view outbox_published. The tables of held, published and dead rows copy the table "outbox". If producers set the column, an option in package
+// event, its check, and the SQL function oncebox_add follow. If operators see it, the view outbox_messages and outbox/state/record.go follow. Tests write
+// tables.txt and statements.sql.
 type column struct {
 	name, typ string
-	// own says that events have values of their own even if they are alike, see alike.
+	// own says that the value differs from event to event, as the id does. The other columns are sent once for all rows that agree in them, see alike.
 	own bool
 	// value and values return the parameter of a flush, for one row and for many rows; nil: the table has a DEFAULT.
 	value  func(r *Row) any

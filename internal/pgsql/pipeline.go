@@ -43,7 +43,8 @@ func SendCommit(ctx context.Context, c bun.Conn, b *pgx.Batch) (open bool, err e
 	return open, err
 }
 
-// CanPipeline reports whether statements can share a round trip on c: it is of a [Connector], and not [BehindPooler].
+// CanPipeline reports whether c can send several statements in one round trip. A connection can if a [Connector] made it without the option
+// [BehindPooler].
 func CanPipeline(c bun.Conn) bool {
 	ok, err := onPipeline(c, func(*conn) error { return nil })
 	return ok && err == nil

@@ -13,9 +13,9 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// findSchema reads the first schema of the search_path with which sessions begin: that of the connection string, the role or the database. A
-// search_path or a role that was set since in a session or a transaction is ignored, because services set both for a tenant. The statement restores
-// them at its end. Each part reads the one before it, so that they are executed in this order.
+// findSchema reads the first schema of the initial search_path of a session, which the connection string, the role or the database sets. A later SET
+// search_path or SET ROLE does not count, because services use both for a tenant. The statement resets search_path and role, reads the schema, and sets
+// both back. Each CTE reads the CTE before it: this fixes the order of execution.
 const findSchema = `
 WITH was AS MATERIALIZED (SELECT current_setting('search_path') AS path, current_setting('role') AS role),
 reset AS MATERIALIZED (SELECT path, role, set_config('role', NULL, true), set_config('search_path', NULL, true) FROM was),

@@ -99,7 +99,7 @@ func (e *Events) handOver(ctx context.Context, filter Filter, from *keptFrom, to
 		from.After = max(from.After, rows[len(rows)-1].Sequence)
 		behind, err := json.Marshal(from)
 		if err != nil {
-			return fmt.Errorf("encode the checkpoint: %w", err)
+			return fmt.Errorf("outbox: read published events: encode the checkpoint: %w", err)
 		}
 		return to(ctx, events, string(behind))
 	})

@@ -96,7 +96,7 @@ flowing AS (
 	DELETE FROM {schema}.inbox_key k USING free f WHERE k.consumer = f.consumer AND k.key_lock = f.key_lock AND NOT f.waits)
 SELECT count(*) FROM d`
 
-	// ForgetDead is discardDead with an entry in the audit for each group of letters.
+	// ForgetDead is DiscardDead with an entry in the audit for each group of letters.
 	ForgetDead = takeDead + `, noted AS (
 	INSERT INTO {schema}.oncebox_audit (part, actor, action, reason, events, consumer, tenant_id, topic, event_type)
 	SELECT 'inbox', $1::text, $2::text, $3::text, count(*), consumer, tenant_id, topic, event_type FROM d GROUP BY consumer, tenant_id, topic, event_type)` +

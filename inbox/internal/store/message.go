@@ -17,7 +17,13 @@ import (
 // DefaultPage is the size of a page whose limit is not given.
 const DefaultPage = 100
 
-// The columns of a message in the tables of parked messages and dead letters: its bytes are unchanged, its names are made storable.
+// The columns of a message in the tables of parked messages and dead letters. The payload is stored as it came. Names are cleaned, so that PostgreSQL takes
+// them.
+//
+// A column that also travels to consumers needs, behind its places in the outbox (see the type column of internal/outboxdb): the property in
+// messaging/pulsar/internal/wire, the tables inbox_parked and inbox_dead, each list of this file with MessageArgs and ScanEnvelope, and the lists of
+// park.go. The parameters behind MessageValues in dead.go and gate.go then have other numbers. as_stored.go and inbox/letter.go clean texts, and
+// messagingtest checks that the field arrives.
 const (
 	MessageColumns = `message_key, consumer, tenant_id, source, ` + sentColumns + `, payload`
 
@@ -27,14 +33,14 @@ const (
 	// ListedColumns are the columns of a list: all but the payload, which may be a megabyte.
 	ListedColumns = `message_key, consumer, tenant_id, source, ` + sentColumns + `, NULL::bytea AS payload`
 
-	// KeyOnly stands for ListedColumns in a query of a table that has only the key of a message.
+	// KeyOnly has one value for each of ListedColumns, for a table that has only the key of a message.
 	KeyOnly = `message_key, consumer, tenant_id, source, '', '', '', NULL, '', '', 0, 0, NULL, 1, NULL, '', NULL, '{}', NULL`
 
 	// sentColumns are the columns that a message brings along, in the order of MessageArgs.
 	sentColumns = `message_id, event_type, topic, ordering_key, aggregate_type, aggregate_id, aggregate_version, sequence,
 	schema_id, schema_version, routing_key, content_type, occurred_at, event_metadata`
 
-	// MessageValues are the parameters for these columns, key_lock, attempts and error_message, in the order of MessageArgs.
+	// MessageValues are the parameters for MessageColumns, key_lock, attempts and error_message, in the order of MessageArgs.
 	MessageValues = `$1::uuid, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, nullif($8::text, ''),
 	$9::text, $10::text, $11::bigint, $12::bigint, nullif($13::text, ''), $14::integer, nullif($15::text, ''), $16::text,
 	$17::timestamptz, $18::json, $19::bytea, $20::bigint, $21::integer, $22::text`
@@ -45,6 +51,7 @@ const (
 	occurred_at, event_metadata, payload, coalesce(ordering_key, '')`
 )
 
+// MessageArgs returns the arguments for MessageValues.
 func MessageArgs(id Identity, m *messaging.Message, attempts int, reason string) ([]any, error) {
 	metadata, err := json.Marshal(m.Metadata.Clone())
 	if err != nil {
@@ -78,6 +85,8 @@ func transpose(rows [][]any) []any {
 			columns[c] = column[[]byte](rows, c)
 		case *time.Time:
 			columns[c] = column[*time.Time](rows, c)
+		default: // an array that is left out would be stored as NULL
+			panic(fmt.Sprintf("store: MessageArgs has a %T, which transpose does not know", first))
 		}
 	}
 	return columns
@@ -86,7 +95,7 @@ func transpose(rows [][]any) []any {
 func column[T any](rows [][]any, c int) []T {
 	values := make([]T, len(rows))
 	for n, row := range rows {
-		values[n] = row[c].(T) //nolint:forcetypeassert // all rows are of messageArgs
+		values[n] = row[c].(T) //nolint:forcetypeassert // all rows are of MessageArgs
 	}
 	return values
 }

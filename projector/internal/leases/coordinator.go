@@ -235,7 +235,8 @@ func (c *Coordinator) reportUnserved(ctx context.Context, groups []int64) {
 		c.unserved, c.unservedBeats = groups, 0
 	}
 	if c.unservedBeats++; len(groups) > 0 && c.unservedBeats == 2 {
-		c.log.WarnContext(ctx, "oncebox: no projector serves these groups, their events wait", "groups", groups)
+		c.log.WarnContext(ctx, "oncebox: no projector serves these groups of lanes, their events are not published: start a projector for each",
+			"groups", groups)
 	}
 }
 

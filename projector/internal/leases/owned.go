@@ -142,9 +142,9 @@ func (o *Owned) StillReady(lanes []*progress.Lane) (list []*progress.Lane) {
 	return list
 }
 
-// MayPublish reports whether rows may be handed over now: the leases of their lanes last until the rows are settled,
-// and the blocks of the lanes, which decided about the rows, are still those of the database as far as this worker
-// knows.
+// MayPublish reports whether the rows may be given to the broker now. Two conditions hold for the lane of each row. Its
+// lease lasts until the rows are settled. Its blocked keys, as this worker has loaded them, have not changed in the
+// database as far as the worker knows.
 func (o *Owned) MayPublish(lanes map[int16]*progress.Lane, rows []*outboxdb.Row) bool {
 	now := time.Now()
 	o.mu.Lock()

@@ -14,7 +14,6 @@ import (
 	"github.com/oncebox/oncebox/ops"
 )
 
-// An action on dead letters.
 // decision is an action on dead letters.
 type decision struct {
 	action            operator.Action

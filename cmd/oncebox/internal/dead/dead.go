@@ -40,7 +40,7 @@ func (f *selection) flags(cmd *cobra.Command) {
 	flags.StringVar(&f.Before, "died-before", "", "only letters that died before this time, in the same forms")
 }
 
-// complete makes a filter of the flags, and finds what contradicts itself.
+// complete makes a filter of the flags. It refuses flags that cannot be used together.
 func (f *selection) complete(now time.Time) error {
 	var contradiction error
 	switch {
