@@ -173,16 +173,7 @@ func (c *Claim) loadSteps(ctx context.Context) error {
 	if c.steps.loaded {
 		return nil
 	}
-	done := map[string][]byte{}
-	err := pgsql.Each(c.store.run.Query(ctx, c.db, loadSteps, c.key.hash[:]), func(scan pgsql.Scan) error {
-		var name string
-		var result []byte
-		if err := scan(&name, &result); err != nil {
-			return err
-		}
-		done[name] = result
-		return nil
-	})
+	done, err := pgsql.Map[[]byte](c.store.run.Query(ctx, c.db, loadSteps, c.key.hash[:]))
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func (r *Reader) Absent(ctx context.Context) (map[string]time.Time, error) {
 		list[consumer] = seen
 		return nil
 	})
-	return list, wrapErr("look for absent consumers", err)
+	return list, store.Wrap("look for absent consumers", err)
 }
 
 // AbsentTopic is a topic with parked messages that no process handles.
@@ -95,7 +95,7 @@ func (r *Reader) absentTopics(ctx context.Context, consumers []string) (list []A
 	list, err = pgsql.Collect(r.h.Patient.Query(ctx, r.h.DB(ctx), absentTopics, consumers), func(scan pgsql.Scan, a *AbsentTopic) error {
 		return scan(&a.Consumer, &a.Topic, &a.Since)
 	})
-	return list, wrapErr("look for topics that no process handles", err)
+	return list, store.Wrap("look for topics that no process handles", err)
 }
 
 // Beat notes that a process runs consumers and handles their topics, and returns the topics that no process handles. of and topics are of
@@ -106,7 +106,7 @@ func (r *Reader) Beat(ctx context.Context, consumers, of, topics []string) ([]Ab
 		args      []any
 	}{{beActive, []any{consumers}}, {beTopics, []any{of, topics}}} {
 		if _, err := r.h.SQL.Exec(ctx, r.h.DB(ctx), s.statement, s.args...); err != nil {
-			return nil, wrapErr("note that consumers run", err)
+			return nil, store.Wrap("note that consumers run", err)
 		}
 	}
 	return r.absentTopics(ctx, consumers)

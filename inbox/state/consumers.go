@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -91,7 +92,7 @@ func (r *Reader) Consumers(ctx context.Context) ([]Consumer, error) {
 	all := &states{list: map[string]*Consumer{}}
 	for _, read := range []func(context.Context, *states) error{r.readBeats, r.readProcesses, r.readSubscriptions} {
 		if err := read(ctx, all); err != nil {
-			return nil, wrapErr("list consumers", err)
+			return nil, store.Wrap("list consumers", err)
 		}
 	}
 	return all.sorted(), nil

@@ -121,9 +121,9 @@ func (r *Reader) Locate(ctx context.Context, messageKeys ...string) ([]Located, 
 		return nil
 	})
 	if err != nil {
-		return nil, wrapErr("locate a message", err)
+		return nil, store.Wrap("locate a message", err)
 	}
-	return list, wrapErr("locate the steps of a message", r.addSteps(ctx, list, keys))
+	return list, store.Wrap("locate the steps of a message", r.addSteps(ctx, list, keys))
 }
 
 func scanLocated(scan pgsql.Scan) (l Located, err error) {

@@ -8,13 +8,11 @@
 package state
 
 import (
-	"fmt"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/oncebox/oncebox/inbox/internal/store"
-	"github.com/oncebox/oncebox/internal/pgerr"
 )
 
 // Reader reads the state of an inbox. It is safe for concurrent use.
@@ -25,13 +23,6 @@ type Reader struct {
 
 // New is for package inbox: see inbox.Inbox.State.
 func New(h *store.Handle, m metric.Meter) *Reader { return &Reader{h: h, gauges: newGauges(m)} }
-
-func wrapErr(what string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("inbox: %s: %w", what, pgerr.Explain(err))
-}
 
 // seconds converts a number of seconds.
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }

@@ -34,7 +34,7 @@ const (
 func (r *Reader) Stats(ctx context.Context) ([]Stats, error) {
 	consumers, err := r.troubled(ctx)
 	if err != nil {
-		return nil, wrapErr("read statistics", err)
+		return nil, store.Wrap("read statistics", err)
 	}
 	list := make([]Stats, len(consumers))
 	counted := min(mostCounted, max(allCounted/max(len(consumers), 1), leastCounted))
@@ -45,7 +45,7 @@ func (r *Reader) Stats(ctx context.Context) ([]Stats, error) {
 		err := r.h.AdHoc().QueryRow(ctx, r.h.DB(ctx), store.Statistics, []any{consumer, counted},
 			&st.Waiting, &st.Failed, &st.Dead, &st.Parked, &age, &st.DeadLetters)
 		if err != nil {
-			return nil, wrapErr("read statistics", err)
+			return nil, store.Wrap("read statistics", err)
 		}
 		st.OldestParked = seconds(age)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/leader"
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -90,7 +91,7 @@ func (r *Reader) note(ctx context.Context, consumer, topic string, said messagin
 	} else {
 		_, err = r.h.Patient.Exec(ctx, r.h.DB(ctx), noteWaiting, consumer, topic, said.Messages, said.Settled, said.Consumers, said.Unattended, said.Missing)
 	}
-	return wrapErr("write down what waits at the broker", err)
+	return store.Wrap("write down what waits at the broker", err)
 }
 
 // ConsumersAt is [Reader.Consumers] with fresh answers of the broker, for a program that can reach it. The answers are not stored.

@@ -75,6 +75,24 @@ func Collect[T any](rows *Rows, scan func(scan Scan, value *T) error) ([]T, erro
 	return list, nil
 }
 
+// Map returns the rows of two columns, a name and its value, by the names, and closes the rows. After an error it returns none.
+func Map[V any](rows *Rows) (map[string]V, error) {
+	all := map[string]V{}
+	err := Each(rows, func(scan Scan) error {
+		var name string
+		var value V
+		if err := scan(&name, &value); err != nil {
+			return err
+		}
+		all[name] = value
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
 // One calls fn for the first row, if there is one, and closes the rows.
 func One(rows *Rows, fn func(scan Scan) error) (found bool, err error) {
 	defer func() { _ = rows.Close() }()

@@ -39,6 +39,21 @@ func TestEachRowIsRead(t *testing.T) {
 	require.False(t, found)
 }
 
+func TestMap(t *testing.T) {
+	db, run := pgtest.Open(t).DB, pgsql.New("", false)
+	all, err := pgsql.Map[int](run.Query(t.Context(), db, "SELECT name, n FROM (VALUES ('a', 1), ('b', 2)) v(name, n)"))
+	require.NoError(t, err)
+	require.Equal(t, map[string]int{"a": 1, "b": 2}, all)
+
+	all, err = pgsql.Map[int](run.Query(t.Context(), db, "SELECT 'a', 1 WHERE false"))
+	require.NoError(t, err)
+	require.Equal(t, map[string]int{}, all)
+
+	all, err = pgsql.Map[int](run.Query(t.Context(), db, "SELECT 'n' || n, 1 / (2 - n) FROM generate_series(1, 3) n"))
+	require.Equal(t, "22012", pgerr.Code(err))
+	require.Nil(t, all, "the first row was read, and is not returned")
+}
+
 // However reading ends, the rows are closed: a transaction takes the next statement.
 func TestRowsAreClosed(t *testing.T) {
 	db, run, ours := pgtest.Open(t), pgsql.New("", false), errors.New("ours")

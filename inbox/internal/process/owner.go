@@ -31,16 +31,8 @@ ON CONFLICT (consumer) DO UPDATE SET source = coalesce(o.source, excluded.source
 
 // Owners returns the services that the consumers of this database belong to, by the names of the consumers, see inbox.OwnedBy.
 func (c *Consumers) Owners(ctx context.Context) (map[string]string, error) {
-	list := map[string]string{}
-	err := pgsql.Each(c.h.Patient.Query(ctx, c.h.DB(ctx), owners), func(scan pgsql.Scan) error {
-		var consumer, source string
-		if err := scan(&consumer, &source); err != nil {
-			return err
-		}
-		list[consumer] = source
-		return nil
-	})
-	return list, store.Wrap("read the owners of the consumers", err)
+	all, err := pgsql.Map[string](c.h.Patient.Query(ctx, c.h.DB(ctx), owners))
+	return all, store.Wrap("read the owners of the consumers", err)
 }
 
 // Own records that the consumers of this process belong to its service, see inbox.OwnedBy. Two services in one database that use the same name

@@ -98,19 +98,9 @@ type stepTable struct{ *Handle }
 
 // Load returns the results of the steps of a message, by name.
 func (t stepTable) Load(ctx context.Context, id Identity) (map[string][]byte, error) {
-	done := map[string][]byte{}
 	ctx, cancel := t.Bounded(ctx)
 	defer cancel()
-	err := pgsql.Each(t.SQL.Query(ctx, t.DB(ctx), loadSteps, id.Args()...), func(scan pgsql.Scan) error {
-		var name string
-		var result []byte
-		if err := scan(&name, &result); err != nil {
-			return err
-		}
-		done[name] = result
-		return nil
-	})
-	return done, err
+	return pgsql.Map[[]byte](t.SQL.Query(ctx, t.DB(ctx), loadSteps, id.Args()...))
 }
 
 // Store stores the result of a step. held is false if another process has taken the lease: nothing was stored then.
