@@ -14,6 +14,7 @@ import (
 	"github.com/oncebox/oncebox/internal/lease"
 	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/steps"
 )
 
 // DefaultLease is how long the owner of a claim may be silent before another process takes it over.
@@ -59,8 +60,9 @@ type Claim struct {
 	ttl   time.Duration // of the lease
 	lease *lease.Lease
 
-	steps   steps
-	unknown []Unknown
+	steps   steps.Set
+	begun   steps.Names // by StepOnce, and the outcome is not known yet
+	unknown []Unknown   // of earlier claims
 }
 
 // ClaimOption changes a claim.
@@ -123,8 +125,6 @@ func (s *Store) Claim(ctx context.Context, db bun.IDB, key Key, fp Fingerprint, 
 			return nil, nil, errors.Join(err, c.Release(ctx))
 		}
 	}
-	// Only an earlier claim can have left steps.
-	c.steps.loaded = c.epoch == 1
 	return c, nil, nil
 }
 
@@ -171,7 +171,7 @@ WHERE k.key_hash = $1 AND k.owner = $2::uuid AND k.epoch = $3 AND k.state = 'cla
 // done, and is repeated if a connection breaks. [ErrLeaseLost]: another process may have taken over the request, nothing was stored, and tx must be
 // rolled back. [ErrStepUnknown]: the outcome of a step is unknown, and so is that of the work. A repeated Complete changes nothing.
 func (c *Claim) Complete(ctx context.Context, tx bun.IDB, resp Response) error {
-	if c.steps.open() {
+	if !c.begun.IsEmpty() {
 		return fmt.Errorf("idempotency: complete key %s: %w", c.key, ErrStepUnknown)
 	}
 	headers, body, omitted, err := resp.columns()
@@ -189,7 +189,7 @@ func (c *Claim) Complete(ctx context.Context, tx bun.IDB, resp Response) error {
 		return err
 	}
 	if committed {
-		err = c.insist(ctx, write)
+		err = c.lease.Insist(ctx, write)
 	} else {
 		err = write(ctx)
 	}

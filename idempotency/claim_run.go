@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/internal/lease"
-	"github.com/oncebox/oncebox/internal/pgerr"
-	"github.com/oncebox/oncebox/retry"
 )
 
 // renewClaim also renews a lease that has ended, as long as nobody has taken it over. A key does not expire while it is claimed.
@@ -57,7 +55,7 @@ func (c *Claim) hold(since time.Time) {
 // renewFirst renews the lease before the work begins. That works even after the lease has ended, as long as no other process has claimed the key.
 func (c *Claim) renewFirst(ctx context.Context) error {
 	renewed := false
-	err := c.insist(ctx, func(ctx context.Context) (err error) {
+	err := c.lease.Insist(ctx, func(ctx context.Context) (err error) {
 		renewed, err = c.lease.Renew(ctx)
 		return err
 	})
@@ -70,17 +68,4 @@ func (c *Claim) renewFirst(ctx context.Context) error {
 func (c *Claim) renew(ctx context.Context) (ours bool, err error) {
 	renewed, err := c.store.run.Exec(ctx, c.db, renewClaim, append(c.fence(), c.ttl)...)
 	return renewed > 0, err
-}
-
-// insist repeats a write that must succeed now: even if the context is cancelled, and again after a broken connection.
-func (c *Claim) insist(ctx context.Context, write func(ctx context.Context) error) error {
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.ttl)
-	defer cancel()
-	for attempt := 1; ; attempt++ {
-		err := write(bounded)
-		if err == nil || !pgerr.IsConnectionError(err) ||
-			(retry.Policy{Delay: 10 * time.Millisecond, MaxDelay: time.Second}).Wait(bounded, attempt) != nil {
-			return err
-		}
-	}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -49,25 +48,20 @@ func Step[T any](ctx context.Context, name string, fn func(ctx context.Context, 
 	if err != nil {
 		return result, err
 	}
-	if stored, done := c.steps.done[name]; done {
+	if stored, done := c.steps.Done(name); done {
 		return result, decodeStep("Step", name, stored, &result)
 	}
-	stored := false
-	defer func() {
-		if !stored {
-			c.steps.release(name)
+	err = c.steps.Run(name, func() (err error) {
+		if result, err = fn(calls.Within(ctx, name), c.stepKey(name)); err != nil {
+			return err
 		}
-	}()
-	if result, err = fn(calls.Within(ctx, name), c.stepKey(name)); err != nil {
-		return result, err
-	}
-	encoded, err := encodeStep("Step", name, result)
-	if err != nil {
-		return result, err
-	}
-	// Without the result the call is made again.
-	err = c.insist(ctx, func(ctx context.Context) error { return c.storeStep(ctx, c.db, name, encoded) })
-	stored = err == nil
+		encoded, err := encodeStep("Step", name, result)
+		if err != nil {
+			return err
+		}
+		// Without the result the call is made again.
+		return c.lease.Insist(ctx, func(ctx context.Context) error { return c.storeStep(ctx, c.db, name, encoded) })
+	})
 	return result, err
 }
 
@@ -105,15 +99,6 @@ func StepTx[T any](ctx context.Context, tx bun.IDB, name string, fn func(ctx con
 	return result, c.storeStep(ctx, tx, name, encoded)
 }
 
-// steps holds the steps of one claim. Its owner may run several at once.
-type steps struct {
-	mu     sync.Mutex
-	loaded bool
-	done   map[string][]byte   // by the claims before this one
-	used   map[string]struct{} // in this one
-	once   map[string]struct{} // begun by this claim, and the outcome is not known yet
-}
-
 // claimOf returns the claim under which ctx runs.
 func claimOf(ctx context.Context, function, name string) (*Claim, error) {
 	c, ok := ctx.Value(claimKey{}).(*Claim)
@@ -135,50 +120,25 @@ func beginStep(ctx context.Context, function, name string) (*Claim, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.loadSteps(ctx); err != nil {
+	if err := c.steps.Load(func() (map[string][]byte, error) { return c.loadSteps(ctx) }); err != nil {
 		return nil, fmt.Errorf("idempotency: %s %q: look for what earlier runs have done: %w", function, name, pgerr.Explain(err))
 	}
 	switch {
-	case c.steps.use(name):
+	case c.steps.Use(name):
 		return c, nil
-	case c.steps.unknown(name):
+	case c.begun.Has(name):
 		return nil, fmt.Errorf("idempotency: %s %q: %w", function, name, ErrStepUnknown)
 	default:
 		return nil, fmt.Errorf("idempotency: %s %q: the name was used before: give each step of the request its own", function, name)
 	}
 }
 
-func (s *steps) use(name string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, used := s.used[name]
-	if s.used == nil {
-		s.used = map[string]struct{}{}
+// loadSteps returns the results that earlier claims have stored.
+func (c *Claim) loadSteps(ctx context.Context) (map[string][]byte, error) {
+	if c.epoch == 1 {
+		return map[string][]byte{}, nil // there was no earlier claim
 	}
-	s.used[name] = struct{}{}
-	return !used
-}
-
-// release lets a step that was not done be tried again.
-func (s *steps) release(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.used, name)
-}
-
-// loadSteps reads the steps of earlier claims, once: afterwards only this claim adds steps.
-func (c *Claim) loadSteps(ctx context.Context) error {
-	c.steps.mu.Lock()
-	defer c.steps.mu.Unlock()
-	if c.steps.loaded {
-		return nil
-	}
-	done, err := pgsql.Map[[]byte](c.store.run.Query(ctx, c.db, loadSteps, c.key.hash[:]))
-	if err != nil {
-		return err
-	}
-	c.steps.loaded, c.steps.done = true, done
-	return nil
+	return pgsql.Map[[]byte](c.store.run.Query(ctx, c.db, loadSteps, c.key.hash[:]))
 }
 
 // stepKey must never change: the other side recognizes earlier calls by it.

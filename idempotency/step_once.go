@@ -46,12 +46,12 @@ func StepOnce[T any](ctx context.Context, name string, fn func(ctx context.Conte
 	if err != nil {
 		return result, err
 	}
-	if stored, done := c.steps.done[name]; done {
+	if stored, done := c.steps.Done(name); done {
 		return result, decodeStep("StepOnce", name, stored, &result)
 	}
-	err = c.insist(ctx, func(ctx context.Context) error { return c.beginOnce(ctx, name) })
+	err = c.lease.Insist(ctx, func(ctx context.Context) error { return c.beginOnce(ctx, name) })
 	if err != nil {
-		c.steps.release(name) // it was not done
+		c.steps.Release(name) // it was not done
 		return result, err
 	}
 	if result, err = fn(calls.Within(ctx, name)); err != nil {
@@ -92,7 +92,7 @@ func (c *Claim) beginOnce(ctx context.Context, name string) error {
 		c.lease.Lose()
 		return ErrLeaseLost
 	}
-	c.steps.begin(name)
+	c.begun.Add(name)
 	return nil
 }
 
@@ -100,7 +100,7 @@ func (c *Claim) beginOnce(ctx context.Context, name string) error {
 // whatever process holds the lease by now. A key that has become unknown meanwhile becomes known again.
 func (c *Claim) settleOnce(ctx context.Context, name string, result any) error {
 	var settled bool
-	err := c.insist(ctx, func(ctx context.Context) (err error) {
+	err := c.lease.Insist(ctx, func(ctx context.Context) (err error) {
 		settled, err = c.store.settle(ctx, c.db, settleStep, c.key.hash[:], name, c.epoch, result)
 		return err
 	})
@@ -115,9 +115,9 @@ func (c *Claim) settleOnce(ctx context.Context, name string, result any) error {
 		c.lease.Lose()
 		return ErrLeaseLost
 	}
-	c.steps.settle(name)
+	c.begun.Remove(name)
 	if result == nil {
-		c.steps.release(name)
+		c.steps.Release(name)
 	}
 	return nil
 }
@@ -126,35 +126,6 @@ const holdsClaim = `SELECT count(*) FROM {schema}.idempotency_keys WHERE key_has
 
 func (c *Claim) holds(ctx context.Context) (bool, error) {
 	var n int
-	err := c.insist(ctx, func(ctx context.Context) error { return c.store.run.QueryRow(ctx, c.db, holdsClaim, c.fence(), &n) })
+	err := c.lease.Insist(ctx, func(ctx context.Context) error { return c.store.run.QueryRow(ctx, c.db, holdsClaim, c.fence(), &n) })
 	return n == 1, err
-}
-
-func (s *steps) begin(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.once == nil {
-		s.once = map[string]struct{}{}
-	}
-	s.once[name] = struct{}{}
-}
-
-func (s *steps) settle(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.once, name)
-}
-
-func (s *steps) unknown(name string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, open := s.once[name]
-	return open
-}
-
-// open reports whether the outcome of a step is unknown.
-func (s *steps) open() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.once) > 0
 }

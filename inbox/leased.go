@@ -14,6 +14,7 @@ import (
 	leases "github.com/oncebox/oncebox/internal/lease"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/skipped"
+	"github.com/oncebox/oncebox/internal/steps"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -229,7 +230,7 @@ type lease struct {
 	held  *leases.Lease // nil before the handler runs
 	skip  bool          // the message was skipped
 
-	steps steps
+	steps steps.Set
 }
 
 // ask asks for the lease of a message. seq is the place of a parked message, nil for a message from the broker. more is 1 if the try has to

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
-	"time"
 
 	"github.com/uptrace/bun"
 
@@ -15,17 +13,8 @@ import (
 	"github.com/oncebox/oncebox/internal/calls"
 	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/messaging"
-	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/uow"
 )
-
-// steps holds the steps of one message. Its handler may run several at once.
-type steps struct {
-	mu     sync.Mutex
-	loaded bool
-	done   map[string][]byte   // results of earlier tries, by name
-	used   map[string]struct{} // names used in this try
-}
 
 // Step calls fn, which makes one call to another system, and stores its result. When the message is handled again, after a failure, a crash
 // or as a replayed dead letter, the stored result is returned and fn is not called.
@@ -45,27 +34,25 @@ func Step[T any](ctx context.Context, name string, fn func(ctx context.Context, 
 	if err != nil {
 		return result, err
 	}
-	if stored, done := l.steps.done[name]; done {
+	if stored, done := l.steps.Done(name); done {
 		if err := json.Unmarshal(stored, &result); err != nil {
 			return result, messaging.Permanent(fmt.Errorf("inbox: Step %q: decode the result of an earlier try: %w", name, err))
 		}
 		return result, nil
 	}
-	stored := false
-	defer func() {
-		if !stored {
-			l.steps.release(name)
+	err = l.steps.Run(name, func() (err error) {
+		if result, err = fn(calls.Within(ctx, name), l.stepKey(name)); err != nil {
+			return err
 		}
-	}()
-	if result, err = fn(calls.Within(ctx, name), l.stepKey(name)); err != nil {
-		return result, err
-	}
-	encoded, err := json.Marshal(result)
-	if err != nil {
-		return result, messaging.Permanent(fmt.Errorf("inbox: Step %q: encode its result: %w", name, err))
-	}
-	err = l.insist(ctx, name, encoded)
-	stored = err == nil
+		encoded, err := json.Marshal(result)
+		if err != nil {
+			return messaging.Permanent(fmt.Errorf("inbox: Step %q: encode its result: %w", name, err))
+		}
+		// Without the result the call is made again.
+		return l.held.Insist(ctx, func(ctx context.Context) error {
+			return l.storeStep(ctx, l.w.box.store.DB(ctx), name, encoded)
+		})
+	})
 	return result, err
 }
 
@@ -78,24 +65,18 @@ func StepInUnit(ctx context.Context, name string, fn func(ctx context.Context, u
 	if err != nil {
 		return err
 	}
-	if _, done := l.steps.done[name]; done {
+	if _, done := l.steps.Done(name); done {
 		return nil
 	}
-	committed := false
-	defer func() {
-		if !committed {
-			l.steps.release(name)
-		}
-	}()
-	err = l.w.box.store.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
-		if err := fn(calls.Within(ctx, name), u); err != nil {
-			return err
-		}
-		// This comes last, because it locks the lease, which cannot be renewed until COMMIT.
-		return l.storeStep(ctx, u.DB(), name, []byte("null"))
-	}, store.ReadCommitted())
-	committed = err == nil
-	return err
+	return l.steps.Run(name, func() error {
+		return l.w.box.store.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
+			if err := fn(calls.Within(ctx, name), u); err != nil {
+				return err
+			}
+			// This comes last, because it locks the lease, which cannot be renewed until COMMIT.
+			return l.storeStep(ctx, u.DB(), name, []byte("null"))
+		}, store.ReadCommitted())
+	})
 }
 
 // beginStep returns the lease of the handler that ctx belongs to, with the steps that are done. It refuses a name that was used before.
@@ -113,58 +94,13 @@ func beginStep(ctx context.Context, function, name string) (*lease, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("inbox: %s %q: %w", function, name, context.Cause(ctx))
 	}
-	if err := l.loadSteps(ctx); err != nil {
+	if err := l.steps.Load(func() (map[string][]byte, error) { return l.w.box.table.Steps.Load(ctx, l.id) }); err != nil {
 		return nil, fmt.Errorf("inbox: %s %q: look for what earlier tries have done: %w", function, name, err)
 	}
-	if !l.steps.use(name) {
+	if !l.steps.Use(name) {
 		return nil, fmt.Errorf("inbox: %s %q: the name was used before: give each step of the handler its own", function, name)
 	}
 	return l, nil
-}
-
-// use reserves a name for this try. It returns false if the name is in use.
-func (s *steps) use(name string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, used := s.used[name]
-	s.used[name] = struct{}{}
-	return !used
-}
-
-// release lets a step that was not done be tried again.
-func (s *steps) release(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.used, name)
-}
-
-// loadSteps reads the steps of earlier tries, once: only the owner of the lease can add steps.
-func (l *lease) loadSteps(ctx context.Context) error {
-	l.steps.mu.Lock()
-	defer l.steps.mu.Unlock()
-	if l.steps.loaded {
-		return nil
-	}
-	done, err := l.w.box.table.Steps.Load(ctx, l.id)
-	if err != nil {
-		return err
-	}
-	l.steps.loaded, l.steps.done, l.steps.used = true, done, map[string]struct{}{}
-	return nil
-}
-
-// insist stores the result of a call, because a result that is not stored means that the call is made again. So it goes on after the
-// handler's context was cancelled, and tries again after a lost connection.
-func (l *lease) insist(ctx context.Context, name string, result []byte) error {
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.w.box.cfg.LeaseTTL)
-	defer cancel()
-	for attempt := 1; ; attempt++ {
-		err := l.storeStep(bounded, l.w.box.store.DB(bounded), name, result)
-		if err == nil || !pgerr.IsConnectionError(err) ||
-			(retry.Policy{Delay: 10 * time.Millisecond, MaxDelay: time.Second}).Wait(bounded, attempt) != nil {
-			return err
-		}
-	}
 }
 
 func (l *lease) storeStep(ctx context.Context, db bun.IDB, name string, result []byte) error {

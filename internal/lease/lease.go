@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/internal/pgerr"
+	"github.com/oncebox/oncebox/retry"
 )
 
 // Terms describe a lease: how long it lasts, and how it is renewed.
@@ -126,4 +128,17 @@ func (l *Lease) warnAndLose(ctx context.Context) func() {
 
 func (l *Lease) warn(ctx context.Context, what string, attrs ...any) {
 	l.terms.Log.WarnContext(ctx, "oncebox: the lease of "+l.terms.What+" "+what, append(slices.Clip(l.terms.Attrs), attrs...)...)
+}
+
+// Insist repeats a write of the work that must succeed now: also after ctx was cancelled, and again after a broken connection, for one more Terms.TTL.
+func (l *Lease) Insist(ctx context.Context, write func(ctx context.Context) error) error {
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.terms.TTL)
+	defer cancel()
+	for attempt := 1; ; attempt++ {
+		err := write(bounded)
+		if err == nil || !pgerr.IsConnectionError(err) ||
+			(retry.Policy{Delay: 10 * time.Millisecond, MaxDelay: time.Second}).Wait(bounded, attempt) != nil {
+			return err
+		}
+	}
 }
