@@ -56,20 +56,29 @@ func (p *publisher) publish(ctx context.Context, lanes map[int16]*progress.Lane,
 	}
 	began := time.Now()
 	errs := p.handOver(ctx, rows)
-	p.telemetry.took(ctx, rows, errs, began, p.tenants.Due)
 	for _, t := range p.silence.Report(p.topics, rows, errs, began, p.silent) {
 		p.reportPause(ctx, t.Topic, t.Pause, t.Reason)
 	}
-	p.failure.Note(errs)
 	return errs
 }
 
 // handOver is the part of publish that may run beside the worker. It touches no field of the worker. No transaction
 // of the database is open meanwhile.
+//
+// Every row leaves through it, in a batch or as a probe. So whatever counts publications is called here and nowhere
+// else.
 func (p *publisher) handOver(ctx context.Context, rows []*outboxdb.Row) map[int]error {
-	n := int64(len(rows))
+	n, began := int64(len(rows)), time.Now()
 	p.telemetry.inFlight.Add(ctx, n)
 	defer p.telemetry.inFlight.Add(ctx, -n)
+	errs := p.send(ctx, rows)
+	p.telemetry.took(ctx, rows, errs, began, p.tenants.Due)
+	p.failure.Note(errs)
+	return errs
+}
+
+// send calls the publisher within a span. It returns the errors by index.
+func (p *publisher) send(ctx context.Context, rows []*outboxdb.Row) map[int]error {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	ctx, span := p.tracer.Start(ctx, string(otelx.OperationSend), trace.WithSpanKind(trace.SpanKindClient), trace.WithNewRoot())

@@ -38,8 +38,8 @@ func (s *settler) settle(ctx context.Context, b *progress.Batch) error {
 	for _, r := range b.Refused {
 		s.telemetry.refused.Add(1, r.Topic, r.TenantID)
 	}
-	if n := len(b.Send) - len(b.Published); n > 0 {
-		s.telemetry.unconfirmed.Add(ctx, int64(n))
+	if b.Stay > 0 {
+		s.telemetry.unconfirmed.Add(ctx, int64(b.Stay))
 	}
 	if len(b.Published) > 0 {
 		lost, err := s.settleFresh(ctx, b.Lanes, b.Out(s.keeps()))

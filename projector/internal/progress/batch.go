@@ -42,6 +42,7 @@ type Batch struct {
 	Rows      map[outboxdb.RowID]*outboxdb.Row // the rows of the outcomes
 	Blocked   map[int16]map[string]string      // keys that the outcomes block, with the state of the block, by lane
 	Left      map[int16]bool                   // lanes in which rows stay for another try
+	Stay      int                              // how many rows were sent and stay for another try
 	stays     map[string]bool                  // keys of rows that were sent and stay
 	Moved     int
 	Refused   []*outboxdb.Row // rows that the broker refused, whether they wait or are dead
@@ -184,7 +185,7 @@ func (b *Batch) Judge() {
 		case err == nil:
 			b.Published = append(b.Published, r)
 		case r.Key != "" && b.stays[r.Key]:
-			b.Left[r.Lane] = true
+			b.leave(r)
 		case b.isBlocked(r):
 			b.follow(r)
 		case class == schedule.ClassMessage:
@@ -197,12 +198,18 @@ func (b *Batch) Judge() {
 			}
 		default:
 			b.stays[r.Key] = true
-			b.Left[r.Lane] = true
+			b.leave(r)
 			if class == schedule.ClassBroker && b.Trouble == nil {
 				b.Trouble = err // the first error stands for all of them
 			}
 		}
 	}
+}
+
+// leave keeps a row that was sent for another try.
+func (b *Batch) leave(r *outboxdb.Row) {
+	b.Left[r.Lane] = true
+	b.Stay++
 }
 
 // Advance moves the positions of lanes in which no row was left behind. A lane that gave no row is empty up to the
