@@ -77,12 +77,12 @@ func TestBrokerThatComesLate(t *testing.T) {
 	require.NoError(t, app.ReadyToWrite(t.Context()))
 	require.ErrorContains(t, app.Ready(t.Context(), oncebox.Relay), "nobody listens")
 	require.ErrorContains(t, app.Ready(t.Context(), oncebox.Consumers), "consumer billing is not subscribed")
-	require.Equal(t, 1, log.Count("the broker is away"), "once, however often it is asked")
+	require.Equal(t, 1, log.Count("the broker does not answer"), "once, however often it is asked")
 
 	close(broker.come)
 	await.True(t, func() bool { return handled.Load() >= 3 }, "what was stored meanwhile is handled")
 	await.True(t, func() bool { return app.Ready(context.Background()) == nil }, "the app is ready")
-	require.Equal(t, 1, log.Count("the broker has come"))
+	require.Equal(t, 1, log.Count("the broker answers"))
 	require.Empty(t, broker.early, "published before the subscriptions were made")
 }
 

@@ -75,13 +75,14 @@ func (a *App) insistOnDeclaring(ctx context.Context) error {
 		a.declaration.set(err)
 		switch {
 		case err == nil && attempt > 1:
-			a.log.InfoContext(ctx, "oncebox: the broker has come and the subscriptions are made, relay and consumers begin",
+			a.log.InfoContext(ctx, "oncebox: the broker answers and the subscriptions exist; relay and consumers start",
 				"waited", time.Since(began).Round(time.Millisecond))
 			return nil
 		case err == nil || ctx.Err() != nil || !errors.Is(err, messaging.ErrBrokerDown):
 			return err
 		case attempt == 1:
-			a.log.WarnContext(ctx, "oncebox: the broker is away; events are stored in the outbox, and relay and consumers begin when it has come", "error", err)
+			a.log.WarnContext(ctx, "oncebox: the broker does not answer; events are stored in the outbox, and relay and consumers start as soon "+
+				"as it answers", "error", err)
 		}
 		if err := (retry.Policy{Delay: 200 * time.Millisecond, MaxDelay: 5 * time.Second}).Wait(ctx, attempt); err != nil {
 			return err
@@ -104,7 +105,8 @@ func (a *App) declareIn(ctx context.Context, group *errgroup.Group, parts []Part
 			return fmt.Errorf("declare subscriptions: %w", err)
 		default:
 			// A process that only writes does not depend on the broker, and no relay publishes before it has declared.
-			a.log.WarnContext(ctx, "oncebox: subscriptions could not be declared, the relay will do it", "error", err)
+			a.log.WarnContext(ctx, "oncebox: this process could not declare the subscriptions; a process that runs the relay declares them "+
+				"before it publishes", "error", err)
 			return nil
 		}
 	})

@@ -68,8 +68,8 @@ func TestDatabaseThatComesLate(t *testing.T) {
 					run(t, app.App)
 				}
 				app.awaitWait(t)
-				require.ErrorContains(t, app.Ready(t.Context()), "oncebox: not ready: the database is away", name)
-				require.ErrorContains(t, app.ReadyToWrite(t.Context()), "oncebox: not ready: the database is away", name)
+				require.ErrorContains(t, app.Ready(t.Context()), "oncebox: not ready: the database does not answer", name)
+				require.ErrorContains(t, app.ReadyToWrite(t.Context()), "oncebox: not ready: the database does not answer", name)
 			}
 			comes()
 			require.NoError(t, await.Receive(t, migrated, "the tables are made"))
@@ -78,7 +78,7 @@ func TestDatabaseThatComesLate(t *testing.T) {
 				await.True(t, func() bool { return app.Ready(context.Background()) == nil }, "the app is ready %s", name)
 				place(t, app.App, "a")
 				await.True(t, func() bool { return app.handled.Load() > 0 }, "the event is handled %s", name)
-				require.Equal(t, 1, app.log.Count("the database is away"), name)
+				require.Equal(t, 1, app.log.Count("the database does not answer"), name)
 				require.Equal(t, 1, app.log.Count("the database has come"), name)
 			}
 		})

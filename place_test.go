@@ -157,7 +157,7 @@ func TestTelemetryGoesWhereTheConfigurationSays(t *testing.T) {
 			for _, scope := range scopes {
 				require.True(t, traced[scope], "%s is in %v", scope, traced)
 			}
-			require.Contains(t, log.String(), "messages of this type are settled unread")
+			require.Contains(t, log.String(), "messages of this type are settled without being handled")
 			require.Contains(t, log.String(), "a request without a valid tenant")
 		})
 	}

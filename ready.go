@@ -33,7 +33,8 @@ func (a *App) Ready(ctx context.Context, parts ...Part) error {
 		switch part {
 		case Relay:
 			if p := a.Projector.Progress(); p.Stalled(stallLimit) {
-				errs = append(errs, errors.Join(fmt.Errorf("oncebox: the relay does not get on: running %t, last progress %s", p.Running, ago(p.Last)),
+				errs = append(errs, errors.Join(fmt.Errorf("oncebox: the relay makes no progress (running: %t, last progress: %s); its log lines "+
+					"say why", p.Running, ago(p.Last)),
 					a.undeclared()))
 			}
 		case Consumers:
@@ -51,7 +52,7 @@ func (a *App) ReadyToWrite(ctx context.Context) error {
 	err := migrations.Applied(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema})
 	switch {
 	case pgerr.IsAway(err):
-		return fmt.Errorf("oncebox: not ready: the database is away: %w", err)
+		return fmt.Errorf("oncebox: not ready: the database does not answer: %w", err)
 	case err != nil:
 		return fmt.Errorf("oncebox: not ready: %w", err)
 	}
@@ -61,7 +62,7 @@ func (a *App) ReadyToWrite(ctx context.Context) error {
 // undeclared is why relay and consumers have not begun.
 func (a *App) undeclared() error {
 	if err := a.declaration.err(); err != nil {
-		return fmt.Errorf("oncebox: the subscriptions are not made, and it waits for that: %w", err)
+		return fmt.Errorf("oncebox: relay and consumers wait until the subscriptions of the broker are declared: %w", err)
 	}
 	return nil
 }

@@ -22,14 +22,14 @@ func TestReadyNamesWhatStandsInTheWay(t *testing.T) {
 
 	require.ErrorContains(t, app.Ready(t.Context()), "App.Migrate")
 	require.NoError(t, app.Migrate(t.Context()))
-	require.ErrorContains(t, app.Ready(t.Context(), oncebox.Relay), "the relay does not get on")
+	require.ErrorContains(t, app.Ready(t.Context(), oncebox.Relay), "the relay makes no progress")
 	require.ErrorContains(t, app.Ready(t.Context(), oncebox.Consumers), "consumer one is not subscribed to order")
 	require.NoError(t, app.Ready(t.Context(), oncebox.Cleaner), "a process that only writes needs the tables only")
 
 	stop := run(t, app)
 	await.True(t, func() bool { return app.Ready(context.Background()) == nil }, "the app is ready")
 	stop()
-	require.ErrorContains(t, app.Ready(t.Context()), "the relay does not get on")
+	require.ErrorContains(t, app.Ready(t.Context()), "the relay makes no progress")
 	require.ErrorContains(t, app.Ready(t.Context()), "is not subscribed")
 }
 

@@ -21,7 +21,8 @@ func (a *App) checkRetention(ctx context.Context) {
 	}
 	warn := func(what string, kept time.Duration, args ...any) {
 		if kept > remembered || kept == -1 {
-			a.log.WarnContext(ctx, "oncebox: the inbox forgets what may come again: raise ONCEBOX_INBOX_RETENTION, or nothing may be replayed that is older",
+			a.log.WarnContext(ctx, "oncebox: messages can be replayed after the inbox has forgotten them, and are then handled twice: raise "+
+				"ONCEBOX_INBOX_RETENTION above kept, or replay nothing that is older than remembered",
 				append([]any{"remembered", remembered, "kept_by", what, "kept", keptFor(kept)}, args...)...)
 		}
 	}
@@ -42,7 +43,8 @@ func (a *App) checkRetention(ctx context.Context) {
 		case err == nil:
 			warn("topic", kept, "topic", topic)
 		case !errors.Is(err, errors.ErrUnsupported) && ctx.Err() == nil:
-			a.log.InfoContext(ctx, "oncebox: how long a topic keeps its messages could not be found out", "topic", topic, "error", err)
+			a.log.InfoContext(ctx, "oncebox: the retention of a topic could not be read, so it was not compared with that of the "+
+				"inbox", "topic", topic, "error", err)
 		}
 	}
 }

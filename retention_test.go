@@ -35,7 +35,7 @@ func (k keeping) Retention(_ context.Context, topic string) (time.Duration, erro
 }
 
 func TestRetentionsThatDoNotFitAreSaid(t *testing.T) {
-	const warning, days = "the inbox forgets what may come again", 24 * time.Hour
+	const warning, days = "can be replayed after the inbox has forgotten them", 24 * time.Hour
 	for name, c := range map[string]struct {
 		inbox, outbox time.Duration
 		keeps         map[string]time.Duration

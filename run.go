@@ -47,7 +47,7 @@ func (a *App) Run(ctx context.Context, parts ...Part) error {
 	}
 	for _, part := range parts {
 		if part < Relay || part > Cleaner {
-			return fmt.Errorf("oncebox: Run: there is no part %d", part)
+			return fmt.Errorf("oncebox: Run: Part(%d) does not exist: pass Relay, Consumers or Cleaner", part)
 		}
 	}
 	defer quietlog.Flush(a.log)
@@ -56,7 +56,7 @@ func (a *App) Run(ctx context.Context, parts ...Part) error {
 	}
 	if len(a.Inbox.Subscriptions()) > 0 {
 		if err := a.Inbox.EnsurePartitions(ctx); err != nil && ctx.Err() == nil {
-			a.log.WarnContext(ctx, "oncebox: partitions of the inbox could not be made, rows go to the default one", "error", err)
+			a.log.WarnContext(ctx, "oncebox: partitions of table inbox could not be created; its rows go to the default partition until then", "error", err)
 		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -103,7 +103,7 @@ func (a *App) verify(ctx context.Context) error {
 		return err
 	}
 	for _, d := range found.Differences {
-		a.log.ErrorContext(ctx, "oncebox: the tables are not as Migrate made them",
+		a.log.ErrorContext(ctx, "oncebox: a table, index or function differs from the migrations; the field mend has the statement that repairs it",
 			"schema", found.Schema, "object", d.Object, "problem", d.Problem, "mend", d.Mend)
 	}
 	return nil
@@ -146,7 +146,8 @@ func (a *App) clean(ctx context.Context) error {
 		err := a.Inbox.Clean(ctx)
 		_, purgeErr := a.Idempotency.Purge(ctx, a.db)
 		if err := errors.Join(err, purgeErr); err != nil && ctx.Err() == nil {
-			a.log.WarnContext(ctx, "oncebox: cleaning failed, trying again at the next turn", "pause", cleanInterval, "error", err)
+			a.log.WarnContext(ctx, "oncebox: inbox entries or idempotency keys whose retention has ended could not all be deleted; the next try "+
+				"is after the pause", "pause", cleanInterval, "error", err)
 		}
 		select {
 		case <-ticker.C:

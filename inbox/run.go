@@ -27,7 +27,7 @@ import (
 func (i *Inbox) Run(ctx context.Context, broker messaging.Subscriber) error {
 	defer quietlog.Flush(i.store.Log)
 	if err := i.EnsurePartitions(ctx); err != nil && ctx.Err() == nil {
-		i.store.Log.WarnContext(ctx, "oncebox: partitions of the inbox could not be made, rows go to the default one", "error", err)
+		i.store.Log.WarnContext(ctx, "oncebox: partitions of table inbox could not be created; its rows go to the default partition until then", "error", err)
 	}
 	if broker == nil {
 		err := arrival.Wait{Limit: i.cfg.DatabaseWait, Log: i.store.Log}.Until(ctx, func() error { return i.process.SubscribeAll(ctx) })

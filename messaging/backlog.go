@@ -78,7 +78,8 @@ func (c *Consumer) watch(ctx context.Context, r BacklogReceiver) {
 		case err == nil:
 			c.telemetry.waiting(ctx, b)
 		default:
-			c.telemetry.log.WarnContext(away, "oncebox: the broker does not report its backlog; a subscription that it stops to deliver would look idle",
+			c.telemetry.log.WarnContext(away, "oncebox: the broker does not report how many messages wait for a consumer; if it stopped "+
+				"delivering, the consumer would look idle",
 				"consumer", c.cfg.Name, "error", err)
 		}
 		select {

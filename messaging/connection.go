@@ -92,9 +92,9 @@ func (l *Loop) report(ctx context.Context, before said, now Connection) said {
 		before.since = now.Since // of the whole outage, whose parts may come and go
 	}
 	attrs = append(attrs, slog.Time("since", before.since))
-	text := "oncebox: a consumer has no connection to the broker, and receives nothing; it connects again by itself"
+	text := "oncebox: a consumer has no connection to the broker and receives nothing; it reconnects by itself"
 	if !now.IsAway() {
-		text = "oncebox: a consumer has no connection to some partitions; it connects again by itself"
+		text = "oncebox: a consumer has no connection to some partitions of its topic; it reconnects by itself"
 		attrs = append(attrs, slog.Int("partitions", now.Away))
 	}
 	l.log.LogAttrs(ctx, slog.LevelWarn, text, append(attrs, slog.Any("error", now.Err))...)

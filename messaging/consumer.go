@@ -163,13 +163,14 @@ func (c *Consumer) drain(ctx context.Context, abandon context.CancelFunc) error 
 		return nil
 	case <-timer.C:
 	}
-	c.telemetry.log.WarnContext(ctx, "oncebox: handlers did not end in time, cancelling them", "consumer", c.cfg.Name, "timeout", c.cfg.DrainTimeout)
+	c.telemetry.log.WarnContext(ctx, "oncebox: the consumer stops, and handlers have not returned within its drain timeout; their contexts are "+
+		"cancelled", "consumer", c.cfg.Name, "timeout", c.cfg.DrainTimeout)
 	abandon()
 	timer.Reset(lastMoment)
 	select {
 	case <-done:
 		return nil
 	case <-timer.C:
-		return errors.New("drain: handlers still run although their context was cancelled; their messages will come again")
+		return errors.New("stop the consumer: handlers still run although their contexts were cancelled; the broker delivers their messages again")
 	}
 }

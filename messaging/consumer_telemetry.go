@@ -37,12 +37,13 @@ func newInstruments(c *ConsumerConfig) *instruments {
 		consumer: c.Name,
 		log:      otelx.Logger(c.Telemetry.Logger),
 		tracer:   otelx.Tracer(c.Telemetry.TracerProvider, "messaging"),
-		handled:  otelx.Counter(meter, "oncebox.consumer.handled", "Tries of handlers, by outcome"),
-		running:  otelx.Running(meter, "oncebox.consumer.running", "Handlers that run at present"),
-		duration: otelx.Histogram(meter, "oncebox.consumer.duration", "How long one try of a handler took, by outcome",
+		handled:  otelx.Counter(meter, "oncebox.consumer.handled", "Calls of message handlers, by outcome"),
+		running:  otelx.Running(meter, "oncebox.consumer.running", "Message handlers that are running now"),
+		duration: otelx.Histogram(meter, "oncebox.consumer.duration", "Duration of one call of a message handler, by outcome",
 			.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300),
-		backlog: otelx.Gauge(meter, "oncebox.consumer.backlog", "Messages that wait at the broker"),
-		skipped: otelx.Counter(meter, "oncebox.router.skipped", "Messages that were settled because their type has no handler"),
+		backlog: otelx.Gauge(meter, "oncebox.consumer.backlog", "Messages at the broker that this consumer has not settled"),
+		skipped: otelx.Counter(meter, "oncebox.router.skipped", "Messages that were settled without being handled, because no handler is "+
+			"registered for their event type"),
 	}
 }
 
@@ -101,7 +102,8 @@ func (t *instruments) handle(ctx context.Context, h Handler, m *Message) error {
 	inner, left := newContext(ctx, m, sender)
 	if len(left) > 0 {
 		t.leftOut.Do(func() {
-			t.log.WarnContext(ctx, "oncebox: metadata of a message is not passed on, because it is not valid; this is said once", "consumer", t.consumer,
+			t.log.WarnContext(ctx, "oncebox: a message has metadata that is not valid; the events that its handler emits do not inherit it (this "+
+				"is logged only once)", "consumer", t.consumer,
 				"topic", m.Topic, "type", m.Type, "id", m.ID, "keys", left)
 		})
 	}
@@ -139,9 +141,10 @@ func outcome(err error, mark *skipped.Mark) string {
 
 // failed logs a failed try.
 func (t *instruments) failed(ctx context.Context, m *Message, n int, pause time.Duration, err error) {
-	level, text := slog.LevelWarn, "oncebox: handler failed, its key is held until the message is tried again"
+	level, text := slog.LevelWarn, "oncebox: handler failed; messages with the same ordering key wait until it is called again"
 	if IsPermanent(err) {
-		level, text = slog.LevelError, "oncebox: handler gave up for good and nothing makes a dead letter of it: wrap the handler with inbox.Wrap"
+		level, text = slog.LevelError, "oncebox: handler returned a permanent error, but the message cannot become a dead letter because the "+
+			"handler is not wrapped with inbox.Wrap; it is tried again"
 	}
 	t.logFailure(ctx, level, text, err,
 		slog.String("consumer", t.consumer), slog.String("topic", m.Topic), slog.String("type", m.Type), slog.String("id", m.ID),
@@ -159,7 +162,8 @@ func (t *instruments) logFailure(ctx context.Context, level slog.Level, text str
 
 // left logs a message that nobody could handle or store.
 func (t *instruments) left(ctx context.Context, m *Message, err error) {
-	t.log.ErrorContext(ctx, "oncebox: message left at the broker, it could be neither handled nor stored; it comes again after the next connection",
+	t.log.ErrorContext(ctx, "oncebox: message could be neither handled nor stored in the inbox; the broker keeps it and delivers it again when "+
+		"the consumer reconnects",
 		"consumer", t.consumer, "topic", m.Topic, "type", m.Type, "id", m.ID, "tenant", m.TenantID, "error", err)
 }
 
@@ -220,7 +224,7 @@ func (t *instruments) handleBatch(ctx context.Context, h BatchHandler, batch []k
 	if len(failed) > 0 {
 		span.RecordError(err)
 		span.SetStatus(codes.Error, what)
-		t.logFailure(ctx, slog.LevelWarn, "oncebox: a batch failed, its messages that are not settled are handled one by one", err,
+		t.logFailure(ctx, slog.LevelWarn, "oncebox: the handler of a batch failed; the messages that it has not settled are handled one by one", err,
 			slog.String("consumer", t.consumer), slog.String("topic", topic), slog.Int("messages", len(batch)), slog.Int("failed", len(failed)),
 			slog.Any("error", err))
 	}

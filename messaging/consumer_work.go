@@ -10,7 +10,7 @@ import (
 const earlyTries = 3
 
 // errStopped means that a message was not tried because the consumer stops.
-var errStopped = errors.New("messaging: the consumer stops")
+var errStopped = errors.New("messaging: the message was not tried, because the consumer is stopping")
 
 // OrderingKey is the value under which handlers keep the order: that of [event.Envelope.OrderingKey], an explicit key or the
 // aggregate's, else one made of tenant and routing key. "" means that the message has no order.

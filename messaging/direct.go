@@ -50,12 +50,12 @@ func (d direct) publish(ctx context.Context, m *Message, keys []string, stuck ma
 	}
 	if ctx.Err() != nil {
 		// The message was not sent. ErrUnknown is used because it costs no attempt and says nothing about other messages.
-		return fmt.Errorf("%w: not handed over: %w", ErrUnknown, context.Cause(ctx))
+		return fmt.Errorf("%w: the message was not sent: %w", ErrUnknown, context.Cause(ctx))
 	}
 	err := call(NewContext(ctx, m), d.handler, m)
 	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
 		// The caller went away in the middle. That is not the message's fault, so it must not cost it an attempt.
-		return fmt.Errorf("%w: interrupted: %w", ErrUnknown, err)
+		return fmt.Errorf("%w: the caller's context was cancelled while the handler ran: %w", ErrUnknown, err)
 	}
 	return err
 }

@@ -109,7 +109,7 @@ func TestDirectTooSlowIsARefusal(t *testing.T) {
 	<-ctx.Done()
 	h := newScript(func(context.Context, *messaging.Message) error { return nil })
 	err := messaging.Direct(h).Publish(ctx, envelopes(msg("a", 1)))
-	require.ErrorIs(t, err, messaging.ErrUnknown, "not handed over")
+	require.ErrorIs(t, err, messaging.ErrUnknown, "was not sent")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 
 	ctx, cancel = context.WithCancel(t.Context())

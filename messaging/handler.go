@@ -124,10 +124,10 @@ func (e *BatchError) Unwrap() []error {
 // firstOf shows the failure with the lowest index, where a person looks first.
 func firstOf(failed map[int]error) string {
 	if len(failed) == 0 {
-		return "none is named"
+		return "but the error names none of them"
 	}
 	first := slices.Min(slices.Collect(maps.Keys(failed)))
-	return fmt.Sprintf("the first is #%d: %v", first, failed[first])
+	return fmt.Sprintf("the first is the one with index %d: %v", first, failed[first])
 }
 
 // PanicError is what a panic of a handler becomes: an error like any other, so that the message is tried again.

@@ -81,7 +81,8 @@ func (l *Loop) Run(ctx context.Context) error {
 		l.leave(err)
 		if ctx.Err() != nil {
 			if err != nil {
-				l.log.WarnContext(ctx, "oncebox: a consumer did not end well", "topic", l.subscription.Topic, "consumer", l.cfg.Name, "error", err)
+				l.log.WarnContext(ctx, "oncebox: a consumer returned an error while it was "+
+					"stopped", "topic", l.subscription.Topic, "consumer", l.cfg.Name, "error", err)
 			}
 			return nil
 		}
@@ -92,7 +93,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			failures = 1
 		}
 		pause := retry.Policy{Delay: 200 * time.Millisecond, MaxDelay: 30 * time.Second}.Pause(failures)
-		l.log.WarnContext(ctx, "oncebox: a consumer stopped, subscribing again",
+		l.log.WarnContext(ctx, "oncebox: a consumer has no subscription at the broker; it subscribes again after the pause",
 			"topic", l.subscription.Topic, "consumer", l.cfg.Name, "pause", pause, "error", err)
 		if backoff.Wait(ctx, pause) != nil {
 			return nil // ctx has ended
@@ -157,17 +158,18 @@ func (l *Loop) Health(limit time.Duration) error {
 	is := l.Connection()
 	switch {
 	case !subscribed && is.Err != nil && time.Since(is.Since) > limit:
-		return fmt.Errorf("messaging: consumer %s is not subscribed to %s: %w", l.cfg.Name, l.subscription.Topic, is.Err)
+		return fmt.Errorf("messaging: consumer %s is not subscribed to topic %s: %w", l.cfg.Name, l.subscription.Topic, is.Err)
 	case !subscribed:
-		return fmt.Errorf("messaging: consumer %s is not subscribed to %s", l.cfg.Name, l.subscription.Topic)
+		return fmt.Errorf("messaging: consumer %s is not subscribed to topic %s", l.cfg.Name, l.subscription.Topic)
 	case is.Away > 0 && time.Since(is.Since) > limit: // what waits may be unknown: producers may be cut off as well
-		return fmt.Errorf("messaging: consumer %s of %s has had no connection to the broker (%d of %d) since %s: %w",
+		return fmt.Errorf("messaging: consumer %s of topic %s lacks %d of its %d connections to the broker since %s: %w",
 			l.cfg.Name, l.subscription.Topic, is.Away, is.Parts, is.Since.UTC().Format(time.RFC3339), is.Err)
 	case p.Standstill > limit && time.Since(p.Last) <= limit: // it has begun to get on since the broker was asked
-		return fmt.Errorf("messaging: consumer %s of %s: of %d messages at the broker none had been settled for %s when it was asked last",
+		return fmt.Errorf("messaging: consumer %s of topic %s makes no progress: %d messages wait at the broker, and none was settled for %s",
 			l.cfg.Name, l.subscription.Topic, p.Backlog, p.Standstill.Round(time.Second))
 	case p.Stalled(limit):
-		return fmt.Errorf("messaging: consumer %s of %s does not get on: %d messages unsettled here, %d at the broker, last progress %s",
+		return fmt.Errorf("messaging: consumer %s of topic %s makes no progress: %d messages in this process and %d at the broker are not "+
+			"settled, last progress %s",
 			l.cfg.Name, l.subscription.Topic, p.Unsettled, p.Backlog, ago(p.Last))
 	default:
 		return nil

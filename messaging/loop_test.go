@@ -321,7 +321,7 @@ func TestLoopThatStopsAgainAndAgainIsQuiet(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		stop()
 		require.Greater(t, len(s.asked), 20)
-		require.LessOrEqual(t, log.Count("subscribing again"), 11)
+		require.LessOrEqual(t, log.Count("subscribes again"), 11)
 		require.LessOrEqual(t, log.Count("has no connection to the broker"), 11)
 		require.Zero(t, log.Count("not seen"))
 	})

@@ -82,7 +82,7 @@ func TestMetadataThatIsLeftOutIsLoggedOnce(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, stop())
 		require.Len(t, r.ackedIDs(), 3)
-		require.Equal(t, 1, strings.Count(log.String(), "not passed on"))
+		require.Equal(t, 1, strings.Count(log.String(), "metadata that is not valid"))
 		require.Contains(t, log.String(), "correlation_id")
 	})
 }

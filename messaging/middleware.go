@@ -84,10 +84,10 @@ func Logging(logger *slog.Logger) Middleware {
 			}
 			switch {
 			case err != nil:
-				level, text = slog.LevelWarn, "oncebox: message not handled"
+				level, text = slog.LevelWarn, "oncebox: handling a message failed"
 				attrs = append(attrs, slog.Any("error", err))
 			case mark.IsSet():
-				text = "oncebox: message skipped"
+				text = "oncebox: message settled without calling its handler"
 			}
 			log.LogAttrs(ctx, level, text, attrs...)
 			return err

@@ -127,8 +127,8 @@ func TestLoggingLogsWhatBecomesOfAMessage(t *testing.T) {
 	skips := func(ctx context.Context, _ *messaging.Message) error { return messaging.Skip(ctx) }
 	for want, h := range map[string]messaging.HandlerFunc{
 		`level=INFO msg="oncebox: message handled" topic=thing type=thing.happened id=k1 tenant=t1 try=1`: nothing,
-		`level=INFO msg="oncebox: message skipped"`:                                                       skips,
-		`level=WARN msg="oncebox: message not handled"`:                                                   fails,
+		`level=INFO msg="oncebox: message settled without calling its handler"`:                           skips,
+		`level=WARN msg="oncebox: handling a message failed"`:                                             fails,
 	} {
 		out.Reset()
 		err := messaging.Logging(log)(h).Handle(t.Context(), msg("k", 1))

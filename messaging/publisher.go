@@ -17,9 +17,9 @@ var (
 	ErrBrokerDown error = awayError("messaging: the broker cannot be reached")
 	// ErrUnknown means that no receipt came in time: the message may have been stored, or may be stored yet. It must be
 	// sent again, with the same id, and no attempt is spent.
-	ErrUnknown error = awayError("messaging: no receipt from the broker, the message may have been sent")
+	ErrUnknown error = awayError("messaging: the broker has not confirmed the message; it may have been stored")
 	// ErrBehind means that the message was not handed over because an earlier one of its key was not stored.
-	ErrBehind = errors.New("messaging: held back behind an earlier message of its key")
+	ErrBehind = errors.New("messaging: the message was not sent, because an earlier message with the same key was not stored")
 )
 
 // awayError is an error of the broker, not of a message.
@@ -48,7 +48,7 @@ type PublishError struct {
 }
 
 func (e *PublishError) Error() string {
-	return fmt.Sprintf("messaging: %d messages were not published, %s", len(e.Failed), firstOf(e.Failed))
+	return fmt.Sprintf("messaging: the broker has not confirmed %d messages of the call, %s", len(e.Failed), firstOf(e.Failed))
 }
 
 // Unwrap returns the errors of all messages.
@@ -63,7 +63,9 @@ type TopicError struct {
 	Err error
 }
 
-func (e *TopicError) Error() string { return "messaging: topic " + e.Topic + ": " + e.Err.Error() }
+func (e *TopicError) Error() string {
+	return "messaging: the broker accepts no messages for topic " + e.Topic + ": " + e.Err.Error()
+}
 
 // Unwrap returns the broker's error.
 func (e *TopicError) Unwrap() error { return e.Err }

@@ -15,7 +15,7 @@ import (
 )
 
 // errWithheld takes the place of an error that may quote what was sealed: dead letters keep the text of their error.
-var errWithheld = errors.New("the payload does not fit; it was sealed, so what does not is withheld")
+var errWithheld = errors.New("the payload does not fit the type of the event; the details are left out of this error, because the payload was sealed")
 
 // ErrNoHandler means that a router has no handler for a message's type.
 var ErrNoHandler = errors.New("messaging: no handler for the event type")
@@ -102,7 +102,7 @@ func (r *Router) Erased(fn HandlerFunc) { r.erased = fn }
 
 func (r *Router) passOver(ctx context.Context, m *Message) error {
 	skipped.Add(ctx, 1)
-	r.telemetry(ctx).log.InfoContext(ctx, "oncebox: message settled unread, the key of its payload was erased",
+	r.telemetry(ctx).log.InfoContext(ctx, "oncebox: message settled without being handled: the key that its payload was sealed with was erased",
 		"topic", m.Topic, "type", m.Type, "id", m.ID, "tenant", m.TenantID, "key", m.Metadata[event.SealedKey])
 	return nil
 }
@@ -148,7 +148,7 @@ func (r *Router) skip(ctx context.Context, name string, m *Message) error {
 		skipped.Add(ctx, 1)
 		return nil
 	case r.strict:
-		return fmt.Errorf("%w: %q on topic %s: register one, or call Router.Ignore", ErrNoHandler, m.Type, m.Topic)
+		return fmt.Errorf("%w: type %q on topic %s: register a handler with Handle, or call Router.Ignore", ErrNoHandler, m.Type, m.Topic)
 	}
 	skipped.Add(ctx, 1)
 	r.unhandled.note(ctx, r.telemetry(ctx), m)
@@ -192,7 +192,8 @@ func (u *unhandled) note(ctx context.Context, t *instruments, m *Message) {
 	}
 	u.mu.Unlock()
 	if !noted {
-		t.log.WarnContext(ctx, "oncebox: messages of this type are settled unread, because it has no handler here: register one, name the type "+
-			"in Router.Ignore, or call Router.Strict, and they wait", "consumer", t.consumer, "topic", m.Topic, "type", m.Type, "id", m.ID)
+		t.log.WarnContext(ctx, "oncebox: messages of this type are settled without being handled, because this consumer has no handler for it: "+
+			"register a handler, or name the type in Router.Ignore if that is intended. With Router.Strict such messages "+
+			"wait", "consumer", t.consumer, "topic", m.Topic, "type", m.Type, "id", m.ID)
 	}
 }

@@ -71,8 +71,9 @@ type SourceError struct {
 }
 
 func (e *SourceError) Error() string {
-	text := fmt.Sprintf("messaging: subscription %q of topic %q belongs to the service %q, this is %q, and each would get a part of the messages: "+
-		"choose another name for the consumer, or, if it is the same service, give it the same source (ONCEBOX_SOURCE)",
+	text := fmt.Sprintf("messaging: subscription %q of topic %q belongs to the service %q, and this service is %q: sharing it, each would get "+
+		"only a part of the messages. Choose another consumer name here; or, if both are the same service, give both the same source "+
+		"(ONCEBOX_SOURCE)",
 		e.Subscription, e.Topic, e.Owner, e.Source)
 	if e.Mend != "" {
 		text += "; if the service was renamed: " + e.Mend
@@ -137,9 +138,10 @@ type InstallationError struct {
 }
 
 func (e *InstallationError) Error() string {
-	text := fmt.Sprintf("messaging: subscription %q of topic %q belongs to the service %q with another database (installation %s), this database is "+
-		"installation %s, and each would get a part of the messages: correct the address of the database (ONCEBOX_DATABASE_URL, ONCEBOX_SCHEMA), "+
-		"or give the other service another name (ONCEBOX_SOURCE) and its consumers others", e.Subscription, e.Topic, e.Source, e.Owner, e.Installation)
+	text := fmt.Sprintf("messaging: subscription %q of topic %q belongs to service %q with another database (installation %s), and this database "+
+		"is installation %s: sharing it, each would get only a part of the messages. Correct the address of this database (ONCEBOX_DATABASE_URL, "+
+		"ONCEBOX_SCHEMA); or, if these are two services, give one of them another name (ONCEBOX_SOURCE) and its consumers other "+
+		"names", e.Subscription, e.Topic, e.Source, e.Owner, e.Installation)
 	if e.Mend != "" {
 		text += "; if this database has taken the place of the other one for good: " + e.Mend
 	}

@@ -52,7 +52,7 @@ func newInstruments(to telemetry.Config) *instruments {
 	return &instruments{
 		tracer: otelx.Tracer(to.TracerProvider, "messaging/memory"),
 		published: otelx.Counter(otelx.Meter(to.MeterProvider, "messaging/memory"),
-			"oncebox.broker.published", "Messages handed to the broker, by outcome"),
+			"oncebox.broker.published", "Messages that were sent to the broker, by outcome"),
 	}
 }
 
@@ -92,16 +92,18 @@ func (b *Broker) Publish(ctx context.Context, msgs []event.Envelope) error {
 func (b *Broker) publish(ctx context.Context, env *event.Envelope) error {
 	if ctx.Err() != nil {
 		// The message was not sent. ErrUnknown is used because it costs no attempt and says nothing about other messages.
-		return fmt.Errorf("%w: not handed over: %w", messaging.ErrUnknown, context.Cause(ctx))
+		return fmt.Errorf("%w: the message was not sent: %w", messaging.ErrUnknown, context.Cause(ctx))
 	}
 	if err := event.ValidateTopic(env.Topic); err != nil {
 		return messaging.Permanent(err)
 	}
 	if env.SchemaVersion > math.MaxInt32 {
-		return messaging.Permanent(fmt.Errorf("memory: the schema version is %d, at most %d is allowed", env.SchemaVersion, math.MaxInt32))
+		return messaging.Permanent(fmt.Errorf("memory: the message has schema version %d, the largest that is allowed is "+
+			"%d", env.SchemaVersion, math.MaxInt32))
 	}
 	if n := size(env); n > b.cfg.MaxMessageBytes {
-		return messaging.Permanent(fmt.Errorf("memory: the message has %d bytes, at most %d are allowed (Config.MaxMessageBytes)", n, b.cfg.MaxMessageBytes))
+		return messaging.Permanent(fmt.Errorf("memory: the message has %d bytes, more than the %d of "+
+			"Config.MaxMessageBytes", n, b.cfg.MaxMessageBytes))
 	}
 	b.mu.Lock()
 	refuse := b.refuse
@@ -120,8 +122,8 @@ func (b *Broker) publish(ctx context.Context, env *event.Envelope) error {
 	t := b.topic(env.Topic)
 	if len(t.subscriptions) == 0 && !t.told {
 		t.told = true
-		b.log.InfoContext(ctx, "oncebox: memory: the topic has no consumer in this process; its messages wait in memory for one. "+
-			"If it should have one, compare the topic with that of App.Consume", "topic", env.Topic, "type", env.Type, "id", env.ID)
+		b.log.InfoContext(ctx, "oncebox: memory: no consumer in this process is subscribed to the topic of this message, so it waits in memory. "+
+			"If a consumer should handle it, compare the topic with the argument of App.Consume", "topic", env.Topic, "type", env.Type, "id", env.ID)
 	}
 	t.append(clone(env))
 	return nil

@@ -83,7 +83,7 @@ func (r *receiver) with(m *messaging.Message, call string, fn func(*delivery)) e
 	}
 	d, ok := m.Receipt().(*delivery)
 	if !ok || d.slot.sub != r.sub {
-		return fmt.Errorf("memory: %s: message %q was not received from this subscription", call, m.ID)
+		return fmt.Errorf("memory: %s: message %q was received through another receiver: settle it with the receiver that returned it", call, m.ID)
 	}
 	fn(d)
 	return nil

@@ -49,7 +49,8 @@ func (t *topic) trim() {
 	for len(t.log) > retain && t.log[0].unsettled == 0 {
 		if len(t.subscriptions) == 0 && !t.warned {
 			t.warned = true
-			t.broker.log.Warn("oncebox: messages are dropped that no subscription ever saw", "topic", t.name, "retain", retain)
+			t.broker.log.Warn("oncebox: memory: a topic has more messages than Config.Retain and no subscription; its oldest messages are "+
+				"dropped unread", "topic", t.name, "retain", retain)
 		}
 		t.log[0] = nil
 		t.log = t.log[1:]
@@ -73,7 +74,8 @@ func (t *topic) subscription(s messaging.Subscription) (*subscription, error) {
 	}
 	if sub.kind != s.Type {
 		if len(sub.receivers) > 0 {
-			return nil, fmt.Errorf("memory: subscribe: %q of topic %q is %s for its present consumers, not %s", s.Name, t.name, sub.kind, s.Type)
+			return nil, fmt.Errorf("memory: subscribe: consumers use subscription %q of topic %q as %s, so it cannot be used as %s: give all of "+
+				"them the same type", s.Name, t.name, sub.kind, s.Type)
 		}
 		sub.become(s.Type)
 	}

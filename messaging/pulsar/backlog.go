@@ -9,7 +9,7 @@ import (
 )
 
 // errNoAdmin is returned without the admin API, because only that reports backlogs.
-var errNoAdmin = errors.New("pulsar: backlog: the admin API cannot be used; set Config.AdminURL (ONCEBOX_PULSAR_ADMIN_URL)")
+var errNoAdmin = errors.New("pulsar: read the backlog: Pulsar's admin API cannot be reached; set Config.AdminURL (ONCEBOX_PULSAR_ADMIN_URL)")
 
 // Backlog implements [messaging.BacklogReceiver] with the admin API. Messages counts entries: a batch is one.
 func (r *receiver) Backlog(ctx context.Context) (messaging.Backlog, error) {

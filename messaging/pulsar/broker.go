@@ -183,7 +183,7 @@ func (b *Broker) Close() error {
 		b.keeper.Admin.Close()
 	}
 	if !ended {
-		return fmt.Errorf("pulsar: close: %s did not confirm it within %s", b.cfg.URL, b.cfg.CloseTimeout)
+		return fmt.Errorf("pulsar: close: the broker %s has not confirmed the end of the connection within %s", b.cfg.URL, b.cfg.CloseTimeout)
 	}
 	return nil
 }

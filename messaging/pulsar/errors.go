@@ -19,7 +19,7 @@ func isNoRoom(err error) bool {
 
 // errNotStored is the error for a receipt without a place. A broker with deduplication sends such a receipt when it drops a message
 // as a duplicate. It may be right, after a lost connection, or it may have mixed up two producers.
-var errNotStored = errors.New("the broker took the message for a duplicate and did not store it")
+var errNotStored = errors.New("the broker treated the message as a duplicate and did not store it")
 
 // isPlace reports whether a receipt has the place where the message is stored. -1:-1 stands for none.
 func isPlace(id pulsarclient.MessageID) bool {
@@ -41,7 +41,7 @@ func classify(topic string, err error, alone bool) error {
 		alone && isBatchTooLarge(err):
 		return messaging.Permanent(fmt.Errorf("pulsar: %w", err))
 	case isBatchTooLarge(err):
-		return fmt.Errorf("%w: not stored, a message of its batch is too large: pulsar: %w", messaging.ErrUnknown, err)
+		return fmt.Errorf("%w: pulsar: it was not stored, because another message of its batch is too large: %w", messaging.ErrUnknown, err)
 	case answer.IsTopicTrouble(err):
 		return &messaging.TopicError{Topic: topic, Err: fmt.Errorf("pulsar: %w", err)}
 	default:
@@ -51,5 +51,5 @@ func classify(topic string, err error, alone bool) error {
 
 // notHandedOver returns the error of a message that was not handed to the client for reasons outside of the message: no attempt is spent.
 func notHandedOver(ctx context.Context) error {
-	return fmt.Errorf("%w: not handed over: %w", messaging.ErrUnknown, context.Cause(ctx))
+	return fmt.Errorf("%w: the message was not sent: %w", messaging.ErrUnknown, context.Cause(ctx))
 }

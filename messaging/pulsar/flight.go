@@ -110,7 +110,7 @@ func (f *flight) send(ctx context.Context, n int, env *event.Envelope) (large bo
 	}
 	if f.careful {
 		if f.flush(ctx) != nil || f.wait(ctx) != nil {
-			f.stop(errors.New("pulsar: a message that was sent alone got no receipt"))
+			f.stop(errors.New("pulsar: the broker has not confirmed a message that was sent by itself, so the messages after it are not sent"))
 		}
 	}
 	return size > batchBytes(f.limit)
@@ -264,10 +264,11 @@ func (f *flight) land() map[int]error {
 		case errors.Is(err, errWaiting) && behind[key]:
 			err = messaging.ErrBehind
 		case errors.Is(err, errWaiting):
-			err = fmt.Errorf("%w: not handed over: pulsar: topic %s", messaging.ErrUnknown, f.topic.name)
+			err = fmt.Errorf("%w: pulsar: the message was not sent to topic %s", messaging.ErrUnknown, f.topic.name)
 		case err == nil && behind[key]:
 			// It was stored, and an earlier message of its key was not. It is sent again behind that one, as a duplicate.
-			err = fmt.Errorf("%w: pulsar: stored before an earlier message of its key", messaging.ErrUnknown)
+			err = fmt.Errorf("%w: pulsar: it was stored before an earlier message of its key and is sent again after that "+
+				"message", messaging.ErrUnknown)
 		}
 		if err != nil {
 			failed[i] = err

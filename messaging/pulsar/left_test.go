@@ -71,7 +71,7 @@ func TestWhatIsLeftAtTheBrokerIsNoStandstill(t *testing.T) {
 	await.True(t, func() bool { return h.has(good.ID) && h.has(later.ID) }, "what came later is handled")
 	await.True(t, func() bool { p := c.Progress(); return p.Backlog == 0 && p.Left == 1 }, "the consumer says that one is left")
 	require.Zero(t, c.Progress().Standstill)
-	require.Positive(t, log.Count("left at the broker"))
+	require.Positive(t, log.Count("the broker keeps it"))
 
 	h.mend()
 	await.True(t, func() bool {

@@ -37,7 +37,8 @@ type lostLink struct {
 const whyAgain = 5 * time.Second
 
 // errRefused is the reason if the address of the broker accepts connections and the subscription still has none.
-var errRefused = errors.New("the address of the broker takes connections, and the subscription is not served: Pulsar's client logs why")
+var errRefused = errors.New("the broker's address accepts connections, but the broker does not serve the subscription: see the log lines of " +
+	"Pulsar's client")
 
 // begin is called before a consumer with this number of parts is made, and returns the number of the consumer.
 func (l *links) begin(parts int) int {

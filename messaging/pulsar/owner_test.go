@@ -105,7 +105,7 @@ func TestMarkWithoutAnAdmin(t *testing.T) {
 	cfg.AdminURL, cfg.AdminTimeout, cfg.Telemetry.Logger = "http://"+nobody, 1, log.Logger()
 	alone := connect(t, cfg)
 	require.NoError(t, alone.Declare(patient(t), nil, []messaging.Subscription{owned("shop")}))
-	require.Equal(t, 1, log.Count("another service of the same consumer name is not noticed"))
+	require.Equal(t, 1, log.Count("a second service that uses the same consumer name is not noticed"))
 	_, err := alone.Subscribe(patient(t), owned("bank"))
 	require.NoError(t, err)
 	require.ErrorContains(t, connect(t, config(n)).Declare(t.Context(), nil, []messaging.Subscription{owned("bank")}), `belongs to the service "shop"`)
@@ -128,5 +128,5 @@ func TestMarkThatMustNotBeSeen(t *testing.T) {
 	t.Cleanup(guarded.Close)
 	cfg.AdminURL, cfg.Telemetry.Logger = guarded.URL, log.Logger()
 	require.NoError(t, connect(t, cfg).Declare(patient(t), nil, []messaging.Subscription{owned("shop")}))
-	require.Equal(t, 1, log.Count("does not let us see which service"))
+	require.Equal(t, 1, log.Count("may not read"))
 }

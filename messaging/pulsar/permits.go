@@ -48,8 +48,8 @@ func (r *receiver) lookForPermits(parts []topics.Backlog) {
 	}
 	for _, n := range p.starved {
 		if (waited || passed) && slices.Contains(before, n) && p.heard[n] == p.atLook[n] {
-			r.broker.log.Warn("oncebox: messages wait and the client has lost the permits to get them, subscribing again; "+
-				"it threw something away before, see its log",
+			r.broker.log.Warn("oncebox: the broker has messages for this consumer but does not send them, because Pulsar's client lost track of "+
+				"how many it asked for; the consumer subscribes again. The client discarded a message before: see its log lines",
 				"topic", r.broker.keeper.FullName(r.subscription.Topic), "subscription", r.subscription.Name, "partition", n)
 			r.leaked = max(r.leaked, r.options.ReceiverQueueSize)
 			r.wake()
@@ -106,7 +106,8 @@ func (r *receiver) renew(ctx context.Context) error {
 		r.leaked = r.options.ReceiverQueueSize
 		return ctx.Err()
 	default:
-		return fmt.Errorf("pulsar: receive: after an encrypted batch subscription %q of topic %q could not be renewed, subscribe again: %w",
+		return fmt.Errorf("pulsar: receive: an encrypted batch was received, and the subscribing again that it makes necessary failed for "+
+			"subscription %q of topic %q: %w",
 			r.subscription.Name, r.subscription.Topic, err)
 	}
 }

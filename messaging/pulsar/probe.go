@@ -56,6 +56,6 @@ func Probe(ctx context.Context, cfg *Config, topic string) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		err = errors.New("no answer in time")
 	}
-	return fmt.Errorf("pulsar: probe: %s answers, and the broker that it names for topic %s cannot be reached; "+
-		"look at the advertised addresses of the brokers, and whether this machine reaches them: %w", redacted(c.URL), full, err)
+	return fmt.Errorf("pulsar: probe: %s answers, but the broker that serves topic %s cannot be reached from here: check the advertised "+
+		"addresses of the brokers and the network between: %w", redacted(c.URL), full, err)
 }

@@ -283,10 +283,10 @@ func TestSubscriptionThatIsGone(t *testing.T) {
 	}
 	require.NoError(t, b.Publish(t.Context(), []event.Envelope{envelope("order", "a", 1)}))
 	require.NoError(t, n.Admin(t.Context(), http.MethodDelete, "/persistent/"+n.Name+"/order/subscription/s?force=true", ""))
-	said("subscriptions of a topic are gone")
+	said("subscriptions of a topic are missing")
 	require.NoError(t, b.Declare(t.Context(), nil, cfg.Subscriptions))
-	said("has its subscriptions again")
-	require.Equal(t, 1, log.Count("subscriptions of a topic are gone"))
+	said("exist again")
+	require.Equal(t, 1, log.Count("subscriptions of a topic are missing"))
 }
 
 func counters(t *testing.T, reader *sdkmetric.ManualReader) map[string]int64 {

@@ -188,8 +188,9 @@ func (r *receiver) deliver(m pulsarclient.Message) *messaging.Message {
 	consumer := r.consumer
 	r.mu.Unlock()
 	if mixed {
-		r.broker.log.Warn("oncebox: a Key_Shared subscription gets batches; if their keys are mixed, their order is lost. "+
-			"Set Config.DisableBatching (ONCEBOX_PULSAR_DISABLE_BATCHING) where they are published",
+		r.broker.log.Warn("oncebox: a Key_Shared subscription receives batches of messages. A batch with several ordering keys goes to one "+
+			"consumer, so the order of these keys is lost. Set Config.DisableBatching (ONCEBOX_PULSAR_DISABLE_BATCHING) in the service that "+
+			"publishes to this topic",
 			"topic", r.broker.keeper.FullName(r.subscription.Topic), "subscription", r.subscription.Name)
 	}
 	return r.message(&receipt{receiver: r, consumer: consumer, message: m, number: number, attempt: int(m.RedeliveryCount())})
@@ -253,7 +254,8 @@ func (r *receiver) receipt(m *messaging.Message, call string) (*receipt, error) 
 	}
 	rc, ok := m.Receipt().(*receipt)
 	if !ok || rc.receiver != r {
-		return nil, fmt.Errorf("pulsar: %s: message %q was not received here", call, m.ID)
+		return nil, fmt.Errorf("pulsar: %s: message %q was received through another receiver: settle it with the receiver that returned "+
+			"it", call, m.ID)
 	}
 	return rc, nil
 }

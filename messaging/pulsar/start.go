@@ -89,8 +89,8 @@ func (s *start) begin(ctx context.Context) error {
 			time.Since(began).Round(time.Millisecond), err))
 	}
 	s.failed(err)
-	b.log.WarnContext(ctx, "oncebox: Pulsar cannot be reached and is waited for, nothing is published or received meanwhile; "+
-		"start the broker, or correct Config.URL (ONCEBOX_PULSAR_URL)", "url", redacted(b.cfg.URL), "error", err)
+	b.log.WarnContext(ctx, "oncebox: Pulsar cannot be reached, so nothing is published or received; the connection is tried again until it "+
+		"succeeds. Start the broker, or correct Config.URL (ONCEBOX_PULSAR_URL)", "url", redacted(b.cfg.URL), "error", err)
 	b.background.Go(func() { s.goOn(b.open) })
 	return nil
 }
@@ -111,7 +111,8 @@ func (s *start) goOn(ctx context.Context) {
 		err := s.greet(ctx)
 		if err == nil {
 			close(s.done)
-			b.log.InfoContext(ctx, "oncebox: Pulsar is reached", "url", redacted(b.cfg.URL), "waited", time.Since(began).Round(time.Millisecond))
+			b.log.InfoContext(ctx, "oncebox: the connection to Pulsar is "+
+				"open", "url", redacted(b.cfg.URL), "waited", time.Since(began).Round(time.Millisecond))
 			return
 		}
 		if ctx.Err() != nil {
@@ -126,7 +127,8 @@ func (s *start) goOn(ctx context.Context) {
 		if answer.Lasts(err) {
 			say = b.log.ErrorContext // an error that lasts: somebody has to act
 		}
-		say(ctx, "oncebox: Pulsar is still waited for", "url", redacted(b.cfg.URL), "waited", time.Since(began).Round(time.Second), "error", err)
+		say(ctx, "oncebox: Pulsar still cannot be reached; the connection is tried "+
+			"again", "url", redacted(b.cfg.URL), "waited", time.Since(began).Round(time.Second), "error", err)
 	}
 }
 
@@ -140,7 +142,7 @@ func (s *start) wait(ctx context.Context, call string) error {
 	case <-s.done:
 		return nil
 	case <-ctx.Done():
-		return answer.Down(call, redacted(b.cfg.URL), fmt.Errorf("%w, last: %w", context.Cause(ctx), s.why()))
+		return answer.Down(call, redacted(b.cfg.URL), fmt.Errorf("%w; the last error was: %w", context.Cause(ctx), s.why()))
 	case <-b.open.Done():
 		return answer.Down(call, redacted(b.cfg.URL), s.why())
 	}

@@ -28,10 +28,10 @@ func newInstruments(to telemetry.Config) *instruments {
 	meter := otelx.Meter(to.MeterProvider, "messaging/pulsar")
 	return &instruments{
 		tracer:   otelx.Tracer(to.TracerProvider, "messaging/pulsar"),
-		messages: otelx.Counter(meter, "oncebox.broker.published", "Messages handed to the broker, by outcome"),
+		messages: otelx.Counter(meter, "oncebox.broker.published", "Messages that were sent to the broker, by outcome"),
 		unwatchedTopics: otelx.Counter(meter, "oncebox.broker.unwatched_topics",
-			"Topics published to whose declared subscription is gone, or that have neither a subscription nor retention"),
-		duration: otelx.Histogram(meter, "oncebox.broker.publish.duration", "How long a call of Publish took",
+			"Topics this process publishes to that lack a declared subscription, or have neither a subscription nor retention"),
+		duration: otelx.Histogram(meter, "oncebox.broker.publish.duration", "Duration of one call of Publish",
 			.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30),
 	}
 }

@@ -41,7 +41,8 @@ func Came(err error) bool {
 }
 
 // ErrNotLetIn says what to do when the broker refuses the credentials.
-var ErrNotLetIn = errors.New("the broker does not let us in: correct Config.Token (ONCEBOX_PULSAR_TOKEN), TokenFile (ONCEBOX_PULSAR_TOKEN_FILE) " +
+var ErrNotLetIn = errors.New("the broker refuses the credentials: correct Config.Token (ONCEBOX_PULSAR_TOKEN), TokenFile " +
+	"(ONCEBOX_PULSAR_TOKEN_FILE) " +
 	"or TLSCert and TLSKey (ONCEBOX_PULSAR_TLS_CERT, ONCEBOX_PULSAR_TLS_KEY)")
 
 // ErrWrongPort means that something else than a broker answers at the address.

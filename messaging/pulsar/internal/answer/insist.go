@@ -15,18 +15,18 @@ import (
 
 // Insist calls fn until it succeeds, fails for good, or ctx is done. fn is not called again before it has returned.
 func Insist[T any](ctx context.Context, background *sync.WaitGroup, fn func() (T, error), undo func(T)) (T, error) {
-	last := errors.New("not answered yet")
+	last := errors.New("the broker has not answered yet")
 	for attempt := 1; ; attempt++ {
 		value, returned, err := Once(ctx, background, fn, undo)
 		switch {
 		case !returned:
-			return value, fmt.Errorf("%w, last: %w", err, last)
+			return value, fmt.Errorf("%w; the last error was: %w", err, last)
 		case err == nil || IsTopicTrouble(err) || IsNotLetIn(err):
 			return value, err
 		}
 		last = err
 		if err := Pause(ctx, attempt); err != nil {
-			return value, fmt.Errorf("%w, last: %w", err, last)
+			return value, fmt.Errorf("%w; the last error was: %w", err, last)
 		}
 	}
 }

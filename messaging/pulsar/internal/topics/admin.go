@@ -36,7 +36,7 @@ func NewAdmin(c *Config) (*Admin, error) {
 	}
 	base, err := url.Parse(c.AdminURL)
 	if err != nil {
-		return nil, errors.New("pulsar: Config.AdminURL is no URL")
+		return nil, errors.New("pulsar: Config.AdminURL (ONCEBOX_PULSAR_ADMIN_URL) is not a URL")
 	}
 	user := base.User
 	base.User = nil
@@ -125,7 +125,8 @@ func (a *Admin) do(ctx context.Context, method, path, body string, result any) e
 			Reason *string `json:"reason"`
 		}
 		if json.Unmarshal(text, &why) != nil || why.Reason == nil {
-			return fmt.Errorf("%s: %s, and no reason: not an admin API", call, resp.Status)
+			return fmt.Errorf("%s: the answer %s has no reason in it, so this is not Pulsar's admin API: correct Config.AdminURL "+
+				"(ONCEBOX_PULSAR_ADMIN_URL)", call, resp.Status)
 		}
 		return &answer.AdminError{Call: call, Status: resp.StatusCode, Reason: *why.Reason}
 	}

@@ -46,7 +46,8 @@ func (a *Audience) LookFirst() {
 		switch err := a.look(ctx); {
 		case isTimeout(err):
 			k.Presence.fail()
-			k.to.Log.WarnContext(ctx, "oncebox: Pulsar's admin API does not answer: the topics' consumers are unknown", "url", k.Admin.base, "error", err)
+			k.to.Log.WarnContext(ctx, "oncebox: Pulsar's admin API does not answer, so topics are published to without checking that they have "+
+				"subscriptions", "url", k.Admin.base, "error", err)
 		case err != nil:
 			return // the broker is in trouble; the next call that makes a producer looks again
 		}
@@ -116,14 +117,15 @@ func (a *Audience) look(ctx context.Context) error {
 	}
 	switch a.missing = missing; {
 	case len(missing) == 0:
-		k.to.Log.InfoContext(ctx, "oncebox: a topic has its subscriptions again", "topic", k.FullName(a.topic))
+		k.to.Log.InfoContext(ctx, "oncebox: the declared subscriptions of a topic exist again", "topic", k.FullName(a.topic))
 		return nil
 	case missing[0] == "":
-		k.to.Log.WarnContext(ctx, "oncebox: a topic has neither a subscription nor retention, its messages may be gone before somebody subscribes; "+
-			"declare the subscription (Config.Subscriptions)", "topic", k.FullName(a.topic))
+		k.to.Log.WarnContext(ctx, "oncebox: a topic has neither a subscription nor retention, so Pulsar may delete its messages before a "+
+			"consumer subscribes; declare the subscription (Config.Subscriptions)", "topic", k.FullName(a.topic))
 	default:
-		k.to.Log.WarnContext(ctx, "oncebox: subscriptions of a topic are gone, it was deleted or somebody unsubscribed; its messages are not kept for them; "+
-			"declare them again (Broker.Declare), and replay what was sent meanwhile", "topic", k.FullName(a.topic), "subscriptions", missing)
+		k.to.Log.WarnContext(ctx, "oncebox: declared subscriptions of a topic are missing: the topic was deleted, or a program unsubscribed; "+
+			"Pulsar keeps no messages for them; declare them again (Broker.Declare), and replay the events that were published "+
+			"meanwhile", "topic", k.FullName(a.topic), "subscriptions", missing)
 	}
 	k.to.Unwatched(ctx, a.topic)
 	return nil

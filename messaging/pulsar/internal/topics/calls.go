@@ -40,7 +40,8 @@ func (a *Admin) Partitions(ctx context.Context, topic string) (int, error) {
 		return 0, err
 	}
 	if meta.Partitions == nil {
-		return 0, errors.New("the answer has no partitions: not an admin API")
+		return 0, errors.New("the answer has no field partitions, so this is not Pulsar's admin API: correct Config.AdminURL " +
+			"(ONCEBOX_PULSAR_ADMIN_URL)")
 	}
 	return *meta.Partitions, nil
 }

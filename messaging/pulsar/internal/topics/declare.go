@@ -98,10 +98,10 @@ func (k *Keeper) warnOfOnePartition(ctx context.Context, name string) error {
 	if err != nil && !answer.IsMissing(err) || len(names) > 0 && names[0] != full {
 		return err
 	}
-	k.to.Log.WarnContext(ctx, "oncebox: a topic is missing or has no partitions, and without the admin API the broker makes it as it is configured, "+
-		"without partitions if nothing else is said: one Failover consumer works at a time then. Set Config.AdminURL "+
-		"(ONCEBOX_PULSAR_ADMIN_URL) or make the topic "+
-		"before it is used; set Config.Partitions to 1 (ONCEBOX_PULSAR_PARTITIONS) if that is meant",
+	k.to.Log.WarnContext(ctx, "oncebox: a topic is missing or has no partitions, and oncebox cannot create it because Config.AdminURL is not set "+
+		"or does not answer. The broker creates it by its own defaults, usually without partitions, and then only one Failover consumer works at "+
+		"a time. Set Config.AdminURL (ONCEBOX_PULSAR_ADMIN_URL), or create the topic with the command in the field make. If one partition is "+
+		"intended, set Config.Partitions to 1 (ONCEBOX_PULSAR_PARTITIONS)",
 		"topic", full, "make", fmt.Sprintf("pulsar-admin topics create-partitioned-topic -p %d %s", k.cfg.Partitions, full))
 	return nil
 }
@@ -114,7 +114,7 @@ func (k *Keeper) declareTopic(ctx context.Context, name string) (int, error) {
 		return 0, err
 	}
 	if made {
-		k.to.Log.InfoContext(ctx, "oncebox: topic made", "topic", k.FullName(name), "partitions", k.cfg.Partitions)
+		k.to.Log.InfoContext(ctx, "oncebox: topic created", "topic", k.FullName(name), "partitions", k.cfg.Partitions)
 		return k.cfg.Partitions, nil
 	}
 	// "It exists" may mean any number of partitions, none too, or that another process is just making it.
@@ -126,7 +126,7 @@ func (k *Keeper) declareTopic(ctx context.Context, name string) (int, error) {
 		return 0, errors.Join(err, look)
 	}
 	if n != k.cfg.Partitions {
-		k.to.Log.InfoContext(ctx, "oncebox: topic has another number of partitions and is used as it is",
+		k.to.Log.InfoContext(ctx, "oncebox: topic has another number of partitions than Config.Partitions; it is used with the number that it has",
 			"topic", k.FullName(name), "partitions", n, "configured", k.cfg.Partitions)
 	}
 	return n, nil
@@ -197,7 +197,8 @@ func (k *Keeper) nowhere(ctx context.Context, err error) error {
 		}
 		return err
 	}
-	return fmt.Errorf("is there a %s; a %s; or may nobody make topics by using them? %w", tenant, namespace, err)
+	return fmt.Errorf("the topic cannot be created; check three things: that there is a %s; that there is a %s; and that the broker creates "+
+		"topics when they are used: %w", tenant, namespace, err)
 }
 
 // UnknownPlace returns the error for a topic whose tenant or namespace the broker does not know, without asking which of them.
@@ -205,6 +206,6 @@ func (k *Keeper) UnknownPlace(err error) error {
 	if !answer.IsMissing(err) {
 		return err
 	}
-	return fmt.Errorf("the broker knows no such topic, tenant %q (ONCEBOX_PULSAR_TENANT) or namespace %q (ONCEBOX_PULSAR_NAMESPACE), "+
-		"and may not make topics by themselves; declare it (ONCEBOX_PULSAR_TOPICS): %w", k.cfg.Tenant, k.cfg.Namespace, err)
+	return fmt.Errorf("the broker does not know the topic, or its tenant %q (ONCEBOX_PULSAR_TENANT) or namespace %q (ONCEBOX_PULSAR_NAMESPACE), "+
+		"and does not create topics when they are used; declare the topic (ONCEBOX_PULSAR_TOPICS): %w", k.cfg.Tenant, k.cfg.Namespace, err)
 }

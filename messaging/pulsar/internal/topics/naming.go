@@ -19,7 +19,7 @@ func ValidateTopic(name string) error {
 	case strings.Contains(name, "+"):
 		return &event.InvalidError{Field: "Topic", Reason: `must not contain "+": Pulsar's admin API reads it as a blank`}
 	case strings.Contains(name, partitionMark):
-		return &event.InvalidError{Field: "Topic", Reason: `is named like a partition of another one: Pulsar marks partitions by "` + partitionMark + `"`}
+		return &event.InvalidError{Field: "Topic", Reason: `is named like a partition of another topic: Pulsar marks partitions by "` + partitionMark + `"`}
 	default:
 		return nil
 	}

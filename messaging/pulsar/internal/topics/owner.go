@@ -89,8 +89,9 @@ func (k *Keeper) own(ctx context.Context, s messaging.Subscription, partitions i
 	}
 	err := k.claim(ctx, s, partitions)
 	if answer.IsForbidden(err) {
-		k.to.Log.WarnContext(ctx, "oncebox: Pulsar's admin API does not let us see which service a subscription belongs to; "+
-			"another service of the same consumer name would get a part of its messages", "topic", k.FullName(s.Topic), "subscription", s.Name, "error", err)
+		k.to.Log.WarnContext(ctx, "oncebox: the credentials may not read at Pulsar's admin API which service a subscription belongs to; a second "+
+			"service that uses the same consumer name would take a part of its messages, "+
+			"unnoticed", "topic", k.FullName(s.Topic), "subscription", s.Name, "error", err)
 		return nil
 	}
 	return err

@@ -79,8 +79,9 @@ func (k *Keeper) HasAdmin(ctx context.Context) bool {
 		k.Presence.reach()
 		return true
 	case k.Presence.fail():
-		k.to.Log.WarnContext(ctx, "oncebox: Pulsar's admin API cannot be used; topics are made without partitions and subscriptions by subscribing, "+
-			"and another service of the same consumer name is not noticed. Set Config.AdminURL (ONCEBOX_PULSAR_ADMIN_URL)", "url", k.Admin.base, "error", err)
+		k.to.Log.WarnContext(ctx, "oncebox: Pulsar's admin API cannot be used. Until it can, topics are created without partitions, "+
+			"subscriptions are created by the first consumer that subscribes, and a second service that uses the same consumer name is not "+
+			"noticed. Set Config.AdminURL (ONCEBOX_PULSAR_ADMIN_URL)", "url", k.Admin.base, "error", err)
 	}
 	return false
 }

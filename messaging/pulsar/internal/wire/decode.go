@@ -186,12 +186,12 @@ func completeForeign(env *event.Envelope, m pulsarclient.Message) {
 func (l Limits) unreadable(m pulsarclient.Message) string {
 	if sealed := m.GetEncryptionContext(); sealed != nil {
 		if n := sealed.BatchSize; n > 1 {
-			return fmt.Sprintf("it is a batch of %d messages that are encrypted by Pulsar's client, and nothing here has their key", n)
+			return fmt.Sprintf("it is a batch of %d messages that were encrypted by Pulsar's client, and this consumer has no key for them", n)
 		}
-		return "its payload is encrypted by Pulsar's client, and nothing here has its key"
+		return "its payload was encrypted by Pulsar's client, and this consumer has no key for it"
 	}
 	if n := Received(m); n > l.MaxReceived && l.MaxReceived > 0 {
-		return fmt.Sprintf("it has %d bytes, at most %d are taken (pulsar.Config.MaxReceivedBytes, ONCEBOX_PULSAR_MAX_RECEIVED_BYTES)",
+		return fmt.Sprintf("it has %d bytes, more than the %d of pulsar.Config.MaxReceivedBytes (ONCEBOX_PULSAR_MAX_RECEIVED_BYTES)",
 			n, l.MaxReceived)
 	}
 	if isChunked(m.ID()) && len(m.Payload()) <= l.MaxMessage {
