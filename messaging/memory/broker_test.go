@@ -145,7 +145,7 @@ func TestRefusesWhatNoBrokerTakes(t *testing.T) {
 	}
 	e := envelope("a", 1)
 	e.Metadata = event.Metadata{"k": string(make([]byte, 100))}
-	require.ErrorContains(t, b.Publish(t.Context(), []event.Envelope{e}), "at most 100 are allowed")
+	require.ErrorContains(t, b.Publish(t.Context(), []event.Envelope{e}), "more than the 100 of Config.MaxMessageBytes")
 }
 
 func TestConfig(t *testing.T) {
