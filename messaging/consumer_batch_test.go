@@ -300,7 +300,7 @@ func TestBatchConfig(t *testing.T) {
 
 func TestBatchErrorNamesTheFirst(t *testing.T) {
 	err := &messaging.BatchError{Failed: map[int]error{7: errNotNow, 3: messaging.Permanent(errors.New("three"))}}
-	require.EqualError(t, err, "messaging: 2 messages of the batch failed, the first is #3: three")
+	require.EqualError(t, err, "messaging: 2 messages of the batch failed, the first is the one with index 3: three")
 	require.ErrorIs(t, err, errNotNow)
 	require.True(t, messaging.IsPermanent(err))
 	require.EqualError(t, &messaging.BatchError{}, "messaging: no message of the batch failed")

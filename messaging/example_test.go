@@ -89,7 +89,7 @@ func ExampleDirect() {
 	// Output:
 	// handling apple-1
 	// handling pear-1
-	// messaging: 2 messages were not published, the first is #0: not now
+	// messaging: the broker has not confirmed 2 messages of the call, the first is the one with index 0: not now
 }
 
 // What happened long ago is skipped, and each other message is timed: the handler knows of neither. inbox.Use gives the same middleware to a

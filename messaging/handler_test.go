@@ -39,6 +39,6 @@ func TestRetryAfter(t *testing.T) {
 func TestPublishErrorNamesTheFirst(t *testing.T) {
 	err := &messaging.PublishError{Failed: map[int]error{7: messaging.ErrBehind, 3: messaging.ErrUnknown}}
 	require.ErrorContains(t, err, "2 messages")
-	require.ErrorContains(t, err, "#3: "+messaging.ErrUnknown.Error())
+	require.ErrorContains(t, err, "index 3: "+messaging.ErrUnknown.Error())
 	require.ErrorIs(t, err, messaging.ErrBehind)
 }

@@ -81,7 +81,7 @@ func TestLoopSubscribesUntilItIsLetIn(t *testing.T) {
 		r := receiverOf(msg("a", 1))
 		s := &shop{receivers: []*pausable{nil, nil, nil, r}}
 		l, stop := loop(t, s, newScript(fine), nil)
-		require.EqualError(t, l.Health(time.Minute), "messaging: consumer billing is not subscribed to thing")
+		require.EqualError(t, l.Health(time.Minute), "messaging: consumer billing is not subscribed to topic thing")
 		time.Sleep(2 * time.Second)
 		require.NoError(t, l.Health(time.Minute))
 		require.Equal(t, []string{"a1"}, r.ackedIDs())
@@ -148,7 +148,7 @@ func TestLoopHealthNamesWhatStands(t *testing.T) {
 		l, stop := loop(t, &shop{receivers: []*pausable{receiverOf(msg("a", 1), msg("a", 2))}}, newScript(never), nil)
 		time.Sleep(2 * time.Minute)
 		require.EqualError(t, l.Health(time.Minute),
-			"messaging: consumer billing of thing does not get on: 2 messages unsettled here, 0 at the broker, last progress 2m0s ago")
+			"messaging: consumer billing of topic thing makes no progress: 2 messages in this process and 0 at the broker are not settled, last progress 2m0s ago")
 		stop()
 	})
 }
@@ -165,11 +165,11 @@ func TestLoopHealthSaysWhenTheBrokerWasAsked(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- l.Run(ctx) }()
 		time.Sleep(101 * time.Second) // looks every 20 s
-		require.ErrorContains(t, l.Health(time.Minute), "0 messages unsettled here, 3 at the broker, last progress")
+		require.ErrorContains(t, l.Health(time.Minute), "0 messages in this process and 3 at the broker are not settled, last progress")
 		r.incoming <- msg("a", 1)
 		synctest.Wait()
 		require.EqualError(t, l.Health(time.Minute),
-			"messaging: consumer billing of thing: of 3 messages at the broker none had been settled for 1m40s when it was asked last")
+			"messaging: consumer billing of topic thing makes no progress: of 3 messages at the broker, none was settled in the 1m40s before the broker was last asked")
 		r.settled.Add(1)
 		time.Sleep(20 * time.Second)
 		require.NoError(t, l.Health(time.Minute))
@@ -301,7 +301,7 @@ func TestLoopSaysThatItIsCutOff(t *testing.T) {
 		require.Equal(t, []any{0, 0, 0, true}, after(5*time.Second), "for a moment")
 		require.Equal(t, []any{1, 0, 0, true}, after(10*time.Second))
 		require.Equal(t, []any{11, 0, 0, false}, after(10*time.Minute))
-		require.ErrorContains(t, l.Health(time.Minute), "has had no connection to the broker (2 of 2) since")
+		require.ErrorContains(t, l.Health(time.Minute), "lacks 2 of its 2 connections to the broker since")
 		require.ErrorContains(t, l.Health(time.Minute), "connection refused")
 		r.become(messaging.Connection{Parts: 2, Since: time.Now()})
 		require.Equal(t, []any{11, 0, 1, true}, after(10*time.Second))

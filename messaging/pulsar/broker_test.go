@@ -79,7 +79,7 @@ func TestCloseEndsPublish(t *testing.T) {
 	go func() { published <- b.Publish(t.Context(), []event.Envelope{envelope("order", "a", 1)}) }()
 	require.Equal(t, "publish", <-spans.name)
 	if err := b.Close(); err != nil {
-		require.ErrorContains(t, err, "did not confirm it within 1s", "a second may be too short for the broker")
+		require.ErrorContains(t, err, "has not confirmed the end of the connection within 1s", "a second may be too short for the broker")
 	}
 	require.ErrorIs(t, await.Receive(t, published, "the call of Publish ends with Close"), messaging.ErrUnknown)
 }
