@@ -21,31 +21,32 @@ type Backlog struct {
 	// Left is the number of further messages that this receiver leaves at the broker, see BacklogReceiver.Leave. Messages does not count
 	// them.
 	Left int64
-	// Settled changes with every message of the subscription that any consumer settles. It means nothing beyond that.
+	// Settled is a number that changes whenever any consumer of the subscription settles a message. Only changes mean something, not the value: it
+	// shows whether the subscription makes progress.
 	Settled int64
 }
 
-// BacklogReceiver is a [Receiver] that can ask the broker how many messages wait. Without it, a subscription that the broker has stopped to
-// deliver looks idle.
+// BacklogReceiver is a [Receiver] that can ask the broker how many messages wait. A receiver without it cannot distinguish a subscription whose
+// messages the broker has stopped delivering from an idle one.
 type BacklogReceiver interface {
 	Receiver
 
 	// Backlog asks the broker. An error means that there was no answer.
 	Backlog(ctx context.Context) (Backlog, error)
-	// Leave leaves m at the broker, see [LeaveAtBroker]: the receiver need not deliver it again before its next connection, and does not
-	// count it as waiting until then.
+	// Leave leaves m at the broker, see [LeaveAtBroker]. The receiver may wait with another delivery of m until it connects again. Until then Backlog
+	// counts m in Left and not in Messages.
 	Leave(m *Message)
 }
 
-// standstill measures how long messages have waited at the broker without any being settled.
+// standstill measures how long messages have waited at the broker while no consumer settled any message.
 type standstill struct {
-	since   time.Time // the first of the latest looks in a row that found a standstill; zero if the last look found none
-	last    time.Time // the last look
+	since   time.Time // when the present standstill was first seen; zero if the last look found no standstill
+	last    time.Time // when the broker was last asked
 	backlog Backlog
-	settled time.Time // by this consumer, as of the last look
+	settled time.Time // when this consumer had last settled a message, at the time of the last look
 }
 
-// seen adds the result of a look. A standstill can only be seen by comparing two looks, so the first one proves nothing.
+// seen adds the broker's answer to one look. Two answers have to be compared to see a standstill, so the first one only starts the clock.
 func (s *standstill) seen(b Backlog, settled time.Time, paused bool) {
 	now := time.Now()
 	stands := b.Messages > 0 && !paused
@@ -57,7 +58,7 @@ func (s *standstill) seen(b Backlog, settled time.Time, paused bool) {
 	s.last, s.backlog, s.settled = now, b, settled
 }
 
-// lasted returns how long the standstill had lasted at the last look. A look that failed does not count.
+// lasted returns how long the standstill had lasted at the last look that got an answer.
 func (s *standstill) lasted() time.Duration {
 	if s.since.IsZero() {
 		return 0
@@ -65,7 +66,7 @@ func (s *standstill) lasted() time.Duration {
 	return s.last.Sub(s.since)
 }
 
-// watch looks at the backlog again and again until ctx is done.
+// watch asks the broker for the backlog every BacklogInterval until ctx is done.
 func (c *Consumer) watch(ctx context.Context, r BacklogReceiver) {
 	away := quietlog.Away(ctx, quietlog.Broker)
 	ticker := time.NewTicker(c.cfg.BacklogInterval)
@@ -103,7 +104,7 @@ func (c *Consumer) ask(ctx context.Context, r BacklogReceiver) (Backlog, error) 
 	return b, nil
 }
 
-// waiting measures a backlog.
+// waiting records a backlog as a metric.
 func (t *instruments) waiting(ctx context.Context, b Backlog) {
 	t.backlog.Record(ctx, b.Messages, metric.WithAttributes(attribute.String("consumer", t.consumer), attribute.String("topic", b.Topic)))
 }

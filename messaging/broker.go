@@ -14,16 +14,16 @@ type Declarer interface {
 	Declare(ctx context.Context, topics []string, subscriptions []Subscription) error
 }
 
-// Naming is a broker with stricter rules for names than [event.ValidateTopic]. It is called when an event is recorded and when a consumer
-// is made, so that a name which the broker would refuse for good is an error there, instead of a dead letter later. It is called for each
-// event, so it should only look at the name. The errors match [event.ErrInvalid].
+// Naming is a broker with stricter rules for names than [event.ValidateTopic]. Oncebox calls it when an event is recorded and when a consumer is
+// made. So a name that the broker would refuse for good is an error there, and not a dead letter later. The methods run for each event, so they
+// should only look at the name. The errors match [event.ErrInvalid].
 //
-// [event.ValidateTopic]: https://pkg.go.dev/github.com/oncebox/oncebox/event#ValidateTopic
-// [event.ErrInvalid]: https://pkg.go.dev/github.com/oncebox/oncebox/event#ErrInvalid
+// [event.ValidateTopic]: https://pkg.go.dev/github.com/oncebox/oncebox/event#ValidateTopic [event.ErrInvalid]:
+// https://pkg.go.dev/github.com/oncebox/oncebox/event#ErrInvalid
 type Naming interface {
 	// ValidateTopic checks the name of a topic.
 	ValidateTopic(name string) error
-	// ValidateSubscription checks the names of a subscription, that of its topic too.
+	// ValidateSubscription checks the name of a subscription and the name of its topic.
 	ValidateSubscription(s Subscription) error
 }
 
@@ -32,8 +32,8 @@ type Naming interface {
 //
 // [oncebox.App]: https://pkg.go.dev/github.com/oncebox/oncebox#App
 type RetentionReader interface {
-	// Retention returns how long a topic keeps messages; 0: there is no policy, -1: for ever. errors.ErrUnsupported: it cannot be found
-	// out.
+	// Retention returns how long a topic keeps messages. 0 means that there is no policy, -1 that the topic keeps them for ever. The error is
+	// errors.ErrUnsupported if the broker cannot report it.
 	Retention(ctx context.Context, topic string) (time.Duration, error)
 }
 
@@ -49,10 +49,10 @@ type SubscriptionState struct {
 	Missing bool
 	// Messages is the number of unsettled messages. A broker that stores messages in batches may count batches.
 	Messages int64
-	// Settled changes with every message that any consumer settles. It means nothing beyond that.
+	// Settled is a number that changes whenever any consumer settles a message. Only changes mean something, not the value.
 	Settled int64
-	// Consumers is how many consumers are connected.
+	// Consumers is the number of connected consumers.
 	Consumers int
-	// Unattended is how many partitions have messages and no consumer.
+	// Unattended is the number of partitions that have messages and no consumer.
 	Unattended int
 }

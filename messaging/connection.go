@@ -8,39 +8,41 @@ import (
 	"github.com/oncebox/oncebox/internal/quietlog"
 )
 
-// Connection says whether messages can come to a consumer.
+// Connection describes whether a consumer is connected to the broker, and so can receive messages.
 type Connection struct {
-	// Parts is how many connections there should be: one for each partition, or 1. Away is how many of them are missing.
+	// Parts is how many connections there should be: one for each partition, or 1 for a topic without partitions. Away is how many of
+	// them are missing.
 	Parts, Away int
-	// Since is when it became so.
+	// Since is when the connection last changed between complete, partly missing and missing.
 	Since time.Time
-	// Err is why connections are missing, as far as that is known.
+	// Err is the reason why connections are missing; nil if it is not known.
 	Err error
 }
 
-// IsAway reports whether nothing can come: all connections are missing.
+// IsAway reports whether all connections are missing, so that no message can arrive.
 func (c Connection) IsAway() bool { return c.Away > 0 && c.Away >= c.Parts }
 
-// ConnectedReceiver is a [Receiver] that loses its connection and connects again by itself. Receive only waits meanwhile, so an idle topic
-// looks the same.
+// ConnectedReceiver is a [Receiver] that connects again by itself after it has lost its connection. Receive only waits meanwhile, so without this
+// interface a lost connection looks like an idle topic.
 type ConnectedReceiver interface {
 	Receiver
 
-	// Connection returns how it is now. It does not ask the broker.
+	// Connection returns the present state. It does not ask the broker.
 	Connection() Connection
 }
 
 const (
-	// briefly is how long a connection may be missing before that is logged. A broker that hands a topic over to another one, or is
-	// restarted, ends connections for a moment.
+	// briefly is how long a connection may be missing before the log mentions it. A restart of the broker, or a topic that moves to another broker,
+	// ends connections for a moment.
 	briefly = 10 * time.Second
-	// looksAtConnection is the time between two looks of a loop at its connection.
+	// looksAtConnection is how often a loop compares the state of its connection with what it has logged.
 	looksAtConnection = 2 * time.Second
-	// sayAgain is the time between two log lines about a missing connection.
+	// sayAgain is the time between two log lines about the same missing connection.
 	sayAgain = time.Minute
 )
 
-// Connection returns whether messages can come to the consumer. Before [Loop.Run], and while it is not subscribed, none can.
+// Connection returns whether the consumer is connected to the broker. Before [Loop.Run], and while the loop is not subscribed, its only
+// connection is missing.
 func (l *Loop) Connection() Connection {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,15 +55,16 @@ func (l *Loop) Connection() Connection {
 	return Connection{Parts: 1, Since: l.changed}
 }
 
-// said is what the log says about a connection.
+// said is what the last log line said about the connection.
 type said struct {
-	missing bool // anything
-	all     bool // of it
+	missing bool // at least one connection was missing
+	all     bool // all connections were missing
 	since   time.Time
-	at      time.Time // when it was said last
+	at      time.Time // when the line was logged
 }
 
-// reportConnection logs when the connection has been missing for more than a moment, once a minute while it is, and when it is back, until ctx is done.
+// reportConnection logs a connection that is missing for longer than briefly: once, then once a minute, and when it is back. It ends when
+// ctx is done.
 func (l *Loop) reportConnection(ctx context.Context) {
 	ctx, looked := quietlog.Away(ctx, quietlog.Broker), said{}
 	ticker := time.NewTicker(looksAtConnection)
@@ -76,7 +79,7 @@ func (l *Loop) reportConnection(ctx context.Context) {
 	}
 }
 
-// report logs a change of the connection, compared with the last log line, and returns the new state of the log.
+// report compares the connection with the last log line, logs a change, and returns what the log says now.
 func (l *Loop) report(ctx context.Context, before said, now Connection) said {
 	attrs := []slog.Attr{slog.String("consumer", l.cfg.Name), slog.String("topic", l.subscription.Topic)}
 	switch {
@@ -89,7 +92,7 @@ func (l *Loop) report(ctx context.Context, before said, now Connection) said {
 		return before
 	}
 	if !before.missing {
-		before.since = now.Since // of the whole outage, whose parts may come and go
+		before.since = now.Since // the outage begins with its first missing connection; later ones come and go within it
 	}
 	attrs = append(attrs, slog.Time("since", before.since))
 	text := "oncebox: a consumer has no connection to the broker and receives nothing; it reconnects by itself"

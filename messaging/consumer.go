@@ -8,33 +8,34 @@ import (
 	"time"
 )
 
-// lastMoment is what handlers get to come back after their context was cancelled.
+// lastMoment is how long handlers may take to return after their context was cancelled.
 const lastMoment = time.Second
 
-// Consumer receives the messages of one [Receiver] and has a [Handler] handle them: different keys at once, the
-// messages of one key strictly one after the other, each until it is settled. It acknowledges what was settled, and
-// nothing else. With ConsumerConfig.BatchSize a [BatchHandler] gets messages of different keys, and several of one key in
-// their order, in one call. A consumer runs once; when its receiver dies, subscribe again and make a new one.
+// Consumer receives the messages of one [Receiver] and calls a [Handler] for each. Messages of different keys are handled at the same time, messages
+// of one key strictly one after the other: the next one waits until the one before it is settled. The consumer acknowledges settled messages only.
+// With ConsumerConfig.BatchSize a [BatchHandler] gets messages of several keys in one call, and several messages of one key in their order.
+//
+// A consumer runs once. When its receiver fails, subscribe again and make a new consumer.
 type Consumer struct {
 	receiver  Receiver
 	handler   Handler
 	cfg       ConsumerConfig
 	telemetry *instruments
-	batchers  *batchers // nil: one by one
+	batchers  *batchers // nil if messages are handled one by one
 
-	queue   chan struct{} // a token per message in this process
-	slots   chan struct{} // a token per running handler
-	idle    chan keyed    // to workers that have nothing to do
-	resting chan struct{} // a token for each of them
+	queue   chan struct{} // has one token for each message in this process
+	slots   chan struct{} // has one token for each running handler
+	idle    chan keyed    // gives a key to a worker that has nothing to do
+	resting chan struct{} // has one token for each worker that has nothing to do
 	working sync.WaitGroup
 
-	// Set by Run, for the workers.
+	// Run sets these fields before it starts the workers.
 	handling context.Context         //nolint:containedctx // what handlers run under; it outlives Run's own by the drain
-	stopped  <-chan struct{}         // closed when no handler may be started any more
-	stop     context.CancelCauseFunc // the first cause wins
+	stopped  <-chan struct{}         // closed when no further handler may be started
+	stop     context.CancelCauseFunc // cancels the run; the first cause is the error of Run
 
 	mu           sync.Mutex
-	keys         map[string][]*Message // the keys that are being worked on, and what waits behind each
+	keys         map[string][]*Message // for each key in work, the messages that wait behind the present one
 	blocked      blocked
 	unsettled    int
 	lastProgress time.Time
@@ -42,27 +43,27 @@ type Consumer struct {
 	standstill   standstill
 }
 
-// Progress is how far a [Consumer] has come.
+// Progress is how far a [Consumer] has got with its messages.
 type Progress struct {
-	// Unsettled is how many messages were received and are not settled yet.
+	// Unsettled is the number of messages that were received and are not settled yet.
 	Unsettled int
-	// Last is when a message was settled last, or when the oldest unsettled one was received if nothing was unsettled
-	// before it. Zero before the first message.
+	// Last is when a message was last settled. If no message was settled yet, it is when the oldest unsettled message was received. Zero
+	// before the first message.
 	Last time.Time
-	// Backlog is how many messages waited at the broker when it was last asked, and Standstill how long, at that time, messages had waited
-	// without any consumer settling one. Both are zero if the receiver is not a [BacklogReceiver] or the broker did not answer.
+	// Backlog is how many messages waited at the broker when it last answered. Standstill is how long they had waited, at that time, while no
+	// consumer settled a message. Both are zero if the receiver is not a [BacklogReceiver] or the broker did not answer.
 	Backlog    int64
 	Standstill time.Duration
-	// Left is how many messages besides these were left at the broker, because they could be neither handled nor stored.
+	// Left is how many further messages were left at the broker, because they could be neither handled nor stored, see [LeaveAtBroker].
 	Left int64
 }
 
-// Stalled reports whether there was work all the time, here or at the broker, and none of it got done for longer than limit.
+// Stalled reports whether messages have waited, in this process or at the broker, for longer than limit without one being settled.
 func (p Progress) Stalled(limit time.Duration) bool {
 	return p.Unsettled > 0 && time.Since(p.Last) > limit || p.Standstill > limit
 }
 
-// NewConsumer returns a consumer of r, whose messages h handles. The consumer closes r when it ends.
+// NewConsumer returns a consumer that calls h for the messages of r. The consumer closes r when it ends.
 func NewConsumer(r Receiver, h Handler, cfg *ConsumerConfig) *Consumer {
 	c := cfg.WithDefaults()
 	return &Consumer{
@@ -73,12 +74,12 @@ func NewConsumer(r Receiver, h Handler, cfg *ConsumerConfig) *Consumer {
 	}
 }
 
-// Run consumes until ctx is done, and then drains: no message is received and no handler is started any more. Running handlers may go on
-// for DrainTimeout, and their messages are acknowledged. Closing the receiver hands back all other messages. The context of handlers is not
-// cancelled with ctx. The result is nil if the drain went well.
+// Run consumes until ctx is done, and then drains: it receives no further message and starts no further handler. Running handlers may take
+// DrainTimeout to end, and their messages are acknowledged; their context is not cancelled with ctx. All other messages go back to the broker when
+// the receiver is closed. The result is nil if every handler ended in time.
 //
-// Any other error says why the consumer ended by itself: the receiver died or did not take an acknowledgement. It was
-// drained and closed just the same.
+// Any other error is the reason why the consumer ended by itself: the receiver failed, or did not take an acknowledgement. The consumer was drained
+// and the receiver closed in this case, too.
 func (c *Consumer) Run(ctx context.Context) error {
 	if err := c.cfg.Validate(); err != nil {
 		return errors.Join(err, c.receiver.Close())
@@ -133,7 +134,7 @@ func (c *Consumer) setPaused(paused bool) {
 	}
 }
 
-// receive takes messages as long as there is room for them, and returns why it ended.
+// receive takes messages from the receiver while the queue has room, and returns why it ended.
 func (c *Consumer) receive(ctx context.Context) error {
 	for {
 		select {
@@ -149,7 +150,7 @@ func (c *Consumer) receive(ctx context.Context) error {
 	}
 }
 
-// drain waits for the handlers that run.
+// drain waits until the running handlers have returned.
 func (c *Consumer) drain(ctx context.Context, abandon context.CancelFunc) error {
 	done := make(chan struct{})
 	go func() {

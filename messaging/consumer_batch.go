@@ -8,29 +8,29 @@ import (
 	"slices"
 )
 
-// batchers hand received messages to a [BatchHandler] in batches. A key belongs to one batcher, which has one batch at a time, so no two batches
-// share a key. A message that fails leaves its batcher and goes the way of single messages, with its key held. Later messages of the key follow it there,
-// and the batcher goes on with other keys.
+// batchers hand received messages to a [BatchHandler] in batches. Each key belongs to one batcher, and a batcher works on one batch at a time, so no
+// two batches share a key. A message that fails in a batch is handled alone afterwards, and its key is held until it is settled. Later messages of
+// the key wait behind it, and the batcher goes on with other keys.
 type batchers struct {
 	handler BatchHandler
 	seed    maphash.Seed
 	in      []chan keyed
-	any     chan keyed // for those without a key
+	any     chan keyed // messages without a key, for any batcher
 }
 
-// keyed is a message with the key under which it waits, "" if there is no order.
+// keyed is a message with its ordering key, "" if it has no order.
 type keyed struct {
 	key string
 	m   *Message
 }
 
-// newBatchers returns nil if there are no batches to be made.
+// newBatchers returns nil if the handler or the configuration asks for single messages.
 func newBatchers(h Handler, cfg *ConsumerConfig) *batchers {
 	batches, ok := h.(BatchHandler)
 	if !ok || cfg.BatchSize < 2 {
 		return nil
 	}
-	queue := max(cfg.Queue, 1) // none is ever full: there are not more messages in the process
+	queue := max(cfg.Queue, 1) // a batcher's channel is never full, because the process holds no more messages than this
 	l := &batchers{handler: batches, seed: maphash.MakeSeed(), in: make([]chan keyed, max(cfg.Concurrency, 1)), any: make(chan keyed, queue)}
 	for i := range l.in {
 		l.in[i] = make(chan keyed, queue)
@@ -38,7 +38,7 @@ func newBatchers(h Handler, cfg *ConsumerConfig) *batchers {
 	return l
 }
 
-// put gives k to the batcher of its key, and a message without a key to whichever is free.
+// put gives k to the batcher of its key. Any free batcher takes a message without a key.
 func (b *batchers) put(k keyed) {
 	if k.key == "" {
 		b.any <- k
@@ -47,7 +47,7 @@ func (b *batchers) put(k keyed) {
 	b.in[maphash.String(b.seed, k.key)%uint64(len(b.in))] <- k
 }
 
-// fill adds the messages that wait for a batcher, up to a full batch. It does not wait for more.
+// fill adds waiting messages until the batch is full or none waits. It does not wait for more.
 func (b *batchers) fill(batch []keyed, in <-chan keyed) []keyed {
 	for len(batch) < cap(batch) {
 		select {
@@ -62,7 +62,7 @@ func (b *batchers) fill(batch []keyed, in <-chan keyed) []keyed {
 	return batch
 }
 
-// runBatcher handles one batch after the other until the consumer stops.
+// runBatcher collects and handles one batch after the other until the consumer stops.
 func (c *Consumer) runBatcher(in <-chan keyed) {
 	room := make([]keyed, c.cfg.BatchSize)
 	for {
@@ -76,11 +76,12 @@ func (c *Consumer) runBatcher(in <-chan keyed) {
 		if !c.tryBatch(in, append(room[:0], first)) {
 			return
 		}
-		clear(room) // or the batcher would keep the messages until the next ones come
+		clear(room) // else the batcher would keep these messages in memory until its next batch
 	}
 }
 
-// tryBatch adds what is there to batch and has it handled, as soon as there is a slot for it. false: the consumer stops.
+// tryBatch waits for a free slot, completes the batch with the messages that wait by then, and calls the handler. It returns false if the
+// consumer stops.
 func (c *Consumer) tryBatch(in <-chan keyed, batch []keyed) bool {
 	if !c.enter() {
 		return false
@@ -95,7 +96,7 @@ func (c *Consumer) tryBatch(in <-chan keyed, batch []keyed) bool {
 	return c.settleBatch(batch, failed)
 }
 
-// withoutHeld puts messages whose key is held behind that key, and returns the others.
+// withoutHeld moves messages whose key is held into the line behind that key, and returns the others.
 func (c *Consumer) withoutHeld(batch []keyed) []keyed {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,7 +106,8 @@ func (c *Consumer) withoutHeld(batch []keyed) []keyed {
 	return slices.DeleteFunc(batch, c.isBehind)
 }
 
-// copies are what the handler gets: whatever it does to them, a later try gets the messages as they were received.
+// copies returns the messages for one call of the handler. They are copies, so that a later try gets the message as it was received,
+// whatever the handler changes.
 func copies(batch []keyed) []*Message {
 	tries, msgs := make([]Message, len(batch)), make([]*Message, len(batch))
 	for i, k := range batch {
@@ -116,7 +118,7 @@ func copies(batch []keyed) []*Message {
 	return msgs
 }
 
-// failures returns an error for each message that is not settled, nil if all are.
+// failures returns the error of each message that is not settled, by index; nil if all are settled.
 func failures(batch []keyed, err error) map[int]error {
 	if err == nil {
 		return nil
@@ -141,7 +143,7 @@ func failures(batch []keyed, err error) map[int]error {
 	return failed
 }
 
-// settleBatch acknowledges what was settled and sends what failed its own way. false: the receiver failed.
+// settleBatch acknowledges the settled messages and starts a worker for each key with a failed message. It returns false if the receiver failed.
 func (c *Consumer) settleBatch(batch []keyed, failed map[int]error) bool {
 	for i, k := range batch {
 		if _, ok := failed[i]; ok {
@@ -175,9 +177,9 @@ func (c *Consumer) settleBatch(batch []keyed, failed map[int]error) bool {
 	return true
 }
 
-// workAgain settles k, which failed in a batch, and what came behind it.
+// workAgain settles a message that failed in a batch, and then the messages behind it in its key.
 func (c *Consumer) workAgain(k keyed, cause error) {
-	// The batch may have failed because of another one, so there is a pause only if somebody asked for it.
+	// Another message may have made the batch fail, so this one pauses only if the handler asked for it.
 	if _, asked := RetryDelay(cause); asked && !c.pause(k.key, k.m, 1, cause) {
 		return
 	}

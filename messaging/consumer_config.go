@@ -62,7 +62,7 @@ func (c *ConsumerConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// WithDefaults returns a copy in which the fields that say nothing have their defaults. A nil one is the zero value.
+// WithDefaults returns a copy in which unset fields have their defaults. A nil configuration is the zero value.
 func (c *ConsumerConfig) WithDefaults() ConsumerConfig {
 	var out ConsumerConfig
 	if c != nil {

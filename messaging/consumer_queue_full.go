@@ -5,21 +5,22 @@ import (
 	"sync"
 )
 
-// blocked counts the messages that cannot go on because their key pauses. Each of them takes a place in the queue; without a
-// limit a single failing key would fill it, and the consumer would receive nothing for the others.
+// blocked counts the messages that wait because an earlier message of their key pauses before its next try, and these messages themselves. Each takes
+// a place in the consumer's queue: without a limit one failing key could fill the queue, and the consumer would receive nothing for other keys. The
+// limit is a quarter of the queue.
 //
-// Its state is guarded by the consumer's mutex.
+// The consumer's mutex guards its fields.
 type blocked struct {
 	limit  int
 	size   int
-	pauses map[string][]*pausing // by key: one, but for messages without a key
+	pauses map[string][]*pausing // by key: a single pause, except for messages without a key
 }
 
 // pausing is a message that waits before its next try.
 type pausing struct {
 	key    string
-	behind int           // what it blocks: itself and the messages behind it
-	end    chan struct{} // closed when too many messages are blocked to go on waiting
+	behind int           // how many messages it blocks: itself and the messages behind it
+	end    chan struct{} // closed to end the pause early, because too many messages are blocked
 	over   func()        // closes end
 }
 
@@ -27,7 +28,7 @@ func newBlocked(queue int) blocked {
 	return blocked{limit: max(queue/4, 1), pauses: map[string][]*pausing{}}
 }
 
-// enter notes that a message pauses, with those behind it.
+// enter records that a message pauses, and blocks the messages behind it.
 func (b *blocked) enter(key string, waiting int) *pausing {
 	end := make(chan struct{})
 	p := &pausing{key: key, behind: 1 + waiting, end: end, over: sync.OnceFunc(func() { close(end) })}
@@ -36,7 +37,7 @@ func (b *blocked) enter(key string, waiting int) *pausing {
 	return p
 }
 
-// join notes that another message waits behind a message that pauses, if one does.
+// join records a message that arrives behind a pausing message of its key.
 func (b *blocked) join(key string) {
 	for _, p := range b.pauses[key] {
 		p.behind++
@@ -44,7 +45,7 @@ func (b *blocked) join(key string) {
 	}
 }
 
-// leave notes that the pause is over.
+// leave records that a pause has ended.
 func (b *blocked) leave(p *pausing) {
 	b.pauses[p.key] = slices.DeleteFunc(b.pauses[p.key], func(o *pausing) bool { return o == p })
 	if len(b.pauses[p.key]) == 0 {
@@ -53,8 +54,8 @@ func (b *blocked) leave(p *pausing) {
 	b.size -= p.behind
 }
 
-// grow ends all pauses if too many messages are blocked: they are tried at once, and a handler that can keep a message elsewhere
-// sees that it should.
+// grow ends all pauses if too many messages are blocked. These messages are tried at once, and [Message.QueueFull] shows the handler that it should
+// keep the message elsewhere, as package inbox does.
 func (b *blocked) grow(n int) {
 	b.size += n
 	if b.size <= b.limit {

@@ -16,7 +16,7 @@ import (
 	"github.com/oncebox/oncebox/internal/skipped"
 )
 
-// instruments are what a consumer logs, traces and measures.
+// instruments has the logger, the tracer and the metrics of a consumer.
 type instruments struct {
 	consumer string
 	log      *slog.Logger
@@ -25,7 +25,7 @@ type instruments struct {
 	running  metric.Int64UpDownCounter
 	duration metric.Float64Histogram
 	backlog  metric.Int64Gauge
-	skipped  metric.Int64Counter // of routers
+	skipped  metric.Int64Counter // counts the messages that a Router has no handler for
 
 	leftOut    sync.Once
 	attributes sync.Map // topic and outcome -> metric.MeasurementOption
@@ -47,10 +47,10 @@ func newInstruments(c *ConsumerConfig) *instruments {
 	}
 }
 
-// telemetryKey is that of the consumer's telemetry in the context of its handlers.
+// telemetryKey is the context key under which handlers find the consumer's instruments.
 type telemetryKey struct{}
 
-// measured returns the attributes of a measurement, made once: they would be sorted and copied for each message.
+// measured returns the attributes of a measurement. They are cached, because the OpenTelemetry SDK would sort and copy them for each message.
 func (t *instruments) measured(topic, outcome string) metric.MeasurementOption {
 	key := [2]string{topic, outcome}
 	if known, ok := t.attributes.Load(key); ok {
@@ -65,13 +65,12 @@ func (t *instruments) measured(topic, outcome string) metric.MeasurementOption {
 	return made
 }
 
-// oneTrace is how old a message may be whose handling is still part of the trace in which it was created. Trace stores look for the spans of a
-// trace around its beginning, and many keep them for days only.
+// oneTrace is the largest age of a message whose handling still belongs to the trace in which the message was created. Trace stores search the spans
+// of a trace near its beginning, and many keep them only for days.
 const oneTrace = time.Hour
 
-// handle runs h in a span of its own. It is a child of the span in which the message was created, so that a request and what it causes in
-// other processes are one trace. A message may be handled days after it was sent: the span of an old one begins a trace of its own, and is
-// linked to the sender's.
+// handle runs h in a span of its own. The span is a child of the span in which the message was created, so that a request and its effects in other
+// processes are one trace. A message may be handled days after it was sent: then the span begins a new trace and is linked to the sender's span.
 func (t *instruments) handle(ctx context.Context, h Handler, m *Message) error {
 	opts := []trace.SpanStartOption{
 		trace.WithSpanKind(trace.SpanKindConsumer),
@@ -122,7 +121,7 @@ func (t *instruments) handle(ctx context.Context, h Handler, m *Message) error {
 	return err
 }
 
-// outcome is that of a call, for the metrics. A batch has none that is skipped: its messages are counted by themselves.
+// outcome returns how a call ended, as an attribute of the metrics. A batch is never "skipped", because its messages are counted one by one.
 func outcome(err error, mark *skipped.Mark) string {
 	var panicked *PanicError
 	switch {
@@ -160,23 +159,23 @@ func (t *instruments) logFailure(ctx context.Context, level slog.Level, text str
 	t.log.LogAttrs(ctx, level, text, attrs...)
 }
 
-// left logs a message that nobody could handle or store.
+// left logs a message that could be neither handled nor stored.
 func (t *instruments) left(ctx context.Context, m *Message, err error) {
 	t.log.ErrorContext(ctx, "oncebox: message could be neither handled nor stored in the inbox; the broker keeps it and delivers it again when "+
 		"the consumer reconnects",
 		"consumer", t.consumer, "topic", m.Topic, "type", m.Type, "id", m.ID, "tenant", m.TenantID, "error", err)
 }
 
-// Instrument returns a handler that has h handle each message in a span, measured, and with panics turned into errors, as a
-// [Consumer] does: for code that hands messages to handlers itself. Of cfg it uses the name and the telemetry.
+// Instrument returns a handler that calls h as a [Consumer] does: in a span, with metrics, and with a panic turned into an error. It is for code that
+// hands messages to handlers itself. Only the name and the telemetry of cfg are used.
 func Instrument(h Handler, cfg *ConsumerConfig) Handler {
 	c := cfg.WithDefaults()
 	t := newInstruments(&c)
 	return HandlerFunc(func(ctx context.Context, m *Message) error { return t.handle(ctx, h, m) })
 }
 
-// handleBatch runs h in a span that is linked to the senders of all messages, and returns an error for each message that
-// is not settled. Outcomes are counted by message.
+// handleBatch runs h in a span that is linked to the spans of all senders, and returns the error of each message that is not settled. The metrics
+// count messages, not batches.
 func (t *instruments) handleBatch(ctx context.Context, h BatchHandler, batch []keyed) map[int]error {
 	topic := batch[0].m.Topic
 	ctx, span := t.tracer.Start(ctx, otelx.OperationProcess.SpanName(topic),

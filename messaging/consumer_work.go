@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// earlyTries is how many pauses of a message end early when the queue is full.
+// earlyTries is how many pauses of one message may end early because the queue is full.
 const earlyTries = 3
 
-// errStopped means that a message was not tried because the consumer stops.
+// errStopped is the result of a try that did not take place because the consumer stops.
 var errStopped = errors.New("messaging: the message was not tried, because the consumer is stopping")
 
-// OrderingKey is the value under which handlers keep the order: that of [event.Envelope.OrderingKey], an explicit key or the
-// aggregate's, else one made of tenant and routing key. "" means that the message has no order.
+// OrderingKey returns the key within which handlers keep the order: the explicit ordering key, else the aggregate, see [event.Envelope.OrderingKey],
+// else tenant and routing key. "" means that the message has no order.
 func (m *Message) OrderingKey() string {
 	if key := m.Envelope.OrderingKey(); key != "" || m.RoutingKey == "" {
 		return key
 	}
-	// As if the routing key had been set as the ordering key: so do programs that know nothing of ordering keys.
+	// Programs without ordering keys set only the routing key. It is used as if it were the ordering key.
 	keyed := m.Envelope
 	keyed.Delivery.OrderingKey = m.RoutingKey
 	return keyed.OrderingKey()
 }
 
-// accept gives m to a batcher, or puts it behind its key, and gives the key a worker if it has none. The queue bounds how many there
-// are.
+// accept gives a received message to a batcher, or puts it in line behind its key. A key that had no message yet gets a worker. The queue bounds the
+// number of messages, and so of workers.
 func (c *Consumer) accept(m *Message) {
 	k := keyed{m: m}
 	if !c.cfg.Unordered {
@@ -54,7 +54,7 @@ func (c *Consumer) accept(m *Message) {
 	}
 }
 
-// isBehind puts a message behind its key if that is busy. The caller holds the mutex.
+// isBehind puts a message in line behind its key if a worker has that key, and reports whether it did. The caller holds the mutex.
 func (c *Consumer) isBehind(k keyed) bool {
 	waiting, busy := c.keys[k.key]
 	if busy {
@@ -64,15 +64,15 @@ func (c *Consumer) isBehind(k keyed) bool {
 	return busy
 }
 
-// worker works on a key, and then on others. A new goroutine for each would be simpler, but growing its stack for the depth
-// of a handler with a database was a sixth of the CPU time that a message takes in this process.
+// worker settles the messages of one key, and then takes other keys. A goroutine per key would be simpler, but growing its stack for the depth of a
+// handler with database calls took a sixth of the CPU time of a message.
 func (c *Consumer) worker(k keyed) {
 	for {
 		c.work(k, 1)
 		select {
 		case c.resting <- struct{}{}:
 		default:
-			return // there are enough of them
+			return // enough workers rest already
 		}
 		select {
 		case k = <-c.idle:
@@ -83,8 +83,8 @@ func (c *Consumer) worker(k keyed) {
 	}
 }
 
-// work settles k, for which the next try is the n-th, and what came behind it. When the consumer stops before a message
-// is settled, what is behind it stays where it is: closing the receiver hands it back.
+// work settles k, whose next try is number n, and then the messages behind it. When the consumer stops early, the remaining messages stay in line,
+// and go back to the broker when the receiver is closed.
 func (c *Consumer) work(k keyed, n int) {
 	for m := k.m; m != nil && c.settle(k.key, m, n); n = 1 {
 		m = c.next(k.key)
@@ -92,7 +92,7 @@ func (c *Consumer) work(k keyed, n int) {
 	}
 }
 
-// next counts one message of key as settled and returns the one behind it.
+// next counts the present message of key as settled, and returns the message behind it; nil if there is none.
 func (c *Consumer) next(key string) *Message {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,12 +103,12 @@ func (c *Consumer) next(key string) *Message {
 		return nil
 	}
 	next := waiting[0]
-	waiting[0] = nil // the slice would keep it
+	waiting[0] = nil // else the slice's array would keep the message in memory
 	c.keys[key] = waiting[1:]
 	return next
 }
 
-// progress counts settled messages. The caller holds the mutex.
+// progress counts settled messages and notes the time. The caller holds the mutex.
 func (c *Consumer) progress(settled int) {
 	if settled > 0 {
 		c.unsettled -= settled
@@ -116,8 +116,8 @@ func (c *Consumer) progress(settled int) {
 	}
 }
 
-// settle tries m, for the n-th time at first, until its handler returns nil, and acknowledges it. What is to be left at the broker
-// counts as settled and is not acknowledged. false: the consumer stops, m is not settled.
+// settle tries m until its handler returns nil, and acknowledges it. n is the number of the first try. A message that is to be left at the broker
+// counts as settled, without an acknowledgement. settle returns false if the consumer stops before m is settled.
 func (c *Consumer) settle(key string, m *Message, n int) bool {
 	for ; ; n++ {
 		err := c.try(key, m, n)
@@ -136,34 +136,35 @@ func (c *Consumer) settle(key string, m *Message, n int) bool {
 		}
 	}
 	if err := c.receiver.Ack(c.handling, m); err != nil {
-		// Whatever is wrong with this receiver, it would keep the message for ever: neither settled nor given to another.
+		// Without the acknowledgement this receiver would hold the message for ever. Ending the consumer closes the receiver, and the
+		// broker delivers the message again.
 		c.stop(fmt.Errorf("ack: %w", err))
 		return false
 	}
 	return true
 }
 
-// try runs the handler once, as soon as there is a slot for it.
+// try waits for a free slot and runs the handler once.
 func (c *Consumer) try(key string, m *Message, n int) error {
 	if !c.enter() {
 		return errStopped
 	}
 	defer c.leave()
-	// A copy, so that a handler that still holds the message of an earlier try cannot disturb this one.
+	// Each try gets a copy: a handler that still uses the message of an earlier try cannot change this one.
 	attempt := *m
 	attempt.Attempt = max(m.Attempt, 1) + n - 1
 	attempt.consumer, attempt.lineup = c, key
 	return c.telemetry.handle(c.handling, c.handler, &attempt)
 }
 
-// enter waits for a slot. false: the consumer stops.
+// enter waits for a slot. It returns false if the consumer stops.
 func (c *Consumer) enter() bool {
 	select {
 	case c.slots <- struct{}{}:
 	case <-c.stopped:
 		return false
 	}
-	// The slot may have come free because everybody is going home.
+	// Handlers that end because the consumer stops free their slots, and select may choose either case: check again.
 	select {
 	case <-c.stopped:
 		c.leave()
@@ -175,19 +176,20 @@ func (c *Consumer) enter() bool {
 
 func (c *Consumer) leave() { <-c.slots }
 
-// pause waits before m is tried again, unless that would keep too many others out. The key is held and the slot is not.
-// false: the consumer stops.
+// pause waits before the next try of m. It holds the key, so that later messages wait, and no slot. It ends early when too many messages are blocked,
+// and returns false if the consumer stops.
 func (c *Consumer) pause(key string, m *Message, n int, err error) bool {
 	d := c.cfg.Retry.Pause(n)
 	if after, ok := RetryDelay(err); ok && after > 0 {
 		d = after
 	}
 	if IsPermanent(err) {
-		// Nobody between here and the handler made a dead letter of it, and dropping it is not for the consumer to decide.
+		// A permanent error becomes a dead letter in package inbox. Without an inbox the consumer may not drop the message, so it is tried again, as
+		// rarely as the policy allows.
 		d = c.cfg.Retry.MaxDelay
 	}
 	c.telemetry.failed(c.handling, m, n, d, err)
-	var queueFull chan struct{} // never, for a message that waits for another process
+	var queueFull chan struct{} // nil, never ready, for a message that waits for another process
 	if asked, _ := markOf[later](err); !asked.waits {
 		c.mu.Lock()
 		pause := c.blocked.enter(key, len(c.keys[key]))
@@ -197,7 +199,7 @@ func (c *Consumer) pause(key string, m *Message, n int, err error) bool {
 			defer c.mu.Unlock()
 			c.blocked.leave(pause)
 		}()
-		if n <= earlyTries { // later on nobody parks it: it would be tried without a pause for ever
+		if n <= earlyTries { // a handler that did not keep the message elsewhere by then never will: without this limit it would be tried without any pause
 			queueFull = pause.end
 		}
 	}

@@ -8,11 +8,10 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
-// Direct returns a publisher that hands every message to h, in this process and without a broker. A message counts as
-// published once h returned nil, so it is the outbox that retries it, keeps its order and makes a dead letter of it.
+// Direct returns a publisher that calls h for every message, in this process and without a broker. A message counts as published when h has returned
+// nil. So the outbox tries a failed message again, keeps its order and makes a dead letter of it.
 //
-// What h returns for a message is what Publish reports for it. After a failure the later messages of its key in the
-// same call are not handed over and reported as [ErrBehind].
+// Publish returns the errors of h. After a failure, later messages of the same key in the call are not handed to h and have the error [ErrBehind].
 func Direct(h Handler) Publisher { return direct{h} }
 
 type direct struct{ handler Handler }
@@ -22,7 +21,8 @@ func (d direct) Publish(ctx context.Context, msgs []event.Envelope) error {
 	stuck := map[string]bool{}
 	for i := range msgs {
 		m := NewMessage(msgs[i], 1, nil)
-		// The outbox keeps order per ordering key and a Publisher per routing key. The two differ when the sender set one.
+		// The outbox keeps the order of an ordering key, a Publisher the order of a routing key. The keys differ if the sender has set
+		// one, so both are held.
 		keys := []string{m.OrderingKey(), m.Topic + "\n" + m.RoutingKey}
 		if m.RoutingKey == "" {
 			keys = keys[:1]
@@ -49,12 +49,12 @@ func (d direct) publish(ctx context.Context, m *Message, keys []string, stuck ma
 		}
 	}
 	if ctx.Err() != nil {
-		// The message was not sent. ErrUnknown is used because it costs no attempt and says nothing about other messages.
+		// The message was not handed over. ErrUnknown costs no attempt and concerns no other message.
 		return fmt.Errorf("%w: the message was not sent: %w", ErrUnknown, context.Cause(ctx))
 	}
 	err := call(NewContext(ctx, m), d.handler, m)
 	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
-		// The caller went away in the middle. That is not the message's fault, so it must not cost it an attempt.
+		// The caller's context ended while the handler ran. That must not cost the message an attempt, so it is ErrUnknown.
 		return fmt.Errorf("%w: the caller's context was cancelled while the handler ran: %w", ErrUnknown, err)
 	}
 	return err

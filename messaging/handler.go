@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// Handler handles one message. nil: settled, it may be acknowledged. An error: not settled, it must come again.
-// Handlers run concurrently for different keys.
+// Handler handles one message. If it returns nil, the message is settled and may be acknowledged. After an error the message is tried again. Handlers
+// run at the same time for different keys.
 type Handler interface {
 	Handle(ctx context.Context, m *Message) error
 }
 
-// HandlerFunc is a function as a [Handler].
+// HandlerFunc makes a function a [Handler].
 type HandlerFunc func(ctx context.Context, m *Message) error
 
 // Handle calls f.
 func (f HandlerFunc) Handle(ctx context.Context, m *Message) error { return f(ctx, m) }
 
-// marked is an error with a mark, which says what is to become of the message. Each kind of mark is a type: an error may have several.
+// marked is an error with a mark that decides what happens to the message. Each kind of mark is a type of its own, so an error can carry several.
 type marked[M any] struct {
 	error
 
@@ -31,7 +31,7 @@ type marked[M any] struct {
 
 func (e *marked[M]) Unwrap() error { return e.error }
 
-// mark returns nil for nil.
+// mark returns err with the mark m; nil for nil.
 func mark[M any](err error, m M) error {
 	if err == nil {
 		return nil
@@ -39,7 +39,7 @@ func mark[M any](err error, m M) error {
 	return &marked[M]{err, m}
 }
 
-// markOf returns the mark of err, or of an error that it wraps, and whether there is one.
+// markOf returns the mark of this type that err or an error within it carries, and whether there is one.
 func markOf[M any](err error) (m M, ok bool) {
 	if e, ok := errors.AsType[*marked[M]](err); ok {
 		return e.mark, true
@@ -52,11 +52,11 @@ type (
 	left      struct{}
 	later     struct {
 		pause time.Duration
-		waits bool // for another process
+		waits bool // the pause waits for another process, not for a mended handler
 	}
 )
 
-// Permanent marks err as an error that no retry will cure: the message becomes a dead letter at once. Permanent(nil) is nil.
+// Permanent marks err as an error that another try cannot mend: package inbox makes the message a dead letter at once. Permanent(nil) is nil.
 func Permanent(err error) error { return mark(err, permanent{}) }
 
 // IsPermanent reports whether err, or an error it wraps, was marked by [Permanent].
@@ -65,8 +65,8 @@ func IsPermanent(err error) bool {
 	return is
 }
 
-// LeaveAtBroker marks err as that of a message that can be neither handled nor stored. The [Consumer] neither acknowledges it nor tries it
-// again, and goes on with the next message of its key. The broker keeps it, and delivers it again after the next connection.
+// LeaveAtBroker marks the error of a message that can be neither handled nor stored. The [Consumer] does not acknowledge the message and does not try
+// it again; it goes on with the next message of the key. The broker keeps the message, and delivers it again after the next connection.
 // LeaveAtBroker(nil) is nil.
 func LeaveAtBroker(err error) error { return mark(err, left{}) }
 
@@ -76,30 +76,30 @@ func IsLeft(err error) bool {
 	return is
 }
 
-// RetryAfter asks that the message is not tried again before d has passed. RetryAfter(d, nil) is nil.
+// RetryAfter marks err so that the next try of the message waits for d. RetryAfter(d, nil) is nil.
 func RetryAfter(d time.Duration, err error) error { return mark(err, later{pause: d}) }
 
-// Postpone is [RetryAfter] for a message that was not tried, because another process is at work on a message that comes before it. It does
-// not count for [Message.QueueFull]: it waits for no mended handler, and to keep it elsewhere would not be of use. Postpone(d, nil) is
-// nil.
+// Postpone is [RetryAfter] for a message that was not tried, because another process still handles an earlier message. It does not count
+// for [Message.QueueFull]: the message waits for that process and not for a mended handler, so keeping it elsewhere would not help.
+// Postpone(d, nil) is nil.
 func Postpone(d time.Duration, err error) error { return mark(err, later{pause: d, waits: true}) }
 
-// RetryDelay returns the pause that [RetryAfter] or [Postpone] asked for, and whether it did.
+// RetryDelay returns the pause that [RetryAfter] or [Postpone] has set, and whether there is one.
 func RetryDelay(err error) (time.Duration, bool) {
 	asked, ok := markOf[later](err)
 	return asked.pause, ok
 }
 
-// BatchHandler handles several messages at once. A [Consumer] with ConsumerConfig.BatchSize uses it; what fails in a
-// batch is handled alone, by Handle.
+// BatchHandler handles several messages in one call. A [Consumer] with ConsumerConfig.BatchSize uses it. A message that fails in a batch is tried
+// again alone, with Handle.
 type BatchHandler interface {
 	Handler
 
-	// HandleBatch gets messages in the order in which they were received, several of one key perhaps. nil: all are settled. A [*BatchError]
-	// names the messages that are not settled, and the others are; with any other error, and after a panic, none is. Of each key the
-	// settled ones are the first: what is behind a failed message of its key counts as failed, named or not.
+	// HandleBatch gets messages in the order in which they were received; several may have the same key. nil means that all are settled. With a
+	// [*BatchError] the named messages are not settled, and the others are. With any other error, and after a panic, no message is settled. Messages
+	// behind a failed message of their key count as failed, whether they are named or not.
 	//
-	// The context carries none of the messages; see [NewContext]. Calls run concurrently, for different keys.
+	// The context carries none of the messages; see [NewContext]. Calls for different keys run at the same time.
 	HandleBatch(ctx context.Context, msgs []*Message) error
 }
 
@@ -121,7 +121,7 @@ func (e *BatchError) Unwrap() []error {
 	return slices.Collect(maps.Values(e.Failed))
 }
 
-// firstOf shows the failure with the lowest index, where a person looks first.
+// firstOf returns the text of the failure with the lowest index, where a reader looks first.
 func firstOf(failed map[int]error) string {
 	if len(failed) == 0 {
 		return "but the error names none of them"
@@ -130,11 +130,11 @@ func firstOf(failed map[int]error) string {
 	return fmt.Sprintf("the first is the one with index %d: %v", first, failed[first])
 }
 
-// PanicError is what a panic of a handler becomes: an error like any other, so that the message is tried again.
+// PanicError is the error that a panic of a handler becomes. The message is tried again, as after any other error.
 type PanicError struct {
-	// Value is what the handler panicked with.
+	// Value is the value that the handler passed to panic.
 	Value any
-	// Stack is where.
+	// Stack is the stack of the goroutine that panicked.
 	Stack []byte
 }
 
@@ -148,13 +148,13 @@ func call(ctx context.Context, h Handler, m *Message) (err error) {
 	return h.Handle(ctx, m)
 }
 
-// callBatch does the same with a batch.
+// callBatch runs h for a batch and turns a panic into a [*PanicError].
 func callBatch(ctx context.Context, h BatchHandler, msgs []*Message) (err error) {
 	defer recovered(&err)
 	return h.HandleBatch(ctx, msgs)
 }
 
-// recovered is to be deferred.
+// recovered turns a panic into a [*PanicError]. It must be deferred directly, else recover does nothing.
 func recovered(err *error) {
 	if v := recover(); v != nil {
 		*err = &PanicError{Value: v, Stack: debug.Stack()}

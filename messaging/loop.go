@@ -15,12 +15,12 @@ import (
 
 // Subscriber is the receiving side of a broker.
 type Subscriber interface {
-	// Subscribe joins a subscription, and makes it if it does not exist.
+	// Subscribe joins a subscription, and creates it if it does not exist.
 	Subscribe(ctx context.Context, s Subscription) (Receiver, error)
 }
 
-// Consume calls h for the messages of a subscription until ctx is done, and drains then. It returns an error if the configuration cannot be
-// used, or the broker refuses the subscription for good. See [Loop].
+// Consume calls h for the messages of a subscription until ctx is done, and then drains, see [Consumer.Run]. It returns an error if the configuration
+// cannot be used, or if the broker refuses the subscription for good. See [Loop].
 func Consume(ctx context.Context, b Subscriber, s Subscription, h Handler, cfg *ConsumerConfig) error {
 	l, err := NewLoop(b, s, h, cfg)
 	if err != nil {
@@ -30,9 +30,8 @@ func Consume(ctx context.Context, b Subscriber, s Subscription, h Handler, cfg *
 	return l.Run(ctx)
 }
 
-// Loop consumes a subscription whatever happens to it. A broker that is down at the start is tried again, and when a
-// [Consumer] ends by itself, because the topic was deleted or terminated or a permission revoked, the next one is
-// subscribed in its place. The pauses between tries grow up to half a minute.
+// Loop keeps a subscription consumed. While the broker is down it tries again to subscribe. When a [Consumer] ends by itself, because the topic was
+// deleted or a permission was revoked for example, it subscribes again with a new consumer. The pauses between the tries grow up to half a minute.
 type Loop struct {
 	broker       Subscriber
 	subscription Subscription
@@ -41,13 +40,13 @@ type Loop struct {
 	log          *slog.Logger
 
 	mu      sync.Mutex
-	current *Consumer // while it is subscribed
-	changed time.Time // when it was subscribed, or ceased to be, last
-	last    error     // why it is not subscribed
+	current *Consumer // nil while the loop is not subscribed
+	changed time.Time // when the loop was last subscribed, or last lost its subscription
+	last    error     // why the loop is not subscribed
 	paused  bool
 }
 
-// NewLoop returns a loop that does not run yet. The error names what cannot be used of s or cfg.
+// NewLoop returns a loop that does not run yet. The error names the fields of s and cfg that cannot be used.
 func NewLoop(b Subscriber, s Subscription, h Handler, cfg *ConsumerConfig) (*Loop, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -63,11 +62,11 @@ func NewLoop(b Subscriber, s Subscription, h Handler, cfg *ConsumerConfig) (*Loo
 	return &Loop{broker: b, subscription: s, handler: h, cfg: c, log: otelx.Logger(c.Telemetry.Logger)}, nil
 }
 
-// calm is how long a consumer must have run for its end to count as a first failure again.
+// calm is how long a consumer must have run for its end to count as a first failure again, after which the pause is short.
 const calm = time.Minute
 
-// Run consumes until ctx is done, drains then, as [Consumer.Run] does, and returns nil. What goes wrong is logged and tried again, except for
-// what Subscribe refuses for good ([IsPermanent]), a subscription of another service for example: Run returns that.
+// Run consumes until ctx is done, drains then, as [Consumer.Run] does, and returns nil. Failures are logged and tried again. Only a subscription that
+// the broker refuses for good ([IsPermanent]), because it belongs to another service for example, ends Run with an error.
 func (l *Loop) Run(ctx context.Context) error {
 	l.begin()
 	looking, stop := context.WithCancel(ctx)
@@ -96,12 +95,12 @@ func (l *Loop) Run(ctx context.Context) error {
 		l.log.WarnContext(ctx, "oncebox: a consumer has no subscription at the broker; it subscribes again after the pause",
 			"topic", l.subscription.Topic, "consumer", l.cfg.Name, "pause", pause, "error", err)
 		if backoff.Wait(ctx, pause) != nil {
-			return nil // ctx has ended
+			return nil // ctx is done
 		}
 	}
 }
 
-// consume subscribes, and consumes for as long as that lasts.
+// consume subscribes and runs one consumer until it ends.
 func (l *Loop) consume(ctx context.Context) error {
 	receiver, err := l.broker.Subscribe(ctx, l.subscription)
 	if ctx.Err() != nil && err != nil {
@@ -124,7 +123,7 @@ func (l *Loop) enter(c *Consumer) {
 	l.current, l.changed, l.last = c, time.Now(), nil
 }
 
-// leave notes why the loop is not subscribed, and since when if it was.
+// leave records why the loop is not subscribed, and when it lost its subscription.
 func (l *Loop) leave(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,7 +139,7 @@ func (l *Loop) begin() {
 	l.changed = time.Now()
 }
 
-// Progress returns how far the present consumer has come. subscribed is false while there is none.
+// Progress returns the progress of the present consumer. subscribed is false if there is none.
 func (l *Loop) Progress() (p Progress, subscribed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,9 +149,9 @@ func (l *Loop) Progress() (p Progress, subscribed bool) {
 	return l.current.Progress(), true
 }
 
-// Health returns nil if the loop is subscribed and makes progress, and an error otherwise: a connection has been missing for longer than
-// limit, or there has been work for as long, in this process or at the broker, and none of it got done. An idle loop is healthy, and so is
-// a paused one.
+// Health returns nil if the loop is subscribed and makes progress. It returns an error if a connection has been missing for longer than
+// limit, or if messages have waited for longer than limit, in this process or at the broker, and none was settled. An idle loop is
+// healthy, and so is a paused one.
 func (l *Loop) Health(limit time.Duration) error {
 	p, subscribed := l.Progress()
 	is := l.Connection()
@@ -161,10 +160,10 @@ func (l *Loop) Health(limit time.Duration) error {
 		return fmt.Errorf("messaging: consumer %s is not subscribed to topic %s: %w", l.cfg.Name, l.subscription.Topic, is.Err)
 	case !subscribed:
 		return fmt.Errorf("messaging: consumer %s is not subscribed to topic %s", l.cfg.Name, l.subscription.Topic)
-	case is.Away > 0 && time.Since(is.Since) > limit: // what waits may be unknown: producers may be cut off as well
+	case is.Away > 0 && time.Since(is.Since) > limit: // with a connection missing the broker may not report its backlog, and producers may be cut off, too
 		return fmt.Errorf("messaging: consumer %s of topic %s lacks %d of its %d connections to the broker since %s: %w",
 			l.cfg.Name, l.subscription.Topic, is.Away, is.Parts, is.Since.UTC().Format(time.RFC3339), is.Err)
-	case p.Standstill > limit && time.Since(p.Last) <= limit: // it has begun to get on since the broker was asked
+	case p.Standstill > limit && time.Since(p.Last) <= limit: // a message was settled after the broker had been asked
 		return fmt.Errorf("messaging: consumer %s of topic %s makes no progress: of %d messages at the broker, none was settled in the %s before the broker was last asked",
 			l.cfg.Name, l.subscription.Topic, p.Backlog, p.Standstill.Round(time.Second))
 	case p.Stalled(limit):
@@ -183,12 +182,12 @@ func ago(t time.Time) string {
 	return time.Since(t).Round(time.Second).String() + " ago"
 }
 
-// Pause stops the flow of messages, for as long as a service that all handlers need is away for example. What is in this process is still
-// handled, and the loop keeps its place among the others. Messages that wait at the broker are no standstill then. It holds for later consumers of the
-// loop too.
+// Pause stops receiving messages, for example while a service that all handlers need is down. Messages that were received already are still handled,
+// and the loop keeps its partitions. While it is paused, messages that wait at the broker are not a standstill. A pause outlasts the present
+// consumer: it also applies to the loop's next ones.
 func (l *Loop) Pause() { l.setPaused(true) }
 
-// Resume starts the flow again.
+// Resume starts receiving again after [Loop.Pause].
 func (l *Loop) Resume() { l.setPaused(false) }
 
 func (l *Loop) setPaused(paused bool) {

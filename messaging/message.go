@@ -14,36 +14,36 @@ import (
 // Message is an event as it was received.
 type Message struct {
 	event.Envelope
-	// Attempt counts the deliveries of the message as far as the broker knows, from 1. Brokers forget it; nothing that
-	// matters is decided by it.
+	// Attempt counts the deliveries of the message, from 1, as far as the broker knows. A broker may forget the number, so decide nothing
+	// important by it.
 	Attempt int
 
 	receipt any
-	// Whose queue it is in, and behind which key.
+	// The consumer whose queue the message is in, and the key behind which it waits there, for QueueFull.
 	consumer *Consumer
 	lineup   string
 }
 
-// NewMessage is for broker adapters. The receipt is what the adapter needs to acknowledge the message.
+// NewMessage returns a received message; broker adapters call it. receipt is whatever the adapter needs to acknowledge the message.
 func NewMessage(env event.Envelope, attempt int, receipt any) *Message {
 	return &Message{Envelope: env, Attempt: attempt, receipt: receipt}
 }
 
-// Receipt returns what the adapter put into [NewMessage].
+// Receipt returns the receipt that the adapter gave to [NewMessage].
 func (m *Message) Receipt() any { return m.receipt }
 
 type messageKey struct{}
 
-// NewContext returns a context that carries m and what it brings along: its tenant, its correlation, as causation its id, and
-// [event.DeadLetterOf]. Whatever a handler emits under this context is thereby tied to the message. Invalid identifiers and invalid trace
-// contexts (W3C Trace Context) are left out, because no event could be stored with them.
+// NewContext returns a context that carries m and the data that events inherit from it: the tenant, the correlation id, the id of m as the causation
+// id, and [event.DeadLetterOf]. So events that a handler emits with this context are linked to m. Invalid identifiers and invalid trace contexts (W3C
+// Trace Context) are left out, because no event could be stored with them.
 func NewContext(ctx context.Context, m *Message) context.Context {
 	ctx, _ = newContext(ctx, m, otelx.Extract(m.Metadata))
 	return ctx
 }
 
-// WithMessage returns a context that carries m in the place of another form of the same message. All else of ctx stays as it is; only a tenant that
-// it lacks is m's.
+// WithMessage returns ctx with m in place of an earlier form of the same message, for example the opened form of a sealed one. Everything else in ctx
+// stays; if it has no tenant, it gets that of m.
 func WithMessage(ctx context.Context, m *Message) context.Context {
 	ctx = context.WithValue(ctx, messageKey{}, m)
 	if event.TenantFrom(ctx) == "" && m.TenantID != "" {
@@ -52,7 +52,7 @@ func WithMessage(ctx context.Context, m *Message) context.Context {
 	return ctx
 }
 
-// newContext is NewContext for a message whose trace context has been read. It also returns the keys that were left out.
+// newContext is NewContext for a message whose trace context was read already. It also returns the metadata keys that were left out as invalid.
 func newContext(ctx context.Context, m *Message, sender trace.SpanContext) (_ context.Context, left []string) {
 	ctx = context.WithValue(ctx, messageKey{}, m)
 	if m.TenantID != "" {
@@ -69,14 +69,14 @@ func newContext(ctx context.Context, m *Message, sender trace.SpanContext) (_ co
 	if id := valid(event.CorrelationID, m.Metadata[event.CorrelationID]); id != "" {
 		md[event.CorrelationID] = id
 	} else if id := md[event.CausationID]; id != "" {
-		// The first message of a conversation starts it.
+		// A message without a correlation id is the first of a conversation, so its own id becomes the correlation id.
 		md[event.CorrelationID] = id
 	}
 	if id := m.Metadata[event.DeadLetterOf]; id != "" {
 		md[event.DeadLetterOf] = valid(event.DeadLetterOf, id)
 	}
 	if parent := m.Metadata[event.TraceParent]; parent != "" {
-		if !sender.IsValid() || event.ValidateIdentifier(event.TraceParent, parent) != nil { // the tail of a later version may be anything
+		if !sender.IsValid() || event.ValidateIdentifier(event.TraceParent, parent) != nil { // a later version of traceparent may have any text at its end
 			left = append(left, event.TraceParent)
 			return event.WithMetadata(ctx, md), left
 		}
@@ -96,15 +96,15 @@ func FromContext(ctx context.Context) (*Message, bool) {
 	return m, ok
 }
 
-// UnreadableKey is the key of the metadata under which an adapter says why a message is not what was sent: it is encrypted, too
-// large, or a part of it is missing. [Router] and package inbox call no handler for such a message; inbox makes a dead letter of
-// it, which stays one when it is replayed. Other handlers ask [Unreadable].
+// UnreadableKey is the metadata key under which an adapter gives the reason why a message was not received as it was sent: it is encrypted, too
+// large, or a part of it is missing. [Router] and package inbox call no handler for such a message. Package inbox makes it a dead letter, and again
+// when it is replayed. Other handlers can call [Unreadable].
 const UnreadableKey = "oncebox-unreadable"
 
-// ErrUnreadable is matched by what [Unreadable] returns.
+// ErrUnreadable is wrapped by the errors of [Unreadable].
 var ErrUnreadable = errors.New("messaging: the message cannot be read")
 
-// Unreadable returns a permanent error if m is not what was sent, and nil otherwise.
+// Unreadable returns a permanent error if an adapter has marked m with [UnreadableKey], and nil otherwise.
 func Unreadable(m *Message) error {
 	reason, unreadable := m.Metadata[UnreadableKey]
 	if !unreadable {

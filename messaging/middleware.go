@@ -11,9 +11,9 @@ import (
 	"github.com/oncebox/oncebox/internal/skipped"
 )
 
-// Middleware wraps a handler: it returns a handler that does something before it calls next, afterwards, or instead of calling it. What it
-// returns decides what becomes of the message, as what a handler returns does. It knows nothing of the inbox: give it to
-// [Router.Use], to the option inbox.Use of one consumer, to inbox.Config.Middleware for all of them, or to [Chain].
+// Middleware wraps a handler: it returns a handler that does something before it calls next, afterwards, or instead of calling it. What it returns
+// decides what becomes of the message, as what a handler returns does. It works without the inbox, too: give it to [Router.Use], to the option
+// inbox.Use of one consumer, to inbox.Config.Middleware for all of them, or to [Chain].
 //
 //	func Timed(next messaging.Handler) messaging.Handler {
 //		return messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
@@ -32,25 +32,25 @@ func Chain(h Handler, middleware ...Middleware) Handler {
 	return h
 }
 
-// Skip settles the message of ctx without having it handled. It returns nil, so that a [Middleware] or a handler ends with
+// Skip settles the message of ctx although no handler has handled it. It returns nil, so that a [Middleware] or a handler can end with
 //
 //	return messaging.Skip(ctx)
 //
-// The message does not come again: package inbox enters it as it enters a handled one. Metrics count it with the outcome skipped.
+// The message does not come again: package inbox records it as it records a handled message. Metrics count it with the outcome "skipped".
 func Skip(ctx context.Context) error {
 	skipped.Add(ctx, 1)
 	return nil
 }
 
-// Skipped reports whether the message of ctx was skipped, see [Skip]: for a [Middleware] whose next handler has returned nil. It is
-// false where neither a [Consumer] nor package inbox has called the handler.
+// Skipped reports whether a handler has called [Skip] for the message of ctx. A [Middleware] can ask this after its next handler has returned nil.
+// The result is false outside of a [Consumer] and of package inbox.
 func Skipped(ctx context.Context) bool { return skipped.Is(ctx) }
 
-// MaxAge skips messages whose event occurred more than d ago, by the clock of this process: see [Skip]. Messages that carry no time are
-// handled. The age counts when a message is tried, so a message that waits for its next try, or for an operator, may be skipped then, and
-// so may a delayed event. It is not meant for a read model: a rebuild would skip what is old.
+// MaxAge skips messages whose event occurred more than d ago, by the clock of this process: see [Skip]. Messages without a time are handled. The age
+// is taken at each try, so a message that has waited for its next try, or for an operator, may be skipped, and so may a delayed event. Do not use it
+// for a read model: a rebuild would skip old events.
 //
-// It panics if d is not more than 0: a mistake in the program, found at its start.
+// It panics if d is not more than 0, so that this mistake is found at the start of the program.
 func MaxAge(d time.Duration) Middleware {
 	if d <= 0 {
 		panic(fmt.Sprintf("messaging: MaxAge(%s): give an age of more than 0", d))
@@ -65,10 +65,10 @@ func MaxAge(d time.Duration) Middleware {
 	}
 }
 
-// Logging logs each message with the time that its handler took: at level Info if it was handled or skipped, at level Warn with its error if
-// that failed. A panic passes: the consumer logs it. nil is slog.Default().
+// Logging logs each message with the time that its handler took: at level Info if it was handled or skipped, at level Warn with the error if it
+// failed. It does not log a panic, because the consumer does. A nil logger is slog.Default().
 //
-// Without it a consumer logs only what fails.
+// Without this middleware a consumer logs only failures.
 func Logging(logger *slog.Logger) Middleware {
 	log := otelx.Logger(logger)
 	return func(next Handler) Handler {
@@ -95,15 +95,15 @@ func Logging(logger *slog.Logger) Middleware {
 	}
 }
 
-// Recover has fn decide what a panic of the handler becomes: for a report to a service that collects crashes, or to make a dead letter
-// of the message at once:
+// Recover turns a panic of the handler into the error that fn returns. Use it to report the panic to a service that collects crashes, or to make the
+// message a dead letter at once:
 //
 //	messaging.Recover(func(ctx context.Context, m *messaging.Message, p *messaging.PanicError) error {
 //		return messaging.Permanent(p)
 //	})
 //
-// What the handler has written in its unit is undone, whatever fn returns: where fn returns nil, p is the error. Without Recover a panic is a
-// [*PanicError] too.
+// The handler's writes in its unit of work are rolled back, whatever fn returns; if fn returns nil, the error is p. Without Recover the
+// error is p, too.
 func Recover(fn func(ctx context.Context, m *Message, p *PanicError) error) Middleware {
 	return func(next Handler) Handler {
 		return HandlerFunc(func(ctx context.Context, m *Message) error {

@@ -14,34 +14,34 @@ import (
 	"github.com/oncebox/oncebox/internal/skipped"
 )
 
-// errWithheld takes the place of an error that may quote what was sealed: dead letters keep the text of their error.
+// errWithheld replaces an error that may quote a decrypted payload. Dead letters keep the text of their error, so it would stand there in the clear.
 var errWithheld = errors.New("the payload does not fit the type of the event; the details are left out of this error, because the payload was sealed")
 
 // ErrNoHandler means that a router has no handler for a message's type.
 var ErrNoHandler = errors.New("messaging: no handler for the event type")
 
-// Router is a [Handler] that decodes each message and gives it to the handler of its type. Messages of a type without a handler are
-// skipped: settled, counted (oncebox.router.skipped), and logged once per type, so that a producer that adds an event stops no consumer.
-// [Router.Ignore] names types that need no line in the log. With [Router.Strict] messages of all other such types wait.
+// Router is a [Handler] that decodes each message and gives it to the handler of its type. A message of a type without a handler is skipped: it is
+// settled, counted (oncebox.router.skipped), and logged once per type. So a producer that adds an event type stops no consumer. [Router.Ignore] names
+// types that need no line in the log. With [Router.Strict] such a message waits, unless its type is ignored.
 //
-// A message of a newer schema version than is registered is an error that wraps [event.ErrNewerVersion], and not a permanent one: a
-// build that knows it may be on its way.
+// A schema version that is newer than the registered one is an error that wraps [event.ErrNewerVersion]. It is not permanent, because a build that
+// knows the version may be deployed soon.
 //
-// Sealed events are opened first. While a key cannot be read, the message is tried again. An event whose key was erased is settled, because
-// nobody can ever read it: see [Router.Erased].
+// Sealed (encrypted) events are opened first. While the key cannot be read, the message is tried again. An event whose key was erased is settled,
+// because it can never be read again: see [Router.Erased].
 type Router struct {
 	registry   *event.Registry
 	middleware []Middleware
-	chain      Handler // route within middleware
+	chain      Handler // the middleware, with route inside
 	handlers   map[string]func(context.Context, event.Event) error
 	erased     HandlerFunc
 	ignored    map[string]bool
 	strict     bool
 	unhandled  unhandled
-	alone      func() *instruments // for messages that no consumer brings: the global one
+	alone      func() *instruments // global telemetry, for messages that did not come through a consumer
 }
 
-// NewRouter returns a router that decodes with r.
+// NewRouter returns a router that decodes events with r.
 func NewRouter(r *event.Registry) *Router {
 	router := &Router{
 		registry: r, handlers: map[string]func(context.Context, event.Event) error{}, ignored: map[string]bool{},
@@ -51,7 +51,7 @@ func NewRouter(r *event.Registry) *Router {
 	return router
 }
 
-// instruments are that of the consumer that handles the message.
+// telemetry returns the instruments of the consumer that handles the message.
 func (r *Router) telemetry(ctx context.Context) *instruments {
 	if t, ok := ctx.Value(telemetryKey{}).(*instruments); ok {
 		return t
@@ -59,8 +59,8 @@ func (r *Router) telemetry(ctx context.Context) *instruments {
 	return r.alone()
 }
 
-// Handle makes fn the handler of T's event type. T must be registered before. It panics if it is not, or has a handler
-// already: mistakes in the program, found at its start.
+// Handle makes fn the handler of T's event type. It panics if T is not registered, or if the type has a handler already, so that these mistakes are
+// found at the start of the program.
 func Handle[T event.Event](r *Router, fn func(ctx context.Context, e T) error) {
 	goType := reflect.TypeFor[T]()
 	var sample T
@@ -84,20 +84,20 @@ func Handle[T event.Event](r *Router, fn func(ctx context.Context, e T) error) {
 	}
 }
 
-// Ignore settles messages of these types without handling them.
+// Ignore makes the router settle messages of these types without handling or logging them.
 func (r *Router) Ignore(types ...string) {
 	for _, t := range types {
 		r.ignored[t] = true
 	}
 }
 
-// Strict has messages of a type without a handler fail with [ErrNoHandler], unless [Router.Ignore] names the type. Package inbox keeps
-// such a message, and those behind it in its key, until a build that handles the type is deployed. Without it, what an
-// old process receives while a handler for a new type is being deployed is skipped.
+// Strict makes a message of a type without a handler fail with [ErrNoHandler], unless [Router.Ignore] names the type. Package inbox then keeps the
+// message, and later ones of its key, until a build with a handler is deployed. Without Strict an old process that is still running skips messages of
+// a type that only the new build handles.
 func (r *Router) Strict() { r.strict = true }
 
-// Erased has fn handle the messages whose handler would not understand them any more, because the key of their payload was
-// erased. m is as it came, sealed. Default: a line in the log of the consumer, and the message is settled.
+// Erased makes fn the handler of messages whose encryption key was erased, so that no other handler can read them. m is still encrypted. Default: the
+// message is settled, with a line in the consumer's log.
 func (r *Router) Erased(fn HandlerFunc) { r.erased = fn }
 
 func (r *Router) passOver(ctx context.Context, m *Message) error {
@@ -107,8 +107,8 @@ func (r *Router) passOver(ctx context.Context, m *Message) error {
 	return nil
 }
 
-// Use puts middleware around the router. It sees all messages that can be read, also those of types without a handler. The first one is the
-// outermost, and a later call adds within. Call it before the first message comes.
+// Use wraps the router in middleware. Middleware sees every readable message, also those of types without a handler. The first one is the outermost;
+// a later call adds inside the earlier ones. Call Use before the first message arrives.
 func (r *Router) Use(middleware ...Middleware) {
 	r.middleware = append(r.middleware, middleware...)
 	r.chain = Chain(HandlerFunc(r.route), r.middleware...)
@@ -155,12 +155,12 @@ func (r *Router) skip(ctx context.Context, name string, m *Message) error {
 	return nil
 }
 
-// decode returns a permanent error if trying again leads nowhere.
+// decode returns the message's event. The error is permanent if another try cannot succeed.
 func (r *Router) decode(ctx context.Context, env *event.Envelope) (event.Event, error) {
 	opened, err := r.registry.Open(ctx, env)
 	if err == nil {
 		e, err := r.registry.Decode(opened)
-		if errors.Is(err, event.ErrNewerVersion) { // it quotes nothing of the payload
+		if errors.Is(err, event.ErrNewerVersion) { // this error quotes nothing of the payload
 			return nil, err
 		}
 		if decode, ok := errors.AsType[*event.DecodeError](err); ok && opened != env {
@@ -174,10 +174,10 @@ func (r *Router) decode(ctx context.Context, env *event.Envelope) (event.Event, 
 	return nil, err
 }
 
-// maxSkipped bounds what is remembered of the log: types are what senders say.
+// maxSkipped bounds the number of types that are remembered as logged. Senders choose the types, so there could be any number.
 const maxSkipped = 1000
 
-// unhandled counts the messages that a router has no handler for, and logs the first one of each type, where the consumer's telemetry goes.
+// unhandled counts messages that no handler takes, and logs the first one of each type. Metric and log line go to the consumer's telemetry.
 type unhandled struct {
 	mu    sync.Mutex
 	types map[string]struct{}

@@ -9,15 +9,15 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
-// SubscriptionType says how the consumers of one subscription share its messages.
+// SubscriptionType decides how the consumers of one subscription share its messages.
 type SubscriptionType int
 
 const (
-	// Failover gives each partition to one consumer at a time. Order per key. The default.
+	// Failover gives each partition to one consumer at a time, and keeps the order of each key. It is the default.
 	Failover SubscriptionType = iota
-	// KeyShared gives each key to one consumer at a time. Order per key, if producers do not mix keys in a batch.
+	// KeyShared gives each key to one consumer at a time, and keeps its order if producers put messages of only one key into a batch.
 	KeyShared
-	// Shared gives any message to any consumer. No order.
+	// Shared gives each message to any consumer, without an order.
 	Shared
 )
 
@@ -35,38 +35,37 @@ func (t SubscriptionType) String() string {
 	}
 }
 
-// Subscription is a named, durable position in a topic. It starts at the earliest message, always: a subscription that
-// started at the latest would lose what was published before its first consumer came.
+// Subscription is a named, durable position in a topic. A new one always starts at the earliest message: if it started at the latest, it would miss
+// messages that were published before its first consumer.
 type Subscription struct {
 	// Topic is the logical topic. Required.
 	Topic string
-	// Name identifies the subscription; consumers with equal names share it. Required.
+	// Name identifies the subscription within its topic. Consumers with the same name share it. Required.
 	Name string
-	// Type says how they share it. Default: Failover.
+	// Type decides how consumers share the messages. Default: Failover.
 	Type SubscriptionType
-	// Queue is how many messages wait in this process. Default: 64.
+	// Queue is the number of messages that may wait in this process. Default: 64.
 	Queue int
-	// Consumer names this instance, stable over restarts, so that a restart moves as few keys as possible.
-	// Default: chosen by the adapter.
+	// Consumer names this instance. Keep the name the same after a restart, so that few keys move. Default: chosen by the adapter.
 	Consumer string
-	// Source names the service that the subscription belongs to. An adapter that can keep it with the subscription refuses another
-	// source with a [*SourceError]: two services that share a subscription by mistake would each get a part of the messages.
-	// Default: empty, it is not checked. [oncebox.App] gives its own.
+	// Source names the service that the subscription belongs to. An adapter that can store it with the subscription refuses another source with a
+	// [*SourceError]: two services that share a subscription by mistake would each get a part of the messages. Default: empty, nothing is checked.
+	// [oncebox.App] sets the name of its service.
 	//
 	// [oncebox.App]: https://pkg.go.dev/github.com/oncebox/oncebox#App
 	Source string
-	// Installation identifies the database of the service. An adapter that can keep it refuses another database with the same Source, with
-	// an [*InstallationError]. Default: empty, it is not checked. Package inbox gives that of its database.
+	// Installation identifies the database of the service. An adapter that can store it refuses another database of the same Source with an
+	// [*InstallationError]. Default: empty, nothing is checked. Package inbox sets that of its database.
 	Installation string
 }
 
-// SourceError says that a subscription belongs to another service.
+// SourceError means that a subscription belongs to another service.
 type SourceError struct {
-	// Topic and Subscription are the requested names.
+	// Topic and Subscription are the names that were asked for.
 	Topic, Subscription string
-	// Owner is the source that the subscription belongs to, Source the refused source.
+	// Owner is the service that the subscription belongs to, Source the service that was refused.
 	Owner, Source string
-	// Mend says how the subscription is given to Source, if the broker can do that.
+	// Mend is how an operator gives the subscription to Source; empty if the broker cannot do that.
 	Mend string
 }
 
@@ -81,7 +80,7 @@ func (e *SourceError) Error() string {
 	return text
 }
 
-// Validate checks the names.
+// Validate returns an error that names each field that cannot be used.
 func (s Subscription) Validate() error {
 	var errs []error
 	if err := event.ValidateTopic(s.Topic); err != nil {
@@ -107,33 +106,33 @@ func (s Subscription) Validate() error {
 // ErrClosed is returned by a [Receiver] after Close.
 var ErrClosed = errors.New("messaging: the receiver is closed")
 
-// Receiver is one consumer of a subscription. Receive is called from one goroutine; the other methods from any.
+// Receiver is one consumer of a subscription. Call Receive from one goroutine at a time; the other methods may be called from any.
 type Receiver interface {
 	// Receive waits for the next message. After a lost connection the adapter connects again, and Receive goes on waiting. It returns
 	// ctx.Err() when ctx is done and [ErrClosed] after Close; any other error means that this receiver is dead and a new one must be
 	// subscribed.
 	Receive(ctx context.Context) (*Message, error)
-	// Ack settles the message. The broker may lose it, so a message can come again after it.
+	// Ack settles the message. The broker may lose the acknowledgement, so the message can still come again.
 	Ack(ctx context.Context, m *Message) error
-	// Redeliver gives the message back unsettled, so that this or another consumer receives it again. Only messages of
-	// an unordered subscription may be given back while later ones are being handled. [Consumer] never calls it, because it tries a
-	// message again by itself. It is for a receive loop of one's own, which else could give a message back only by closing the receiver.
+	// Redeliver returns the message unsettled, so that this or another consumer receives it again. With an ordered subscription, no later message may
+	// be in work when it is called. [Consumer] never calls it, because it tries a message again by itself. It is for receive loops of your own, which
+	// could otherwise return a message only by closing the receiver.
 	Redeliver(ctx context.Context, m *Message) error
-	// Pause stops the flow of messages, Resume starts it again.
+	// Pause stops receiving messages, and Resume starts it again.
 	Pause()
 	Resume()
-	// Close hands back whatever was not settled, and releases the connection.
+	// Close returns unsettled messages to the broker and closes the connection.
 	Close() error
 }
 
-// InstallationError says that a subscription belongs to another installation of the service: to another database. A service that is started with the
-// wrong database would get a part of the messages of the right one.
+// InstallationError means that a subscription belongs to another installation of the service, that is, to another database. A service that was
+// started with the wrong database would otherwise get a part of the right one's messages.
 type InstallationError struct {
-	// Topic and Subscription are the requested names, Source the service, which both databases share.
+	// Topic and Subscription are the names that were asked for. Source is the service, to which both databases belong.
 	Topic, Subscription, Source string
 	// Owner is the installation that the subscription belongs to, Installation the refused one.
 	Owner, Installation string
-	// Mend says how this installation takes the place of the other one.
+	// Mend is how an operator gives the subscription to this installation.
 	Mend string
 }
 

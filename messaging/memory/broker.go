@@ -24,11 +24,11 @@ type Broker struct {
 	log       *slog.Logger
 	telemetry *otelx.Later[instruments]
 
-	mu      sync.Mutex // guards all below, and all state of topics, subscriptions and receivers
+	mu      sync.Mutex // guards all fields below, and the state of all topics, subscriptions and receivers
 	topics  map[string]*topic
 	refuse  func(event.Envelope) error
 	closed  bool
-	joiners int // how many receivers there ever were, to name the nameless
+	joiners int // number of receivers made so far; it names receivers that have no name
 }
 
 // New returns an empty broker. It panics if cfg is not valid: that is a mistake in the program, found at its start.
@@ -42,7 +42,7 @@ func New(cfg *Config) *Broker {
 	return b
 }
 
-// instruments are what a broker traces and measures.
+// instruments has the tracer and the metrics of a broker.
 type instruments struct {
 	tracer    trace.Tracer
 	published metric.Int64Counter
@@ -91,7 +91,7 @@ func (b *Broker) Publish(ctx context.Context, msgs []event.Envelope) error {
 
 func (b *Broker) publish(ctx context.Context, env *event.Envelope) error {
 	if ctx.Err() != nil {
-		// The message was not sent. ErrUnknown is used because it costs no attempt and says nothing about other messages.
+		// The message was not stored. ErrUnknown costs no attempt and concerns no other message.
 		return fmt.Errorf("%w: the message was not sent: %w", messaging.ErrUnknown, context.Cause(ctx))
 	}
 	if err := event.ValidateTopic(env.Topic); err != nil {
@@ -109,7 +109,7 @@ func (b *Broker) publish(ctx context.Context, env *event.Envelope) error {
 	refuse := b.refuse
 	b.mu.Unlock()
 	if refuse != nil {
-		// Not under the lock: what a test wants to do here may need the broker.
+		// The mutex is not held here: the function of a test may call the broker.
 		if err := refuse(clone(env)); err != nil {
 			return err
 		}
@@ -137,8 +137,7 @@ func (b *Broker) count(ctx context.Context, topic string, err error) {
 	b.telemetry.Instruments().published.Add(ctx, 1, metric.WithAttributes(attribute.String("topic", topic), attribute.String("outcome", outcome)))
 }
 
-// Subscribe implements the other half of a broker. The subscription is made if it is not there, at the earliest message
-// that the topic still has.
+// Subscribe implements [messaging.Subscriber]. A new subscription begins at the earliest message that the topic still has.
 func (b *Broker) Subscribe(ctx context.Context, s messaging.Subscription) (messaging.Receiver, error) {
 	if err := errors.Join(s.Validate(), ctx.Err()); err != nil {
 		return nil, fmt.Errorf("memory: subscribe: %w", err)
@@ -158,8 +157,8 @@ func (b *Broker) Subscribe(ctx context.Context, s messaging.Subscription) (messa
 	return r, nil
 }
 
-// Declare implements [messaging.Declarer]: it makes the subscriptions that are not there, at the earliest message that the topic
-// still has. Topics need no making.
+// Declare implements [messaging.Declarer]: it makes the subscriptions that do not exist. They begin at the earliest message that the topic still has.
+// A topic exists as soon as it is used, so topics are only checked for their names.
 func (b *Broker) Declare(ctx context.Context, topics []string, subscriptions []messaging.Subscription) error {
 	errs := []error{ctx.Err()}
 	for _, topic := range topics {
@@ -178,7 +177,7 @@ func (b *Broker) Declare(ctx context.Context, topics []string, subscriptions []m
 	}
 	for _, s := range subscriptions {
 		if t := b.topics[s.Topic]; t != nil {
-			if err := t.admit(s); err != nil { // before any of them is made
+			if err := t.admit(s); err != nil { // all are checked before the first is made, so that an error leaves nothing behind
 				return err
 			}
 		}
@@ -204,7 +203,7 @@ func (b *Broker) ReadSubscription(_ context.Context, topic, name string) (messag
 	return messaging.SubscriptionState{Missing: true}, nil
 }
 
-// Close ends the broker: receivers return [messaging.ErrClosed], and nothing can be published any more.
+// Close ends the broker: receivers return [messaging.ErrClosed], and Publish returns [messaging.ErrBrokerDown].
 func (b *Broker) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -219,16 +218,16 @@ func (b *Broker) Close() error {
 	return nil
 }
 
-// Refuse has every publication of a message ask fn first; what it returns is what Publish reports for that message.
-// Later messages of its key in the same call are [messaging.ErrBehind]. nil takes everything again.
+// Refuse makes Publish call fn for each message, for tests. If fn returns an error, the message is not stored, and Publish reports this error for it,
+// and [messaging.ErrBehind] for later messages of its key in the same call. With nil the broker accepts every message again.
 func (b *Broker) Refuse(fn func(event.Envelope) error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.refuse = fn
 }
 
-// Redeliver has a subscription deliver a message of a topic once more, by its id, whether it was settled or not. It
-// comes before all that waits, as after a broker's crash.
+// Redeliver delivers the message with this id to the subscription once more, settled or not. It comes before all waiting messages, as
+// after a crash of the broker.
 func (b *Broker) Redeliver(subscription, topic, id string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -249,8 +248,8 @@ func (b *Broker) Redeliver(subscription, topic, id string) error {
 	return fmt.Errorf("memory: redeliver: topic %q has no message with id %q", topic, id)
 }
 
-// Disconnect does what a lost connection does: what consumers hold and did not settle is delivered again. They may still
-// settle what they hold.
+// Disconnect acts like a lost connection: messages that consumers have received and not settled are delivered again. The consumers may
+// still settle their copies.
 func (b *Broker) Disconnect() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -266,7 +265,7 @@ func (b *Broker) Disconnect() {
 	}
 }
 
-// Messages returns what a topic has got, in the order in which it was published.
+// Messages returns the messages that the topic still has, in the order in which they were published.
 func (b *Broker) Messages(topic string) []event.Envelope {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -281,7 +280,7 @@ func (b *Broker) Messages(topic string) []event.Envelope {
 	return out
 }
 
-// topic returns the topic of that name, new if need be.
+// topic returns the topic with this name, and makes it if it does not exist. The caller holds the mutex.
 func (b *Broker) topic(name string) *topic {
 	t, ok := b.topics[name]
 	if !ok {

@@ -40,7 +40,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// WithDefaults returns a copy in which the fields that say nothing have their defaults. A nil Config is the zero one.
+// WithDefaults returns a copy in which unset fields have their defaults. A nil Config is the zero one.
 func (c *Config) WithDefaults() Config {
 	var out Config
 	if c != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// receiver is one consumer of a subscription. Its state is guarded by the broker's mutex.
+// receiver is one consumer of a subscription. The broker's mutex guards its fields.
 type receiver struct {
 	broker *Broker
 	sub    *subscription
@@ -16,7 +16,7 @@ type receiver struct {
 	paused bool
 	closed bool
 
-	news chan struct{} // a token: look again
+	news chan struct{} // has a token if something has changed since Receive last looked
 	done chan struct{} // closed by close
 }
 
@@ -43,7 +43,7 @@ func (r *receiver) Receive(ctx context.Context) (*messaging.Message, error) {
 	}
 }
 
-// next returns nil, nil if there is nothing at present. What makes that untrue leaves a token in news.
+// next returns nil, nil if no message waits. Whatever makes a message available later puts a token into news.
 func (r *receiver) next() (*messaging.Message, error) {
 	r.broker.mu.Lock()
 	defer r.broker.mu.Unlock()
@@ -65,11 +65,11 @@ func (r *receiver) Ack(_ context.Context, m *messaging.Message) error {
 	return r.with(m, "ack", r.sub.settle)
 }
 
-// Redeliver implements [messaging.Receiver]. The message comes again before all that waits in its partition or group of
-// keys. If it is another receiver's by now, nothing happens.
+// Redeliver implements [messaging.Receiver]. The message comes again before all waiting messages of its partition or group of keys. If another
+// receiver has the message by now, nothing happens.
 func (r *receiver) Redeliver(_ context.Context, m *messaging.Message) error {
 	return r.with(m, "redeliver", func(d *delivery) {
-		if d.holder == r { // nil once it is settled
+		if d.holder == r { // holder is nil if the message is settled
 			r.sub.giveBack(d)
 		}
 	})
@@ -135,6 +135,6 @@ func (r *receiver) close() {
 func (r *receiver) wake() {
 	select {
 	case r.news <- struct{}{}:
-	default: // it will look anyway
+	default: // a token is there already, so Receive will look
 	}
 }

@@ -7,43 +7,42 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// keySlots is the number of groups of keys of a Key_Shared subscription; a group moves as a whole.
+// keySlots is the number of groups into which a KeyShared subscription divides the keys. A group moves to another receiver as a whole.
 const keySlots = 64
 
-// subscription is a position in a topic that outlives its consumers. Its messages lie in slots, and a slot belongs to
-// one receiver: a partition (Failover) or a group of keys (KeyShared). With Shared there is one slot, and it belongs to
-// everybody.
+// subscription is a position in a topic. It outlives its consumers. Its messages lie in slots, and each slot belongs to one receiver: a slot is a
+// partition with Failover, and a group of keys with KeyShared. A Shared subscription has one slot, which all receivers share.
 type subscription struct {
 	topic  *topic
 	kind   messaging.SubscriptionType
-	source string // the service that it belongs to, as far as one has said so
-	// installation is its database, likewise.
+	source string // the service that owns it, "" until a subscriber names one
+	// installation identifies the owner's database, "" until a subscriber names one.
 	installation string
 	slots        []*slot
-	receivers    []*receiver // by name: the same ones share the slots in the same way, in whatever order they came
-	settled      int64       // how many messages, by now
+	receivers    []*receiver // by name, so that the same receivers get the same slots in whatever order they joined
+	settled      int64       // number of settled messages so far
 }
 
-// delivery is a message on its way to the consumers of one subscription.
+// delivery is one message of one subscription, from its arrival until it is settled.
 type delivery struct {
 	entry    *entry
 	slot     *slot
 	attempts int
 	settled  bool
-	left     bool      // its holder neither settles it nor gives it back
-	holder   *receiver // nil while it waits
+	left     bool      // its holder will neither settle it nor give it back, see messaging.LeaveAtBroker
+	holder   *receiver // nil while the message waits
 }
 
-// slot holds the deliveries that go to one receiver at a time.
+// slot holds the messages that go to one receiver at a time: waiting ones and those in its hands.
 type slot struct {
 	sub     *subscription
 	index   int
 	owner   *receiver
-	waiting []*delivery // by position
+	waiting []*delivery // ordered by position in the topic
 	out     map[*delivery]bool
 }
 
-// become gives the subscription another type. It has no receivers, so all its messages wait.
+// become changes the type of the subscription, and with it the slots. It is only called while there are no receivers, so all messages wait.
 func (s *subscription) become(kind messaging.SubscriptionType) {
 	n := map[messaging.SubscriptionType]int{
 		messaging.Failover: s.topic.broker.cfg.Partitions, messaging.KeyShared: keySlots, messaging.Shared: 1,
@@ -60,13 +59,13 @@ func (s *subscription) become(kind messaging.SubscriptionType) {
 	}
 }
 
-// add delivers e, once more if it was delivered before.
+// add delivers a message of the topic, again if it was delivered before.
 func (s *subscription) add(e *entry) {
 	e.unsettled++
 	s.put(&delivery{entry: e})
 }
 
-// put has d wait in its slot, in its place.
+// put places d among the waiting messages of its slot, at its position in the topic.
 func (s *subscription) put(d *delivery) {
 	d.slot = s.slots[d.entry.hash%uint32(len(s.slots))] //nolint:gosec // few
 	d.slot.insert(d)
@@ -97,7 +96,7 @@ func (s *subscription) join(r *receiver) {
 	s.share()
 }
 
-// leave takes r away, and what it holds back.
+// leave removes a receiver. The messages in its hands wait again.
 func (s *subscription) leave(r *receiver) {
 	r.close()
 	s.receivers = slices.DeleteFunc(s.receivers, func(o *receiver) bool { return o == r })
@@ -110,7 +109,7 @@ func (s *subscription) leave(r *receiver) {
 	s.share()
 }
 
-// share gives every slot its owner.
+// share gives every slot to a receiver. Failover and KeyShared differ here, see assign.
 func (s *subscription) share() {
 	if s.kind == messaging.Shared || len(s.receivers) == 0 {
 		return
@@ -120,11 +119,10 @@ func (s *subscription) share() {
 	}
 }
 
-// assign gives the slot to the receiver whose turn it is.
+// assign gives the slot to the receiver that should own it.
 //
-// The two ordered types differ in what happens to messages that another receiver works on. A partition moves at once and
-// they are delivered again; that is how Pulsar does it, and why the inbox locks per key. A group of keys stays where it
-// is until they are settled.
+// Messages may still be in the hands of the owner before. With Failover the slot moves at once and these messages are delivered again. Pulsar does
+// the same, which is why package inbox locks each key. With KeyShared the slot moves only when they are settled.
 func (s *subscription) assign(l *slot) {
 	next := s.receivers[l.index%len(s.receivers)]
 	if next == l.owner || s.kind == messaging.KeyShared && len(l.out) > 0 {
@@ -137,7 +135,7 @@ func (s *subscription) assign(l *slot) {
 	s.wake(l)
 }
 
-// takeBack puts all that r holds of the slot back where it was.
+// takeBack puts all messages of the slot that r has in hand back among the waiting ones.
 func (s *subscription) takeBack(l *slot, r *receiver) {
 	for d := range l.out {
 		if d.holder == r {
@@ -152,7 +150,7 @@ func (s *subscription) giveBack(d *delivery) {
 	s.put(d)
 }
 
-// take hands r the oldest message that it may have.
+// take returns the oldest waiting message of the receiver's slots, now in its hands; nil if none waits.
 func (s *subscription) take(r *receiver) *delivery {
 	var from *slot
 	for _, l := range s.slots {
@@ -175,7 +173,7 @@ func (s *subscription) take(r *receiver) *delivery {
 	return d
 }
 
-// settle is final, also if d was taken from its receiver in the meantime and waits for another one.
+// settle removes the message for good, even if it was taken from its receiver meanwhile and waits for another one.
 func (s *subscription) settle(d *delivery) {
 	if d.settled {
 		return
@@ -194,7 +192,7 @@ func (s *subscription) settle(d *delivery) {
 	s.topic.trim()
 }
 
-// backlog is what r has to bring forward.
+// backlog counts the messages that r is responsible for.
 func (s *subscription) backlog(r *receiver) messaging.Backlog {
 	b := messaging.Backlog{Topic: s.topic.name, Settled: s.settled}
 	for _, l := range s.slots {
@@ -207,7 +205,7 @@ func (s *subscription) backlog(r *receiver) messaging.Backlog {
 	return b
 }
 
-// state is what waits for the subscription.
+// state counts all messages of the subscription that are not settled.
 func (s *subscription) state() messaging.SubscriptionState {
 	out := messaging.SubscriptionState{Settled: s.settled, Consumers: len(s.receivers)}
 	for _, l := range s.slots {
@@ -220,7 +218,7 @@ func (s *subscription) state() messaging.SubscriptionState {
 	return out
 }
 
-// left counts the deliveries that their holder leaves.
+// left counts the messages that their holder leaves at the broker.
 func (l *slot) left() (n int64) {
 	for d := range l.out {
 		if d.left {

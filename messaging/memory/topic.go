@@ -9,22 +9,22 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// topic is a log of messages and the subscriptions that read it.
+// topic is a list of messages, and the subscriptions that read it.
 type topic struct {
 	broker        *Broker
 	name          string
 	log           []*entry // the kept messages, oldest first
-	next          uint64   // position of the next message
+	next          uint64   // the position that the next message gets
 	subscriptions map[string]*subscription
-	told, warned  bool // that it has no consumer, and that messages are dropped
+	told, warned  bool // the log has one line each: the topic has no consumer, and messages are dropped
 }
 
 // entry is one message of a topic.
 type entry struct {
 	env       event.Envelope
 	position  uint64
-	hash      uint32 // of the key; messages without one are dealt out in turn
-	unsettled int    // how many deliveries of it are not settled, over all subscriptions
+	hash      uint32 // of the routing key; messages without a key are spread evenly
+	unsettled int    // number of subscriptions that have not settled it; a redelivery counts again
 }
 
 func (t *topic) append(env event.Envelope) {
@@ -40,7 +40,7 @@ func (t *topic) append(env event.Envelope) {
 	t.trim()
 }
 
-// trim drops what is settled everywhere and more than what has to be retained.
+// trim drops the oldest messages that all subscriptions have settled, down to Config.Retain. It drops nothing if that is 0.
 func (t *topic) trim() {
 	retain := t.broker.cfg.Retain
 	if retain == 0 {
@@ -57,7 +57,7 @@ func (t *topic) trim() {
 	}
 }
 
-// subscription returns the subscription that s names. A new one begins at the earliest message.
+// subscription returns the subscription that s names. A new one begins at the earliest message that the topic still has.
 func (t *topic) subscription(s messaging.Subscription) (*subscription, error) {
 	sub, ok := t.subscriptions[s.Name]
 	if !ok {
@@ -83,7 +83,7 @@ func (t *topic) subscription(s messaging.Subscription) (*subscription, error) {
 	return sub, nil
 }
 
-// admit returns an error if a subscription is there and belongs to another service, or to another database of this one.
+// admit returns a permanent error if the subscription exists and belongs to another service, or to another database of this one.
 func (t *topic) admit(s messaging.Subscription) error {
 	sub := t.subscriptions[s.Name]
 	switch {
@@ -108,14 +108,14 @@ func hash(key string) uint32 {
 
 func clone(env *event.Envelope) event.Envelope {
 	c := *env
-	c.Delivery = event.Delivery{OrderingKey: env.Delivery.OrderingKey} // the rest is the sender's own business
+	c.Delivery = event.Delivery{OrderingKey: env.Delivery.OrderingKey} // the other fields are for the sender only and do not travel
 	c.OccurredAt = env.OccurredAt.UTC()
 	c.Metadata = env.Metadata.Clone()
 	c.Payload = append([]byte{}, env.Payload...)
 	return c
 }
 
-// size is what the message would take on a wire, nearly.
+// size estimates the size of the message on a network, in bytes.
 func size(env *event.Envelope) int {
 	n := len(env.Payload) + len(env.RoutingKey)
 	for _, s := range []string{

@@ -2,7 +2,7 @@ package messagingtest
 
 import "github.com/oncebox/oncebox/messaging"
 
-// testCase is one promise, for one type of subscription if it is about them.
+// testCase is one promise of an adapter. With typed it is checked for one type of subscription, kind.
 type testCase struct {
 	promise string
 	run     func(*session)
@@ -17,7 +17,7 @@ func (c testCase) name() string {
 	return c.promise
 }
 
-// cases returns the cases that apply to the adapter.
+// cases returns the cases that apply to this adapter.
 func (h Harness) cases() []testCase {
 	cases := []testCase{
 		{promise: "envelope survives", run: testEnvelope},

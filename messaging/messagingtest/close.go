@@ -23,10 +23,10 @@ func testBrokerClose(s *session) {
 	require.ErrorIs(t, err, messaging.ErrBrokerDown, "a broker that was closed costs no message an attempt")
 	_, err = s.broker.Subscribe(s.ctx, messaging.Subscription{Topic: s.topic, Name: "n"})
 	require.Error(t, err, "subscribe after the broker's end")
-	s.close() // a second time
+	s.close() // closing again succeeds
 }
 
-// testBrokerCloseWhileUsed wants everybody to get an answer, and nobody to panic.
+// testBrokerCloseWhileUsed closes the broker while it publishes and delivers: every call returns, and none panics.
 func testBrokerCloseWhileUsed(s *session) {
 	var users sync.WaitGroup
 	busy := make(chan struct{}, 1)
@@ -36,7 +36,7 @@ func testBrokerCloseWhileUsed(s *session) {
 			for s.broker.Publish(s.ctx, msgs) == nil {
 				select {
 				case busy <- struct{}{}:
-				default: // enough for the waiting receivers
+				default: // the channel is full: enough for the receivers that wait on it
 				}
 			}
 		})
@@ -49,7 +49,7 @@ func testBrokerCloseWhileUsed(s *session) {
 				if err != nil {
 					return
 				}
-				_ = r.Ack(s.ctx, m) // an error is right if it is closed by now
+				_ = r.Ack(s.ctx, m) // an error is right if the receiver is closed by now
 			}
 		})
 	}
@@ -60,7 +60,7 @@ func testBrokerCloseWhileUsed(s *session) {
 	s.awaitAll("what was under way when the broker was closed", &users)
 }
 
-// testConcurrentClose has many close the receivers, and then the broker, which are in use meanwhile.
+// testConcurrentClose closes each receiver, and then the broker, from several goroutines at once while they are in use.
 func testConcurrentClose(s *session) {
 	t := s.t
 	const receivers, closers = 3, 4
@@ -98,7 +98,7 @@ func testConcurrentClose(s *session) {
 	}
 }
 
-// useUntilTheEnd receives, and gives back what it receives, until it cannot receive any more. It says so when it began.
+// useUntilTheEnd receives messages and gives them back until Receive fails, and returns that error. It sends to used after its first message.
 func useUntilTheEnd(s *session, r messaging.Receiver, used chan<- struct{}) error {
 	for n := 0; ; n++ {
 		m, err := r.Receive(s.ctx)
@@ -109,7 +109,7 @@ func useUntilTheEnd(s *session, r messaging.Receiver, used chan<- struct{}) erro
 			used <- struct{}{}
 		}
 		r.Pause()
-		_ = r.Redeliver(s.ctx, m) // an error is right if it is closed by now
+		_ = r.Redeliver(s.ctx, m) // an error is right if the receiver is closed by now
 		r.Resume()
 	}
 }

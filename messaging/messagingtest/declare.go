@@ -8,7 +8,8 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// testDeclared declares a subscription before anything else, and again when it has a position, which it keeps.
+// testDeclared declares a subscription before its topic has a message, and again after it has settled some: a second declaration must not
+// move its position.
 func testDeclared(s *session) {
 	t := s.t
 	d, ok := s.broker.(messaging.Declarer)
@@ -27,11 +28,11 @@ func testDeclared(s *session) {
 	require.NoError(t, declare(ahead), "declare what exists")
 	more := s.message("key-0", 3)
 	s.publish(more)
-	s.receiveThese(s.subscribe("ahead", ""), append(sent[:0:0], more), sent) // an acknowledgement may be lost
+	s.receiveThese(s.subscribe("ahead", ""), append(sent[:0:0], more), sent) // an acknowledgement may be lost, so settled messages may come again
 	require.Error(t, declare(messaging.Subscription{Topic: s.topic}), "a subscription that cannot be is declared")
 }
 
-// testAnotherService has a second service use the subscription of the first one.
+// testAnotherService lets a second service subscribe with the name of the first service's subscription. It must be refused.
 func testAnotherService(s *session) {
 	t := s.t
 	join := func(source string) error {

@@ -16,7 +16,7 @@ import (
 
 const nasty = "Ünï\"c'o/d\\e Ωж %2F &=;<> \u202e🙂"
 
-// testEnvelope sends one message per peculiarity, and compares all there is.
+// testEnvelope sends the peculiar envelopes one by one, and compares each received envelope with the sent one.
 func testEnvelope(s *session) {
 	r := s.subscribe("exchange", "")
 	for name, change := range peculiarities() {
@@ -26,7 +26,7 @@ func testEnvelope(s *session) {
 	}
 }
 
-// testEnvelopes sends all of them in one call: what is in one must not rub off on another.
+// testEnvelopes sends the peculiar envelopes in one call, so that a field that leaks from one envelope into another is found.
 func testEnvelopes(s *session) {
 	r := s.subscribe("exchange", "")
 	var sent []event.Envelope
@@ -48,7 +48,7 @@ func testEnvelopes(s *session) {
 
 type peculiarity = map[string]func(*event.Envelope)
 
-// peculiarities are legal, and each has been the end of some encoding.
+// peculiarities returns valid envelopes that are easily encoded wrongly: each one has broken some encoding.
 func peculiarities() peculiarity {
 	all := peculiarity{}
 	for _, some := range []peculiarity{peculiarFields(), peculiarMetadata(), peculiarPayloads(), peculiarTimes()} {
@@ -174,7 +174,8 @@ func testLargeEnvelope(s *session) {
 	s.exchange(s.subscribe("exchange", ""), "four fifths of the limit", sent)
 }
 
-// testLargestNumber sends a schema version of 64 bits. Consumers store it in 32, so it is refused, or it is somebody else's.
+// testLargestNumber sends the largest schema version of 64 bits. Consumers store 32 bits, so the adapter must refuse it for good or
+// deliver a smaller number.
 func testLargestNumber(s *session) {
 	r := s.subscribe("exchange", "")
 	sent := s.message("key", 1)
@@ -188,7 +189,8 @@ func testLargestNumber(s *session) {
 	require.LessOrEqual(s.t, m.SchemaVersion, math.MaxInt32, "a schema version that no column takes")
 }
 
-// testIsolation changes everything after it was handed over.
+// testIsolation changes a message after it was published and after it was received. Neither may change what other receivers, or a second
+// delivery, get.
 func testIsolation(s *session) {
 	t := s.t
 	a, b := s.subscribe("a", ""), s.subscribe("b", "")
@@ -212,7 +214,7 @@ func testIsolation(s *session) {
 	s.ack(a, again)
 }
 
-// exchange sends one message and compares it with the received one.
+// exchange sends one message and compares the received envelope with it.
 func (s *session) exchange(r messaging.Receiver, name string, sent event.Envelope) {
 	s.t.Helper()
 	want := sent

@@ -10,7 +10,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// Broker is what an adapter offers.
+// Broker is the set of methods that every adapter has.
 type Broker interface {
 	messaging.Publisher
 	Subscribe(ctx context.Context, s messaging.Subscription) (messaging.Receiver, error)
@@ -19,31 +19,31 @@ type Broker interface {
 
 // Harness describes an adapter to the suite.
 type Harness struct {
-	// Open returns a broker of its own for one test, connected. The suite closes it. Tests run in parallel. Required.
+	// Open returns a connected broker for one test, which no other test uses. The suite closes it. Tests run in parallel. Required.
 	Open func(t *testing.T) Broker
-	// Cut breaks the connections of a broker that Open returned, as a failing network does, and lets it connect again at
-	// once. Default: nil, for an adapter that has none; "lost connection" is not run then.
+	// Cut breaks the connections of a broker that Open returned, as a failing network does, and lets it connect again at once. Default: nil, for an
+	// adapter without connections; the case "lost connection" is not run then.
 	Cut func(t *testing.T, b Broker)
-	// Crash takes a broker that Open returned away from its server without a goodbye, as if its process had died, and
-	// returns what the process has after it was started again: another connection to the same topics. The suite closes
-	// that one, and leaves b alone. Default: nil, the receivers are closed in place of a crash.
+	// Crash disconnects a broker that Open returned from its server without closing anything, as if its process had died. It returns the
+	// broker of the restarted process, which uses the same topics. The suite closes the new broker, and leaves b alone. Default: nil,
+	// then receivers are closed in place of a crash.
 	Crash func(t *testing.T, b Broker) Broker
-	// Topic returns a topic that no test has used. Called before Open's broker publishes to it, so it may create the
-	// topic. A topic must keep messages that no subscription has seen yet. Default: a random name.
+	// Topic returns a topic that no test has used. It is called before the broker publishes to the topic, so it may create it. The topic must keep
+	// messages that no subscription has seen yet. Default: a random name.
 	Topic func(t *testing.T) string
-	// MaxMessageBytes is the size over which a message is refused for good. Default: 5 MiB; -1: there is no limit.
+	// MaxMessageBytes is the size in bytes above which the adapter refuses a message for good. Default: 5 MiB; -1: there is no limit.
 	MaxMessageBytes int
-	// Types are the types of subscription that the adapter has. Default: all three.
+	// Types lists the types of subscription that the adapter supports. Default: all three.
 	Types []messaging.SubscriptionType
-	// Declares says that the broker is a [messaging.Declarer]. Default: false, "declared ahead" is not run.
+	// Declares is true if the broker is a [messaging.Declarer]. Default: false, and the case "declared ahead" is not run.
 	Declares bool
-	// Owns says that the adapter keeps Subscription.Source and refuses another one. Default: false, "another service" is not run.
+	// Owns is true if the adapter stores Subscription.Source and refuses another one. Default: false, and the case "another service" is not run.
 	Owns bool
-	// Patience is how long a test may take. After that whatever waits has to end at once. Default: 2m, for busy machines.
+	// Patience is how long a test may take. After that its context ends, and every waiting call has to return. Default: 2m, for busy machines.
 	Patience time.Duration
 }
 
-// Run runs the suite.
+// Run runs the suite against an adapter, each case as a parallel subtest.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
 	h = h.withDefaults()

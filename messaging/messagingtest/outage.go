@@ -10,7 +10,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// testCrash ends a process that has received everything and settled some of it. The next consumer gets the rest.
+// testCrash ends a process that has received all messages and settled some. The next consumer gets the others.
 func testCrash(s *session) {
 	const keys, perKey = 10, 4
 	r := s.join("crashed", "one")
@@ -36,14 +36,14 @@ func testCrash(s *session) {
 			open = append(open, m)
 		}
 	}
-	again := s.receiveThese(s.subscribe("crashed", "one"), open, acked) // an acknowledgement may die with its process
+	again := s.receiveThese(s.subscribe("crashed", "one"), open, acked) // an acknowledgement may be lost with the process
 	if s.kind != messaging.Shared {
 		requireRising(s.t, again)
 	}
 }
 
-// testLostConnection cuts the connection of a consumer that holds messages, and several times more while others are
-// published and received. Nobody has to be restarted, nothing is lost, and the first copies are in order.
+// testLostConnection cuts the connection while a consumer holds messages, and several times more while others are published and received. No message
+// is lost, and the first copies are in order, without a restart of anything.
 func testLostConnection(s *session) {
 	t := s.t
 	const keys, perKey, cuts = 10, 30, 3
@@ -61,7 +61,7 @@ func testLostConnection(s *session) {
 	publisher.Go(func() {
 		err := s.insist(sent[len(held):])
 		if err != nil {
-			stop() // the rest will not come
+			stop() // the receiver would wait for messages that will not come
 		}
 		published <- err
 	})
@@ -79,7 +79,7 @@ func testLostConnection(s *session) {
 				s.h.Cut(s.test, s.broker)
 			}
 		}
-		_ = r.Ack(s.ctx, got.msg) // may be lost with the connection
+		_ = r.Ack(s.ctx, got.msg) // the acknowledgement may be lost with the connection
 	}
 	s.awaitAll("Publish over a lost connection", &publisher)
 	require.NoError(t, <-published, "publish")
@@ -90,7 +90,7 @@ func testLostConnection(s *session) {
 	}
 }
 
-// requireRising wants the sequences of each key to rise by one, from anywhere.
+// requireRising checks that the sequences of each key rise by one; the first may be any number.
 func requireRising(t tester, msgs []*messaging.Message) {
 	t.Helper()
 	last := map[string]int64{}

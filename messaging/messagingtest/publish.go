@@ -18,7 +18,7 @@ func testPublishNothing(s *session) {
 	require.NoError(t, s.attempt(s.ctx, []event.Envelope{}), "no messages")
 }
 
-// testPublishCancelled wants no confirmation, and a class that costs the message no attempt.
+// testPublishCancelled publishes with a context that is done. No message may be confirmed, and the error must be of a class that costs no attempt.
 func testPublishCancelled(s *session) {
 	t := s.t
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -31,7 +31,7 @@ func testPublishCancelled(s *session) {
 	require.False(t, messaging.IsPermanent(err), "a caller that went away is not the message's fault: %v", err)
 }
 
-// testOrder sends many keys in many calls, mixed: from less than one message of a key to many of each in one call.
+// testOrder publishes many keys in many calls of different sizes, from less than one message per key to many.
 func testOrder(s *session) {
 	const keys, perKey = 40, 12
 	r := s.subscribe("order", "")
@@ -47,7 +47,7 @@ func testOrder(s *session) {
 	s.ack(r, got...)
 }
 
-// testThousandKeys has more keys than anything in between has places for them.
+// testThousandKeys uses more keys than a client or broker keeps in its batches and buffers.
 func testThousandKeys(s *session) {
 	const keys, perKey, perCall = 1000, 4, 1600
 	r := s.subscribe("thousand", "")
@@ -58,7 +58,7 @@ func testThousandKeys(s *session) {
 	requireOrder(s.t, s.receiveThese(r, sent, nil))
 }
 
-// testConcurrentPublish has calls for different keys under way at once.
+// testConcurrentPublish runs several calls of Publish at once, each with keys of its own.
 func testConcurrentPublish(s *session) {
 	t := s.t
 	const callers, calls, perCall = 8, 5, 20
@@ -91,7 +91,7 @@ func testConcurrentPublish(s *session) {
 	s.ack(r, got...)
 }
 
-// testRefused has a message in the middle that can never be taken.
+// testRefused publishes a message in the middle of others that the broker can never accept. Later messages of its key must not be stored.
 func testRefused(s *session) {
 	t := s.t
 	r := s.subscribe("refused", "")
@@ -104,7 +104,7 @@ func testRefused(s *session) {
 		require.ErrorIs(t, failed[i], messaging.ErrBehind)
 		require.False(t, messaging.IsPermanent(failed[i]), "behind: %v", failed[i])
 	}
-	// One of each key behind them shows that the refused ones are not in between.
+	// One more message of each key shows that none of the refused messages was stored before it.
 	last := []event.Envelope{s.message("a", 9), s.message("b", 9), s.message("c", 9)}
 	s.publish(last...)
 	stored := append([]event.Envelope{msgs[0], msgs[1], msgs[3], msgs[5]}, last...)
@@ -113,7 +113,7 @@ func testRefused(s *session) {
 	s.ack(r, got...)
 }
 
-// testRefusedWithoutKey: without a key nothing is behind anything.
+// testRefusedWithoutKey: a message without a key has no order, so a refused one holds nothing back.
 func testRefusedWithoutKey(s *session) {
 	t := s.t
 	r := s.subscribe("refused", "")
@@ -125,7 +125,7 @@ func testRefusedWithoutKey(s *session) {
 	s.ack(r, got...)
 }
 
-// requireFailed wants these messages, and no others, to have failed.
+// requireFailed checks that exactly the messages at these indexes have failed, and returns their errors.
 func requireFailed(t tester, err error, indexes ...int) map[int]error {
 	t.Helper()
 	var partial *messaging.PublishError

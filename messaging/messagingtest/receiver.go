@@ -17,7 +17,7 @@ func testReceiveContext(s *session) {
 	cancel()
 	require.ErrorIs(t, await(s, "Receive", got).err, context.Canceled)
 
-	// The receiver is as good as before.
+	// The receiver still works after a Receive that ended with its context.
 	s.publish(s.message("key", 1))
 	s.ack(r, s.receive(r))
 }
@@ -29,7 +29,7 @@ func testReceiveClose(s *session) {
 	s.leave(r)
 	require.ErrorIs(t, await(s, "Receive", got).err, messaging.ErrClosed)
 	require.ErrorIs(t, await(s, "Receive", receiveLater(s.ctx, r)).err, messaging.ErrClosed)
-	s.leave(r) // a second time
+	s.leave(r) // leaving again succeeds
 
 	r = s.subscribe("held", "")
 	s.publish(s.message("key", 1))
@@ -53,7 +53,7 @@ func testRedeliver(s *session) {
 	require.Equal(t, sent.ID, again.ID)
 	s.ack(r, again)
 
-	// Settled: the next one is another one.
+	// The acknowledged message does not come again: the next delivery is the next message.
 	next := s.message("key", 2)
 	s.publish(next)
 	m = s.receive(r)
@@ -81,7 +81,7 @@ func testPause(s *session) {
 	s.ack(r, s.receive(r))
 	r.Pause()
 	s.publish(s.message("key", 2))
-	// Another subscription has it, so it is there, or will be at any moment.
+	// Another subscription has the message, so the paused receiver could have it too, now or in a moment.
 	other := s.subscribe("other", "")
 	s.ack(other, s.receiveDistinct(other, 2)...)
 	moment, cancel := context.WithTimeout(s.ctx, 100*time.Millisecond)

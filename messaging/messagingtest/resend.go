@@ -12,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// testResendAfterRefusal publishes once more what was refused, mended, and what was held back behind it.
+// testResendAfterRefusal publishes a refused message again after it was made smaller, together with the messages that were held back behind it.
 func testResendAfterRefusal(s *session) {
 	t := s.t
 	r := s.subscribe("resend", "")
@@ -28,13 +28,13 @@ func testResendAfterRefusal(s *session) {
 	s.ack(r, got...)
 }
 
-// testResendAfterDeadline gives calls less time than they need, and publishes again what they did not confirm. Copies
-// may come twice and late; the first ones come in order, and all of them.
+// testResendAfterDeadline publishes with deadlines that are too short, and again whatever was not confirmed. Copies may come twice and late, but the
+// first copies are complete and in order.
 func testResendAfterDeadline(s *session) {
 	const keys, perKey, perCall = 5, 40, 25
 	r := s.subscribe("resend", "")
 	sent := s.series(keys, perKey)
-	limit := time.Duration(0) // over before it begins, at first
+	limit := time.Duration(0) // the first deadline is over before the call begins
 	for rest := sent; len(rest) > 0; {
 		n := min(perCall, len(rest))
 		ctx, cancel := context.WithTimeout(s.ctx, limit)
@@ -53,8 +53,8 @@ func testResendAfterDeadline(s *session) {
 	requireOrder(s.t, s.receiveThese(r, sent, nil))
 }
 
-// insist publishes until all is confirmed, as a relay does: what was not goes again, in order. Only errors that an outage
-// excuses are let pass.
+// insist publishes until all messages are confirmed, and sends those without a confirmation again in their order, as a relay does. It returns an
+// error that an outage does not explain.
 func (s *session) insist(msgs []event.Envelope) error {
 	const perCall = 20
 	for len(msgs) > 0 {
@@ -73,7 +73,7 @@ func (s *session) insist(msgs []event.Envelope) error {
 			return fmt.Errorf("a lost connection counts as the message's fault: %w", err)
 		}
 		if len(again) > 0 {
-			<-time.After(10 * time.Millisecond) // it will not be back any sooner
+			<-time.After(10 * time.Millisecond) // a broker that is away does not come back at once
 		}
 		msgs = append(again, msgs[n:]...)
 	}
@@ -93,8 +93,8 @@ func isOutage(err error) bool {
 	return true
 }
 
-// unconfirmed returns the messages that err does not confirm, or an error if err is wrong: it must name messages of the call, confirm a
-// prefix of each key, and hold messages back only behind a failed one of their key.
+// unconfirmed returns the messages that err does not confirm. It returns an error if err breaks the rules of messaging.Publisher: err must name
+// messages of the call, confirm a prefix of each key, and hold a message back only behind a failed one of its key.
 func unconfirmed(msgs []event.Envelope, err error) (again []event.Envelope, broken error) {
 	if err == nil {
 		return nil, nil

@@ -13,8 +13,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// tester is what a case needs of a [testing.T]. Tests of the suite itself put something else in its place, to watch
-// cases fail.
+// tester has the methods of [testing.T] that a case needs. The suite's own tests put a recorder in its place, to see a case fail.
 type tester interface {
 	require.TestingT
 	Helper()
@@ -22,10 +21,10 @@ type tester interface {
 	Context() context.Context
 }
 
-// session is one test with a broker and a topic of its own. Everything it waits for is bounded by ctx.
+// session is one test, with a broker and a topic that only it uses. ctx bounds every wait.
 type session struct {
 	t      tester
-	test   *testing.T // what the harness gets
+	test   *testing.T // the test that is given to the harness's functions
 	h      Harness
 	broker Broker
 	topic  string
@@ -34,7 +33,7 @@ type session struct {
 	made   int
 }
 
-// open starts a case. The harness gets t; the case complains to by.
+// open starts a case. The harness gets t; failed checks of the case go to by.
 func (h Harness) open(t *testing.T, by tester, kind messaging.SubscriptionType) *session {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(by.Context(), h.Patience)
@@ -45,7 +44,7 @@ func (h Harness) open(t *testing.T, by tester, kind messaging.SubscriptionType) 
 	return s
 }
 
-// message makes an envelope of the topic. The n-th of a key has sequence n.
+// message returns an envelope for the session's topic. Its sequence is n, and so is the text of its payload.
 func (s *session) message(key string, n int) event.Envelope {
 	s.made++
 	return event.Envelope{
@@ -56,7 +55,7 @@ func (s *session) message(key string, n int) event.Envelope {
 	}
 }
 
-// series makes perKey messages of each key, in turns.
+// series returns perKey messages of each key, the keys in turns.
 func (s *session) series(keys, perKey int) []event.Envelope {
 	var msgs []event.Envelope
 	for n := range perKey {
@@ -67,14 +66,14 @@ func (s *session) series(keys, perKey int) []event.Envelope {
 	return msgs
 }
 
-// tooLarge makes a message that the broker must refuse.
+// tooLarge returns a message that is larger than the broker accepts.
 func (s *session) tooLarge(key string, n int) event.Envelope {
 	m := s.message(key, n)
 	m.Payload = make([]byte, s.h.MaxMessageBytes+1)
 	return m
 }
 
-// attempt is one call of Publish.
+// attempt calls Publish once and returns its error.
 func (s *session) attempt(ctx context.Context, msgs []event.Envelope) error {
 	s.t.Helper()
 	return within(s, "Publish", func() error { return s.broker.Publish(ctx, msgs) })
@@ -85,7 +84,7 @@ func (s *session) publish(msgs ...event.Envelope) {
 	require.NoError(s.t, s.attempt(s.ctx, msgs), "publish")
 }
 
-// join joins a subscription under the test's type.
+// join joins a subscription of the type that the case is about.
 func (s *session) join(name, consumer string) messaging.Receiver {
 	s.t.Helper()
 	type joined struct {
@@ -100,7 +99,7 @@ func (s *session) join(name, consumer string) messaging.Receiver {
 	return j.r
 }
 
-// subscribe joins a subscription and leaves it with the test.
+// subscribe joins a subscription, and leaves it when the test ends.
 func (s *session) subscribe(name, consumer string) messaging.Receiver {
 	s.t.Helper()
 	r := s.join(name, consumer)
@@ -130,7 +129,7 @@ func (s *session) ack(r messaging.Receiver, msgs ...*messaging.Message) {
 	}
 }
 
-// receiveDistinct receives until it has seen n different messages, and returns the first copy of each.
+// receiveDistinct receives until n different messages have come, and returns the first copy of each.
 func (s *session) receiveDistinct(r messaging.Receiver, n int) []*messaging.Message {
 	s.t.Helper()
 	seen := map[string]bool{}
@@ -145,8 +144,8 @@ func (s *session) receiveDistinct(r messaging.Receiver, n int) []*messaging.Mess
 	return msgs
 }
 
-// receiveThese receives until it has seen all that must come, and settles everything. Nothing may come but those and
-// what may come. It returns the first copies, in the order in which they came.
+// receiveThese receives until all messages of must have come, and settles everything. Messages of may can come too, any other message fails the test.
+// It returns the first copies in the order of their arrival.
 func (s *session) receiveThese(r messaging.Receiver, must, may []event.Envelope) []*messaging.Message {
 	s.t.Helper()
 	missing, expected := map[string]bool{}, map[string]bool{}
@@ -171,7 +170,7 @@ func (s *session) receiveThese(r messaging.Receiver, must, may []event.Envelope)
 	return first
 }
 
-// requireSame compares the ids, in any order.
+// requireSame checks that both lists have the same ids, in any order.
 func (s *session) requireSame(sent []event.Envelope, got []*messaging.Message) {
 	s.t.Helper()
 	want, have := make([]string, len(sent)), make([]string, len(got))
@@ -184,7 +183,7 @@ func (s *session) requireSame(sent []event.Envelope, got []*messaging.Message) {
 	require.ElementsMatch(s.t, want, have, "not the messages that were sent")
 }
 
-// requireOrder wants the sequences of each key to rise by one from 1.
+// requireOrder checks that the sequences of each key are 1, 2, 3 and so on.
 func requireOrder(t tester, msgs []*messaging.Message) {
 	t.Helper()
 	last := map[string]int64{}
@@ -199,7 +198,7 @@ type received struct {
 	err error
 }
 
-// receiveLater receives in a goroutine.
+// receiveLater calls Receive in a goroutine and returns the channel for its result.
 func receiveLater(ctx context.Context, r messaging.Receiver) <-chan received {
 	got := make(chan received, 1)
 	go func() {
@@ -209,7 +208,7 @@ func receiveLater(ctx context.Context, r messaging.Receiver) <-chan received {
 	return got
 }
 
-// within returns what call returns.
+// within returns the result of call, and fails the test if it takes too long.
 func within[T any](s *session, what string, call func() T) T {
 	s.t.Helper()
 	done := make(chan T, 1)
@@ -217,8 +216,8 @@ func within[T any](s *session, what string, call func() T) T {
 	return await(s, what, done)
 }
 
-// await returns what comes from done. Whatever heeds its context ends with the test's; what does not is given as long
-// again and fails the test.
+// await returns the value from done. A call that respects the context returns when the test's time is over. A call that does not is given the same
+// time once more, and then fails the test.
 func await[T any](s *session, what string, done <-chan T) (v T) {
 	s.t.Helper()
 	select {
@@ -234,7 +233,7 @@ func await[T any](s *session, what string, done <-chan T) (v T) {
 	return v
 }
 
-// awaitAll waits for a group.
+// awaitAll waits for the goroutines of a group, with the same limit.
 func (s *session) awaitAll(what string, group *sync.WaitGroup) {
 	s.t.Helper()
 	within(s, what, func() struct{} {

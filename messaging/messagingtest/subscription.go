@@ -32,8 +32,8 @@ func testTwoSubscriptions(s *session) {
 	}
 }
 
-// testUnsettled settles one lot of messages, and of a second one only the later ones of each key, closes, and publishes a
-// third lot while there is no receiver. The next receiver gets all that was not settled, and nothing of the first lot.
+// testUnsettled settles a first lot of messages, and of a second lot only the later ones of each key. It closes the receiver and publishes a third
+// lot. The next receiver gets all messages that were not settled, and none of the first lot.
 func testUnsettled(s *session) {
 	const n = 10
 	r := s.subscribe("durable", "one")
@@ -56,19 +56,19 @@ func testUnsettled(s *session) {
 	more := s.message("key-0", 2)
 	s.publish(more)
 
-	// A broker may forget which ones of a batch were settled.
+	// The broker may forget which messages of a batch were settled, so the settled ones of the second lot may come again.
 	s.receiveThese(s.subscribe("durable", "one"), append(earlier, more), later)
 }
 
-// testTakeover has two consumers. One goes away with all that it received.
+// testTakeover has two consumers, and one of them leaves with all its messages unsettled. The other one gets them.
 func testTakeover(s *session) {
 	t := s.t
 	first, second := s.subscribe("shared", "a"), s.subscribe("shared", "b")
 	sent := s.series(30, 2)
 	s.publish(sent...)
 
-	// The first one settles nothing. How much it gets is up to the broker; with one partition the other one gets nothing
-	// until it is gone.
+	// The first consumer settles nothing. How many messages it gets is up to the broker; with a single partition the other consumer gets
+	// none before the first has left.
 	var some sync.Once
 	held, left := make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -101,8 +101,8 @@ func testTakeover(s *session) {
 	require.Len(t, await(s, "Receive", all), len(sent), "not all messages came again")
 }
 
-// testOrderTwoConsumers lets a second consumer join in the middle. Keys may move then, and messages come twice; seen as
-// one, the two of them still get each key in order.
+// testOrderTwoConsumers adds a second consumer while messages flow. Keys may move between the two and messages may come twice. Taken together, the
+// first copies of each key are in order.
 func testOrderTwoConsumers(s *session) {
 	sent := s.series(40, 10)
 	var (

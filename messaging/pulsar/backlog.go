@@ -8,7 +8,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// errNoAdmin is returned without the admin API, because only that reports backlogs.
+// errNoAdmin is the error without the admin API, which alone reports backlogs.
 var errNoAdmin = errors.New("pulsar: read the backlog: Pulsar's admin API cannot be reached; set Config.AdminURL (ONCEBOX_PULSAR_ADMIN_URL)")
 
 // Backlog implements [messaging.BacklogReceiver] with the admin API. Messages counts entries: a batch is one.
@@ -40,20 +40,21 @@ func (r *receiver) Backlog(ctx context.Context) (messaging.Backlog, error) {
 	return out, nil
 }
 
-// leftPatience is how often a silent receiver asks for its other partitions before it asks for a partition with messages that were left:
-// more than a minute. Asking brings the left messages again, together with messages that the broker may have lost.
+// leftPatience bounds how often a silent receiver asks for partitions with left messages. It asks for its other partitions this many times first,
+// which takes more than a minute. Each request brings the left messages again, together with messages that the broker may have lost.
 const leftPatience = 4
 
-// entryOf is where the broker stores a message, or the batch with the message in it.
+// entryOf identifies an entry of the broker: a stored message, or a stored batch of messages.
 type entryOf struct {
 	partition     int32
 	ledger, entry int64
 }
 
-// left holds the messages that the consumer left at the broker, by entry and place in their batch. The broker counts entries.
+// left holds the messages that the consumer left at the broker, by entry and by their place in it. The entries are needed because the broker's
+// backlog counts entries and not messages.
 type left map[entryOf]map[int32]struct{}
 
-// entry returns where the message is stored, and its place there.
+// entry returns the entry that holds the message, and the message's place in it.
 func (rc *receipt) entry() (e entryOf, place int32) {
 	id := rc.message.ID()
 	return entryOf{id.PartitionIdx(), id.LedgerID(), id.EntryID()}, id.BatchIdx()
@@ -97,12 +98,11 @@ func (l left) in(partition int32) (n int64) {
 	return n
 }
 
-// Leave implements [messaging.BacklogReceiver]. The message does not count as in hand any more, so that the checks for a partition that has
-// stopped go on.
+// Leave implements [messaging.BacklogReceiver]. The message no longer counts as in hand, so that a partition that has stopped is still noticed.
 func (r *receiver) Leave(m *messaging.Message) {
 	rc, err := r.receipt(m, "leave")
 	if err != nil {
-		return // it comes again
+		return // an earlier consumer received it, so it comes again
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -29,7 +29,7 @@ type Broker struct {
 	keeper    *topics.Keeper
 	start     *start
 
-	// open ends when Close has waited long enough for the calls that are under way.
+	// open is done when Close has waited long enough for calls that are under way.
 	open context.Context //nolint:containedctx // the life of the connection
 	end  context.CancelFunc
 
@@ -41,11 +41,11 @@ type Broker struct {
 	topics    map[string]*topic
 	receivers map[*receiver]bool
 	joined    int
-	introduce map[string]string // properties of producers
+	introduce map[string]string // properties of new producers, see Introduce
 }
 
-// Introduce adds properties to all producers that are made from now on, which the broker shows: the service that they publish for, and the
-// database that its events come from. By them one finds two databases that publish for one service by mistake. It is for [oncebox.App].
+// Introduce adds properties to all producers that are made from now on: the service that they publish for, and the database that its events come
+// from. The broker shows them, so that an operator can find two databases that publish for one service by mistake. [oncebox.App] calls it.
 //
 // [oncebox.App]: https://pkg.go.dev/github.com/oncebox/oncebox#App
 func (b *Broker) Introduce(source, installation string) {
@@ -79,7 +79,7 @@ func Connect(ctx context.Context, cfg *Config) (*Broker, error) {
 	b.start = &start{broker: b, done: make(chan struct{})}
 	if err := b.connect(ctx); err != nil {
 		// Connect does not wait for Close: a request that the broker does not answer takes long to end.
-		go func() { _ = b.Close() }() // the caller already gets an error
+		go func() { _ = b.Close() }() // err goes to the caller already
 		return nil, err
 	}
 	return b, nil
@@ -90,7 +90,7 @@ func (b *Broker) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if b.cfg.TokenFile != "" { // it is read each time, and its absence would look like a broker that does not answer
+	if b.cfg.TokenFile != "" { // a missing token file would later look like a broker that does not answer
 		if _, err := os.ReadFile(b.cfg.TokenFile); err != nil {
 			return fmt.Errorf("pulsar: Config.TokenFile (ONCEBOX_PULSAR_TOKEN_FILE): %w", err)
 		}
@@ -157,7 +157,7 @@ func (b *Broker) Close() error {
 	defer quietlog.Flush(b.log)
 
 	if b.start.isUnder() {
-		b.end() // the calls under way still wait for the first connection, and have sent nothing
+		b.end() // calls that still wait for the first connection have sent nothing, so they may end now
 	}
 	// Producers must not be closed while somebody sends with them: the client panics.
 	if !waitFor(&b.calls, b.cfg.CloseTimeout) {
@@ -169,7 +169,7 @@ func (b *Broker) Close() error {
 	var closing sync.WaitGroup
 	closing.Go(func() {
 		for _, r := range b.openReceivers() {
-			_ = r.Close() // never fails
+			_ = r.Close() // Close of a receiver returns no error
 		}
 		// Background calls must end before: after the client is closed they would open connections that are never closed.
 		waitFor(&b.background, b.cfg.CloseTimeout/2)

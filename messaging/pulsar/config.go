@@ -184,7 +184,7 @@ func redacted(text string) string {
 	return regexp.MustCompile(`(//[^/:@]*):.*@`).ReplaceAllString(text, "$1:xxxxx@")
 }
 
-// WithDefaults returns a copy in which unset fields have their defaults. A nil Config is the zero one.
+// WithDefaults returns a copy in which unset fields have their defaults. A nil Config is the zero value.
 func (c *Config) WithDefaults() Config {
 	var out Config
 	if c != nil {

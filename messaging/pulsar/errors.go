@@ -12,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
 )
 
-// isNoRoom reports that the client's queue was full: it did not take the message, and may take it a moment later.
+// isNoRoom reports whether the client did not take the message because its queue is full. It may take it a moment later.
 func isNoRoom(err error) bool {
 	return errors.Is(err, pulsarclient.ErrSendQueueIsFull)
 }
@@ -21,12 +21,12 @@ func isNoRoom(err error) bool {
 // as a duplicate. It may be right, after a lost connection, or it may have mixed up two producers.
 var errNotStored = errors.New("the broker treated the message as a duplicate and did not store it")
 
-// isPlace reports whether a receipt has the place where the message is stored. -1:-1 stands for none.
+// isPlace reports whether a receipt says where the message is stored. Pulsar writes -1:-1 if it does not.
 func isPlace(id pulsarclient.MessageID) bool {
 	return id != nil && id.LedgerID() >= 0 && id.EntryID() >= 0
 }
 
-// isBatchTooLarge reports that a whole batch was refused because one of its messages is too large.
+// isBatchTooLarge reports whether a whole batch was refused because one of its messages is too large.
 func isBatchTooLarge(err error) bool {
 	return strings.Contains(err.Error(), "exceeds MaxMessageSize") && !errors.Is(err, pulsarclient.ErrMessageTooLarge)
 }

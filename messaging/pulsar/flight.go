@@ -43,10 +43,10 @@ type flight struct {
 	stop context.CancelCauseFunc // ends the wait when no receipt can come any more
 
 	mu     sync.Mutex
-	errs   []error         // by position in indexes
+	errs   []error         // keys with a refused message: their later messages are not sent
 	stuck  map[string]bool // keys with a message that was refused
 	flying int
-	idle   chan struct{} // a token: every message has an answer
+	idle   chan struct{} // gets a token when every message has its answer
 }
 
 func newFlight(p *producer, t *topic, limit int, msgs []event.Envelope, indexes []int) *flight {

@@ -33,7 +33,7 @@ type discreet struct {
 	cut       bool                // an attribute says that there is no connection
 }
 
-// refusal is the beginning of such a line in the client's log.
+// refusal begins a line in which the client's log says that the broker has refused a connection.
 const refusal = "Failed to establish connection with broker: "
 
 // unconnected matches the lines of the client about a missing connection.
@@ -150,7 +150,7 @@ func (b *Broker) users() string {
 	return strings.Join(all, ", ")
 }
 
-// nowhere is a registerer that keeps the client's own metrics out of the program's registry.
+// nowhere is a Prometheus registerer that registers nothing. It keeps the client's own metrics out of the program's registry.
 type nowhere struct{}
 
 func (nowhere) Register(prometheus.Collector) error  { return nil }

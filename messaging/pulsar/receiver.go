@@ -285,7 +285,7 @@ func (r *receiver) setPaused(paused bool) {
 func (r *receiver) wake() {
 	select {
 	case r.look <- struct{}{}:
-	default: // it will look anyway
+	default: // a token is there already, so Receive will look
 	}
 }
 

@@ -50,7 +50,7 @@ func NewAdmin(c *Config) (*Admin, error) {
 	}, nil
 }
 
-// maxRedirects is that of net/http.
+// maxRedirects is the limit that net/http has by default. Setting CheckRedirect takes it away.
 const maxRedirects = 10
 
 // stayAuthorized sends the credentials again when a broker redirects a request to the broker that owns the topic. net/http drops them
@@ -95,7 +95,7 @@ func (a *Admin) Namespace() string { return a.namespace }
 // Close closes idle connections.
 func (a *Admin) Close() { a.http.CloseIdleConnections() }
 
-// KeepNothingOpen makes each call open a connection of its own.
+// KeepNothingOpen makes each call open a connection of its own, for a process that asks once and ends.
 func (a *Admin) KeepNothingOpen() {
 	a.http.Transport.(*http.Transport).DisableKeepAlives = true //nolint:forcetypeassert // NewAdmin made it
 }

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// Patience is how long a publication waits for the admin API.
+	// Patience is how long a call of Publish waits for the admin API.
 	Patience = 2 * time.Second
-	// rest is how long the API is not asked again after that.
+	// rest is how long the API is not asked again after it gave no answer.
 	rest = time.Minute
 )
 
 // Presence remembers whether the admin API answers. Publishing works without it, and a firewall may drop all requests to it, so publishing
 // must not wait for it again and again.
 type Presence struct {
-	// Patience is how long a publication waits for the API, without which it works too.
+	// Patience is how long a call of Publish waits for the API, because it works without it, too.
 	Patience time.Duration
 
 	mu      sync.Mutex

@@ -17,7 +17,7 @@ import (
 const (
 	// KeptPayload is how much of the payload of an unreadable message is kept for the reader of its dead letter, in bytes.
 	KeptPayload = 64 << 10
-	// KeptProperties is how many bytes of its properties are kept in all, and keptProperty how many bytes a kept property may have.
+	// KeptProperties is how many bytes of the properties are kept in all, and keptProperty how many bytes one property may have to be kept.
 	KeptProperties = 64 << 10
 	keptProperty   = 4 << 10
 )
