@@ -15,7 +15,7 @@ type phrase struct {
 // phrases are the forms of words that pages avoid. To add one, give it a plant and a sentence that looks alike and is fine.
 var phrases = []phrase{
 	{"noun", regexp.MustCompile(`\bone that\b`), nil,
-		"It waits behind one that failed.", "It waits behind an event that failed.", 17},
+		"It waits behind one that failed.", "It waits behind an event that failed.", 16},
 	{"noun", regexp.MustCompile(`\bones? (of which|in which|with which|whose|who)\b`), nil,
 		"It takes the one whose lease has ended.", "It takes the lane whose lease has ended.", 1},
 	{"noun", regexp.MustCompile(`\bthose (that|which|who|whose|of which)\b`), nil,
@@ -34,7 +34,7 @@ var phrases = []phrase{
 	{"flow", regexp.MustCompile(`\b(is|are|was|were|be|been|being|gets?|got) told\b( \w+)?`), regexp.MustCompile(`told (apart|to)\b`),
 		"advance is told that nothing was left.", "The process is told to stop.", 3},
 	{"flow", regexp.MustCompile(`\btells?\b( \w+)?`), regexp.MustCompile(`tells? (apart|you|us|me)\b`),
-		"sure tells whether there are others.", "The page shows the state.", 17},
+		"sure tells whether there are others.", "The page shows the state.", 16},
 	{"flow", regexp.MustCompile(`\btold (of|by|that|whether)\b`), nil,
 		"It was a failure that nobody had told of.", "It was a failure that nobody had reported.", 1},
 	{"flow", regexp.MustCompile(`\b(hears?|heard)\b`), nil,

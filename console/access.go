@@ -13,26 +13,25 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
-// Access is what a request may do.
+// Access is what the sender of a request may do.
 type Access struct {
-	// Actor is the authenticated person or program, in the words of the organisation: a login, an address. It is written to the
-	// audit. Required where Read or Act is set; at most 255 bytes.
+	// Actor is the login or address of the authenticated person or program, as the organisation writes it. The audit stores it. Required
+	// with Read or Act; at most 255 bytes.
 	Actor string
-	// Read lets it see every page, payloads included, of all tenants.
+	// Read permits all pages, for all tenants, with payloads.
 	Read bool
-	// Act lets it replay, discard, edit and change what waits. It counts only beside Read.
+	// Act permits replaying, discarding, editing and changing what waits. It has no effect without Read.
 	Act bool
 }
 
-// Authorizer says who sends a request and what it may do. Authentication has been done before, by a middleware or a proxy, or
-// is done here: by a session, by [http.Request.BasicAuth], by a header that only the proxy can set. The zero Access is answered
-// with 403, an error with 503.
+// Authorizer returns who sends a request and what they may do. A middleware or proxy may have authenticated the sender before, or the Authorizer does
+// so: by a session, by [http.Request.BasicAuth], or by a header that only the proxy can set. The zero Access is answered with 403, an error with 503.
 type Authorizer func(*http.Request) (Access, error)
 
-// errRefused is answered with 403.
+// errRefused is the error of a request that may do nothing. The answer is 403.
 var errRefused = errors.New("refused")
 
-// ask returns what the request may do, errRefused if that is nothing.
+// ask calls the Authorizer and returns what the sender may do, or errRefused if that is nothing.
 func (c *Console) ask(r *http.Request) (Access, error) {
 	a, err := c.authorize(r)
 	if err != nil {
@@ -51,14 +50,14 @@ func (c *Console) ask(r *http.Request) (Access, error) {
 	return a, nil
 }
 
-// tokenLife is how long a form can be sent after it was shown: a working day.
+// tokenLife is how long a form can be sent after it was shown: 12 hours, a working day.
 const tokenLife = 12 * time.Hour
 
-// errToken means that a form was not shown to the actor who sends it, or too long ago.
+// errToken means that the form was not shown to this actor, or too long ago.
 var errToken = errors.New("the form is older than 12 hours, was shown to somebody else, or comes from a process with another Config.Secret")
 
-// tokens makes and checks what each form carries: the end of its life and a signature over that and the actor. Nothing is stored. Another
-// site can neither make a token, nor use a token that was made for another actor.
+// tokens makes and checks the token in each form: when it ends, and a signature over that and the actor. Nothing is stored. Another site cannot make
+// a token, and a token that was made for another actor is refused. This protects against forged requests (CSRF).
 type tokens struct {
 	key []byte
 }

@@ -17,28 +17,29 @@ import (
 	"github.com/oncebox/oncebox/ops"
 )
 
-// Fields of the forms.
+// Names of form fields.
 const (
 	fieldAction = "action"
 	fieldReason = "reason"
 	fieldBack   = "back"
 )
 
-// deadLetters is what most pages are about.
+// deadLetters names the things that most pages are about.
 const deadLetters = "dead letters"
 
-// maxReason is how long a reason may be, in bytes: as the audit keeps it.
+// maxReason is the longest reason that the audit stores, in bytes.
 const maxReason = 2048
 
-// letterAction is an action on dead letters. The action Retry is for messages that failed and are tried again, all of a selection.
+// letterAction is an action on dead letters, with its texts. The action Retry applies to messages that failed and are tried again; it is
+// only for all messages of a selection.
 type letterAction struct {
 	Action                 operator.Action
 	Title, Done, Explained string
-	// Deletes says that it cannot be undone.
+	// Deletes is true for an action that cannot be undone.
 	Deletes bool
 }
 
-// Thing and Things are what it is done to.
+// Thing and Things name what the action is applied to, in singular and plural.
 func (d *letterAction) Thing() string {
 	if d.Action == operator.Retry {
 		return "message that failed"
@@ -53,7 +54,7 @@ func (d *letterAction) Things() string {
 	return deadLetters
 }
 
-// letterActionOf returns the action of this name, with its texts.
+// letterActionOf returns the action with this name.
 func letterActionOf(action string) (*letterAction, error) {
 	switch operator.Action(action) {
 	case operator.Replay:
@@ -77,21 +78,21 @@ func letterActionOf(action string) (*letterAction, error) {
 	}
 }
 
-// actView is the page that asks for a reason before something is done.
+// actView is the data of the page that asks for a reason before an action.
 type actView struct {
 	Act    *letterAction
 	Refs   []ref
 	Reason string
-	// Wrong says what is missing, "" at first.
+	// Wrong is what is missing in the form, "" when it is first shown.
 	Wrong string
 	// Back is the query of the list that the actor came from.
 	Back string
 }
 
-// BackTo is the address of the list that the actor came from.
+// BackTo returns the address of the list that the actor came from.
 func (a *actView) BackTo() string { return "dead?" + a.Back }
 
-// order is a form, or an address that leads to one: what is to be done, with what, and why.
+// order is a form, or an address that leads to a form: the action, the dead letters it is for, and the reason.
 type order struct {
 	act    *letterAction
 	refs   []ref
@@ -110,13 +111,13 @@ func orderOf(c *Console, q url.Values) (o order, err error) {
 		return o, err
 	}
 	o.reason, o.back = strings.TrimSpace(q.Get(fieldReason)), q.Get(fieldBack)
-	if o.back == "" && len(o.refs) > 0 { // from a page about one of them
+	if o.back == "" && len(o.refs) > 0 { // the actor came from the page of one of them
 		o.back = url.Values{fieldBox: {string(o.refs[0].Box)}}.Encode()
 	}
 	return o, nil
 }
 
-// showConfirm shows what is about to be done to single dead letters, and asks for the reason.
+// showConfirm shows the dead letters that are about to be changed, and asks for the reason.
 func showConfirm(v *visit) error {
 	q := v.URL.Query()
 	if v.Method == http.MethodPost {
@@ -132,7 +133,7 @@ func showConfirm(v *visit) error {
 	return v.show("confirm", o.act.Title, &actView{Act: o.act, Refs: o.refs, Back: o.back})
 }
 
-// actOn does what was confirmed, one dead letter after the other, each in a transaction of its own.
+// actOn runs the confirmed action on one dead letter after the other, each in a transaction of its own.
 func actOn(v *visit) error {
 	o, err := orderOf(v.Console, v.PostForm)
 	if err != nil {
@@ -165,7 +166,7 @@ func actOn(v *visit) error {
 	return nil
 }
 
-// outcome is the page that says what was done and what was not.
+// outcome is the data of the page that shows which dead letters were treated and which were not.
 type outcome struct {
 	Act      *letterAction
 	Done     int
@@ -173,7 +174,7 @@ type outcome struct {
 	Back     string
 }
 
-// Returns the text for the actor why one of several could not be treated. Errors that do not concern operators are logged.
+// tell returns the text that explains to the actor why a dead letter could not be treated. Errors that an operator can do nothing about are logged.
 func (v *visit) tell(err error) string {
 	if p, known := errors.AsType[*problem](explained(err)); known {
 		return p.title
@@ -182,7 +183,7 @@ func (v *visit) tell(err error) string {
 	return "An error, which the log of this process has. Nothing was changed."
 }
 
-// reasonProblem says what is wrong with a reason, "" if nothing is.
+// reasonProblem returns what is wrong with a reason, "" if it is fine.
 func reasonProblem(reason string) string {
 	switch {
 	case reason == "":
@@ -194,13 +195,13 @@ func reasonProblem(reason string) string {
 	}
 }
 
-// Fields of the address of a page that says what was done: the action, and the one event that it was done to.
+// Fields of the address of a page that reports what was done: the action, and the event, if it was a single one.
 const (
 	fieldDone = "done"
 	fieldOf   = "of"
 )
 
-// backTo returns the address of the list with a query that came through a form, and more parameters.
+// backTo returns the address of the list. back is its query, which came through a form and may be anything; more is added to it.
 func backTo(v *visit, back string, more url.Values) string {
 	q, err := url.ParseQuery(back)
 	if err != nil {
@@ -213,7 +214,7 @@ func backTo(v *visit, back string, more url.Values) string {
 	return "dead?" + with(s.Values(), more).Encode()
 }
 
-// lifeOf is the address of the page about the event that something was done to on the page before, "" if it was done to several.
+// lifeOf returns the address of the page of the event that was treated last, "" if several were.
 func lifeOf(q url.Values) string {
 	if id := q.Get(fieldOf); uuid.Validate(id) == nil {
 		return eventPage(id, "")
@@ -221,7 +222,7 @@ func lifeOf(q url.Values) string {
 	return ""
 }
 
-// notice says what was done on the page before.
+// notice returns the sentence that reports what was done on the page before.
 func notice(q url.Values) string {
 	d, err := letterActionOf(q.Get(fieldDone))
 	if err != nil {
@@ -236,7 +237,7 @@ func notice(q url.Values) string {
 
 const fieldPayload = "payload"
 
-// editView is the page on which the payload of one dead letter is changed before it is replayed.
+// editView is the data of the page on which an operator changes the payload of a dead letter before its replay.
 type editView struct {
 	letter
 
@@ -245,7 +246,7 @@ type editView struct {
 	Wrong  string
 }
 
-// showEdit shows the payload of a dead letter for editing.
+// showEdit shows the payload of a dead letter in a form.
 func showEdit(v *visit) error {
 	view, err := editOf(v, v.URL.Query())
 	if err != nil {
@@ -258,7 +259,7 @@ func showEdit(v *visit) error {
 	return v.show("edit", "Edit and replay", view)
 }
 
-// editOf reads the dead letter that is named. Its payload has to be text.
+// editOf reads the dead letter that the query names. It fails if the payload is not text.
 func editOf(v *visit, q url.Values) (*editView, error) {
 	r, err := refOf(v.Console, q)
 	if err != nil {
@@ -278,7 +279,7 @@ func editOf(v *visit, q url.Values) (*editView, error) {
 	return &editView{letter: l, Text: string(payload)}, nil
 }
 
-// replayEdited replays a dead letter with another payload.
+// replayEdited replays a dead letter with a changed payload.
 func replayEdited(v *visit) error {
 	form := v.PostForm
 	q, err := url.ParseQuery(form.Get("ref"))
@@ -289,7 +290,7 @@ func replayEdited(v *visit) error {
 	if err != nil {
 		return err
 	}
-	// Browsers end the lines of a text with two characters.
+	// Browsers end the lines of a form's text with \r\n.
 	view.Text, view.Reason = strings.ReplaceAll(form.Get(fieldPayload), "\r\n", "\n"), strings.TrimSpace(form.Get(fieldReason))
 	if view.Wrong = payloadProblem(view); view.Wrong == "" {
 		view.Wrong = reasonProblem(view.Reason)
@@ -306,7 +307,7 @@ func replayEdited(v *visit) error {
 	return nil
 }
 
-// payloadProblem says what is wrong with an edited payload, "" if nothing is.
+// payloadProblem returns what is wrong with a changed payload, "" if it is fine.
 func payloadProblem(view *editView) string {
 	switch {
 	case view.Text == "":

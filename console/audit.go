@@ -12,10 +12,10 @@ import (
 	"github.com/oncebox/oncebox/ops"
 )
 
-// boxKeys is where decisions about idempotency keys are, beside the boxes of dead letters.
+// boxKeys is the name of idempotency keys where pages distinguish by box. Keys have an audit and no dead letters.
 const boxKeys ops.Box = "keys"
 
-// auditView is a page of the audit.
+// auditView is the data of a page of the audit.
 type auditView struct {
 	Tabs        []tab
 	Box         ops.Box
@@ -24,10 +24,10 @@ type auditView struct {
 	First, Next string
 }
 
-// auditRow is one thing that was done.
+// auditRow is one entry of the audit.
 type auditRow struct{ operator.AuditEntry }
 
-// Where is the part in which it was done, in the words of the page.
+// Where returns the part of oncebox that the entry belongs to, as the page calls it.
 func (r *auditRow) Where() string {
 	switch r.Part {
 	case operator.PartInbox:
@@ -39,7 +39,7 @@ func (r *auditRow) Where() string {
 	}
 }
 
-// showAudit lists what was done, the newest first: in all parts, or in one of them.
+// showAudit lists the entries of one part or of all, the newest first.
 func showAudit(v *visit) error {
 	q := v.URL.Query()
 	view := &auditView{Box: ops.Box(q.Get(fieldBox)), ID: strings.TrimSpace(q.Get(fieldID))}
@@ -81,7 +81,7 @@ func showAudit(v *visit) error {
 	return v.show("audit", "Audit", view)
 }
 
-// partOf is the part of oncebox that a page calls box.
+// partOf returns the part of oncebox for the box of a page.
 func partOf(box ops.Box) (operator.Part, error) {
 	parts := map[ops.Box]operator.Part{
 		"": operator.EveryPart, ops.BoxOutbox: operator.PartOutbox, ops.BoxInbox: operator.PartInbox, boxKeys: operator.PartIdempotency,
@@ -93,7 +93,7 @@ func partOf(box ops.Box) (operator.Part, error) {
 	return part, nil
 }
 
-// auditTabs are the parts that have an audit, behind all of them together. An error: there is no such part.
+// auditTabs returns a tab for all entries, and one for each part that the console shows. It fails if current is not among them.
 func auditTabs(c *Console, current ops.Box) (tabs []tab, err error) {
 	known := false
 	for _, t := range []struct {
@@ -130,7 +130,7 @@ func auditRows(v *visit, filter operator.AuditFilter, before *operator.AuditEntr
 	return rows, err
 }
 
-// auditOf reads what was done to one event or message before.
+// auditOf reads the audit entries of one event or message.
 func auditOf(v *visit, r ref) ([]auditRow, error) {
 	part, err := partOf(r.Box)
 	if err != nil {

@@ -18,17 +18,17 @@ const (
 	fieldRate    = "rate"
 	fieldCounted = "counted"
 
-	// defaultRate is how many are treated in a second unless the actor says otherwise.
+	// defaultRate is how many dead letters are treated in a second if the actor sets no rate.
 	defaultRate = 100
-	// maxRate bounds what can be typed; 0 is no bound.
+	// maxRate is the largest rate that the actor can set, 0 apart, which means without a limit.
 	maxRate = 100_000
-	// maxBatch is how many are treated in one transaction at most, in which their keys stand still.
+	// maxBatch is how many dead letters are treated in one transaction at most. Their keys are locked until it ends.
 	maxBatch = 500
-	// patience is how long a browser may take to accept one line of the progress.
+	// patience is how long the browser may take to accept one line of progress.
 	patience = time.Minute
 )
 
-// bulkView is the page that says how many dead letters a selection has before all of them are treated.
+// bulkView is the data of the page that shows how many dead letters a selection has, before all of them are treated.
 type bulkView struct {
 	Act       *letterAction
 	Selection *selection
@@ -37,10 +37,10 @@ type bulkView struct {
 	Reason    string
 	Wrong     string
 	Back      string // the address of the list
-	Query     string // the selection as it stands in an address
+	Query     string // the selection, as the query of an address
 }
 
-// askBulk counts what would be treated.
+// askBulk counts the dead letters that would be treated, and asks for the reason.
 func askBulk(v *visit) error {
 	q := v.URL.Query()
 	view, err := bulkOf(v, q)
@@ -51,7 +51,7 @@ func askBulk(v *visit) error {
 	return v.show("bulk", view.Act.Title+" all that match", view)
 }
 
-// bulkOf reads what is to be done with which selection, and counts.
+// bulkOf reads the action and the selection from the query, and counts the dead letters.
 func bulkOf(v *visit, q url.Values) (*bulkView, error) {
 	d, err := letterActionOf(q.Get(fieldAction))
 	if err != nil {
@@ -74,8 +74,8 @@ func bulkOf(v *visit, q url.Values) (*bulkView, error) {
 	return view, err
 }
 
-// runBulk treats all that a selection has, and says how far it is while it does. The request is the run: when the browser leaves, it
-// ends after the transaction under way, and what was treated stays so.
+// runBulk treats all dead letters of a selection, and shows its progress in the answer. The run lives as long as the request: when the browser
+// leaves, it ends after the present transaction. Earlier transactions stay committed.
 func runBulk(v *visit) error {
 	q, err := url.ParseQuery(v.PostForm.Get("selection"))
 	if err != nil {
@@ -108,7 +108,7 @@ func runBulk(v *visit) error {
 	return stream(v, view, rate)
 }
 
-// rateOf reads how many may be treated in a second. 0: as many as can be.
+// rateOf parses the number of dead letters per second. 0 means without a limit.
 func rateOf(text string) (rate int, wrong string) {
 	rate, err := strconv.Atoi(text)
 	if err != nil || rate < 0 || rate > maxRate {
@@ -117,7 +117,7 @@ func rateOf(text string) (rate int, wrong string) {
 	return rate, ""
 }
 
-// stream does it and writes one line after each transaction.
+// stream treats the dead letters and writes one line of progress after each transaction.
 func stream(v *visit, view *bulkView, rate int) error {
 	out := &lines{v: v, total: view.Count, begun: time.Now(), rate: rate}
 	if err := out.begin(view); err != nil {
@@ -156,7 +156,7 @@ func treat(v *visit, view *bulkView, out *lines) (int64, error) {
 	return done, err
 }
 
-// lines writes the page of a run as the run goes on.
+// lines writes the page of a run while it goes on.
 type lines struct {
 	v     *visit
 	total int64
@@ -174,13 +174,13 @@ type runLine struct {
 type runEnd struct {
 	View *bulkView
 	Done int64
-	// Stopped says why it ended before its end, "" if it did not.
+	// Stopped is why the run ended early, "" if it is complete.
 	Stopped string
 }
 
 func (l *lines) begin(view *bulkView) error {
 	l.v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	l.v.w.Header().Set("X-Accel-Buffering", "no") // a proxy that collects answers would show nothing until the end
+	l.v.w.Header().Set("X-Accel-Buffering", "no") // nginx would otherwise collect the answer, and show nothing until the end
 	l.v.w.WriteHeader(http.StatusOK)
 	if err := l.v.templates["run"].ExecuteTemplate(l.v.w, "begin", l.v.page(view.Act.Title+" all that match", view)); err != nil {
 		return fmt.Errorf("console: begin the page of a run: %w", err)
@@ -188,7 +188,7 @@ func (l *lines) begin(view *bulkView) error {
 	return l.flush()
 }
 
-// progress says how many are done, and waits as the rate wants it. An error means that nobody reads any more.
+// progress writes how many dead letters are done, and waits to keep to the rate. It fails if the browser has left.
 func (l *lines) progress(ctx context.Context, done int64) error {
 	err := l.v.templates["run"].ExecuteTemplate(l.v.w, "line", &runLine{done, l.total, time.Since(l.begun)})
 	if err == nil {
@@ -208,7 +208,7 @@ func (l *lines) progress(ctx context.Context, done int64) error {
 	}
 }
 
-// flush sends what was written. It extends the server's deadline, because this answer goes on for longer than usual.
+// flush sends the lines written so far. It moves the server's write deadline, because this answer takes longer than others.
 func (l *lines) flush() error {
 	control := http.NewResponseController(l.v.w)
 	if err := control.SetWriteDeadline(time.Now().Add(patience)); err != nil && !errors.Is(err, http.ErrNotSupported) {
@@ -229,7 +229,7 @@ func (l *lines) end(view *bulkView, done int64, err error) {
 		}
 	}
 	if err := l.v.templates["run"].ExecuteTemplate(l.v.w, "end", end); err != nil {
-		return // nobody reads any more
+		return // the browser has left
 	}
 	_ = l.flush()
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// minSecret is the least length of Config.Secret in bytes: that of the hash.
+// minSecret is the least length of Config.Secret in bytes: the size of the hash that signs with it.
 const minSecret = 32
 
-// traceID is what Config.TraceURL has in the place of the id.
+// traceID is the placeholder for the id in Config.TraceURL.
 const traceID = "{trace_id}"
 
 // Config configures a Console.
@@ -44,7 +44,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// WithDefaults returns the configuration with the defaults filled in. Nil is the zero value.
+// WithDefaults returns a copy in which unset fields have their defaults. A nil Config is the zero value.
 func (c *Config) WithDefaults() Config {
 	var out Config
 	if c != nil {
@@ -72,7 +72,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// logger returns where the console logs. One of the stores is there.
+// logger returns the logger of the first store that is configured. There is at least one.
 func (c *Config) logger() *slog.Logger {
 	switch {
 	case c.Logger != nil:

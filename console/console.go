@@ -18,10 +18,10 @@ import (
 	"github.com/oncebox/oncebox/internal/quietlog"
 )
 
-// maxBody is how long a form may be, in bytes: the largest payload, escaped.
+// maxBody is the largest form in bytes: it fits the largest payload, escaped.
 const maxBody = 8 << 20
 
-// Console is the page. It is an http.Handler, safe for concurrent use.
+// Console is the operators' web page. It is an http.Handler, safe for concurrent use.
 type Console struct {
 	db        *bun.DB
 	cfg       Config
@@ -30,19 +30,19 @@ type Console struct {
 	origin    *http.CrossOriginProtection
 	templates map[string]*template.Template
 	assets    map[string]asset
-	routes    map[string]route // by method and name
+	routes    map[string]route // by HTTP method and page name
 	log       *slog.Logger
 }
 
-// route is what answers one method on one page.
+// route is the function that answers one method on one page.
 type route struct {
-	// act says that it changes something.
+	// act is true if the function changes something.
 	act   bool
 	serve func(*visit) error
 }
 
-// New makes the page for the tables that the stores of cfg work on, in db. It errs if authorize is nil, and names every field of
-// cfg that cannot be used. The database is not asked yet.
+// New makes the page for the tables that the stores of cfg use, in db. It returns an error if authorize is nil or a field of cfg cannot be used. It
+// does not access the database.
 func New(db *bun.DB, authorize Authorizer, cfg *Config) (*Console, error) {
 	if cfg == nil {
 		cfg = &Config{}
@@ -129,7 +129,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve answers a request that was let in.
+// serve answers a request of an actor who may read.
 func (v *visit) serve() error {
 	method := v.Method
 	if method == http.MethodHead {
@@ -170,7 +170,7 @@ func otherMethod(method string) string {
 	return http.MethodGet
 }
 
-// checkForm finds out whether a form was sent by the actor on purpose, from a page that the actor was shown.
+// checkForm checks that the actor has sent the form on purpose, from a page that was shown to this actor.
 func (v *visit) checkForm() error {
 	if err := v.origin.Check(v.Request); err != nil {
 		return &problem{http.StatusForbidden, "The form comes from another site", "Nothing was changed. " + err.Error() + "."}
@@ -188,15 +188,14 @@ func (v *visit) checkForm() error {
 	return nil
 }
 
-// pageName returns the last part of the path. All pages are in one folder and link to each other by name alone, so the
-// handler need not know where it is mounted. slash is false where the folder was asked for without its slash: links would lead
-// to its neighbours.
+// pageName returns the last part of the path. All pages are in one folder and link to each other by name alone, so the handler does not need to know
+// where it is mounted. slash is false if the folder was requested without its slash at the end: links would then lead out of the folder.
 func pageName(r *http.Request) (name string, slash bool) {
 	below := r.URL.Path
 	if rc := chi.RouteContext(r.Context()); rc != nil && rc.RoutePath != "" {
-		below = rc.RoutePath // of chi.Mount
+		below = rc.RoutePath // set by chi.Mount
 	}
-	asked := r.URL.Path // without what http.StripPrefix took away
+	asked := r.URL.Path // the path before http.StripPrefix has shortened it
 	if u, err := url.ParseRequestURI(r.RequestURI); err == nil {
 		asked = u.Path
 	}

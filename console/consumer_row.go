@@ -9,14 +9,14 @@ import (
 	"github.com/oncebox/oncebox/inbox/state"
 )
 
-// consumerRow is a consumer, and what waits in the database for it.
+// consumerRow is a consumer, and the messages that wait for it in the database.
 type consumerRow struct {
 	state.Stats
 
 	state.Consumer
 }
 
-// State and Word say how it is: the class of the stylesheet, and what the page calls it.
+// State returns the class of the stylesheet for the consumer's state.
 func (r *consumerRow) State() string {
 	switch {
 	case r.Runs && len(r.Troubles()) > 0:
@@ -32,7 +32,7 @@ func (r *consumerRow) State() string {
 	}
 }
 
-// Word is what the page calls the state.
+// Word returns the consumer's state, as the page calls it.
 func (r *consumerRow) Word() string {
 	words := map[state.TroubleKind]string{
 		state.TroubleAway: "no connection", state.TroubleLate: "does not get on", state.TroublePaused: "paused", state.TroubleMissing: "does not run",
@@ -57,13 +57,13 @@ func (r *consumerRow) Word() string {
 	}
 }
 
-// isConnected reports whether all its processes are connected, and none is paused.
+// isConnected reports whether all processes of the consumer are connected and not paused.
 func (r *consumerRow) isConnected() bool { return r.all("connected", "stored") }
 
-// isPaused reports whether all its processes are paused.
+// isPaused reports whether all processes of the consumer are paused.
 func (r *consumerRow) isPaused() bool { return !r.isConnected() && r.all("paused") }
 
-// all reports whether each of its processes is in one of the states.
+// all reports whether each process of the consumer is in one of the states.
 func (r *consumerRow) all(states ...string) bool {
 	for _, t := range r.Topics {
 		for _, p := range t.Processes {
@@ -75,7 +75,7 @@ func (r *consumerRow) all(states ...string) bool {
 	return true
 }
 
-// AtBroker is how many messages wait at the broker, in all its topics. "": there is none, or nothing is known of it.
+// AtBroker returns how many messages wait at the broker, in all topics of the consumer. "" if there is no broker or it has not answered.
 func (r *consumerRow) AtBroker() string {
 	n, known := int64(0), len(r.Topics) > 0
 	for _, t := range r.Topics {
@@ -92,7 +92,7 @@ func (r *consumerRow) AtBroker() string {
 	}
 }
 
-// Asked is when the broker said so, nil if there is none or nobody knows.
+// Asked returns when the broker reported that number, nil if it has not.
 func (r *consumerRow) Asked() *time.Time {
 	var oldest time.Time
 	for _, t := range r.Topics {
@@ -109,10 +109,11 @@ func (r *consumerRow) Asked() *time.Time {
 	return &oldest
 }
 
-// vanished reports whether its processes are silent and have not ended in order: they may live without the database.
+// vanished reports whether the consumer's processes are silent and have not shut down in order. They may still be alive, without access
+// to the database.
 func (r *consumerRow) vanished() bool { return !r.Runs && !r.Stopped && !r.SeenAt.IsZero() }
 
-// readConsumers lists the consumers that run, or have run, with the messages that wait for them.
+// readConsumers lists the consumers that run or have run, with the messages that wait for them.
 func readConsumers(ctx context.Context, c *Console) (list []consumerRow, err error) {
 	known, err := c.cfg.Inbox.State().Consumers(ctx)
 	if err != nil {
@@ -135,7 +136,7 @@ func readConsumers(ctx context.Context, c *Console) (list []consumerRow, err err
 	return list, nil
 }
 
-// downs are the findings of consumers that do not run, or do not get on.
+// downs returns the findings about consumers that do not run or make no progress.
 func downs(rows []consumerRow, now time.Time) (list []string) {
 	for n := range rows {
 		list = append(list, rows[n].downs(now)...)
@@ -143,7 +144,7 @@ func downs(rows []consumerRow, now time.Time) (list []string) {
 	return list
 }
 
-// unknown are the consumers that run, and of which nobody knows what waits at the broker.
+// unknown returns the running consumers whose broker has not reported how many messages wait.
 func unknown(rows []consumerRow) (names []string) {
 	for n := range rows {
 		if c := &rows[n]; c.Runs && len(c.Unknown()) > 0 {
@@ -153,7 +154,7 @@ func unknown(rows []consumerRow) (names []string) {
 	return names
 }
 
-// downs are the findings of a consumer that does not run, or does not get on.
+// downs returns the findings about this consumer: that it does not run or makes no progress.
 func (r *consumerRow) downs(now time.Time) (list []string) {
 	name := r.Stats.Consumer
 	if !r.Runs && r.Parked > 0 {

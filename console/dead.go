@@ -16,20 +16,20 @@ import (
 	"github.com/oncebox/oncebox/ops"
 )
 
-// perPage is how many rows a list shows.
+// perPage is the number of rows on a page of a list.
 const perPage = 50
 
-// deadView is a page of dead letters.
+// deadView is the data of a page of dead letters.
 type deadView struct {
 	Selection *selection
 	Letters   []letter
 	Tabs      []tab
-	Elsewhere int64  // dead letters of the other box
-	First     string // the address of the first page, "" on it
-	Next      string // that of the next one, "" on the last
+	Elsewhere int64  // number of dead letters in the other box
+	First     string // address of the first page, "" on it
+	Next      string // address of the next page, "" on the last one
 	Notice    string
-	Life      string // the address of the page about the event of the notice
-	// Replay and Discard are the addresses for all that the selection has.
+	Life      string // address of the page about the event that was treated last
+	// Replay and Discard are the addresses that treat all dead letters of the selection.
 	Replay, Discard string
 }
 
@@ -78,7 +78,7 @@ func readLetters(v *visit, s *selection, after *ops.Letter, limit int) ([]letter
 	return list, err
 }
 
-// tab is a box that a page can show. Count is the number of its letters, "" if it is not shown.
+// tab is a box that the page can show. Count is its number of dead letters, "" if that is not shown.
 type tab struct {
 	link
 
@@ -86,7 +86,7 @@ type tab struct {
 	Count string
 }
 
-// tabs are the boxes between which a page chooses.
+// tabs returns a tab for each box that the page can show.
 func tabs(c *Console, page string, current ops.Box) (tabs []tab) {
 	for _, t := range []struct {
 		box  ops.Box
@@ -104,21 +104,21 @@ func tabs(c *Console, page string, current ops.Box) (tabs []tab) {
 	return tabs
 }
 
-// with returns q with the values of more.
+// with returns a copy of q in which the values of more replace those with the same name.
 func with(q, more url.Values) url.Values {
 	all := maps.Clone(q)
 	maps.Copy(all, more)
 	return all
 }
 
-// deadCounts are how many dead letters each box has, and whether there may be more.
+// deadCounts has the number of dead letters of each box.
 type deadCounts struct {
 	hasOutbox, hasInbox bool
 	outbox, inbox       int64
-	more                bool // at consumers
+	more                bool // consumers may have more than inbox, because counting stops at a bound
 }
 
-// countDead counts both boxes, with a bound: exact up to 10,000.
+// countDead counts the dead letters of both boxes, up to 10,000 exactly.
 func countDead(ctx context.Context, c *Console) (n deadCounts, err error) {
 	if n.hasOutbox = c.cfg.Outbox != nil; n.hasOutbox {
 		st, err := c.cfg.Outbox.State().Stats(ctx)
@@ -140,7 +140,7 @@ func countDead(ctx context.Context, c *Console) (n deadCounts, err error) {
 	return n, nil
 }
 
-// box is the one to show first: the first that has some.
+// box returns the box to show first: the outbox, unless only consumers have dead letters.
 func (n deadCounts) box() ops.Box {
 	if n.hasOutbox && (n.outbox > 0 || n.inbox == 0) {
 		return ops.BoxOutbox
@@ -155,7 +155,7 @@ func (n deadCounts) elsewhere(box ops.Box) int64 {
 	return n.outbox
 }
 
-// show puts the numbers on the tabs.
+// show writes the numbers on the tabs.
 func (n deadCounts) show(tabs []tab) {
 	for i := range tabs {
 		switch {
@@ -169,14 +169,14 @@ func (n deadCounts) show(tabs []tab) {
 	}
 }
 
-// selection is a filter of dead letters as it stands in the address of a page.
+// selection is a filter of dead letters, as the address of a page contains it.
 type selection struct {
 	ops.Selection
 
 	filter operator.DeadFilter
 }
 
-// fields of the address, in the order of the form.
+// Names of the filter's fields, in the order of the form.
 const (
 	fieldBox      = "box"
 	fieldError    = "error"
@@ -189,10 +189,10 @@ const (
 	fieldBefore   = "before"
 )
 
-// boxOf selects all letters of a box.
+// boxOf returns the selection of all dead letters of a box.
 func boxOf(box ops.Box) selection { return selection{Selection: ops.Selection{Box: box}} }
 
-// selected reads a filter. Without a box it is that of the first part that the page has.
+// selected reads a filter from a query. Without a box it takes the first box of the console.
 func selected(c *Console, q url.Values, now time.Time) (s selection, err error) {
 	get := func(field string) string { return strings.TrimSpace(q.Get(field)) }
 	s.Selection = ops.Selection{
@@ -212,7 +212,7 @@ func selected(c *Console, q url.Values, now time.Time) (s selection, err error) 
 	return s, errors.Join(hasBox(c, s.Box), err)
 }
 
-// hasBox errs unless the page shows this box.
+// hasBox returns an error if the console does not show this box.
 func hasBox(c *Console, box ops.Box) error {
 	if box == ops.BoxOutbox && c.cfg.Outbox != nil || box == ops.BoxInbox && c.cfg.Inbox != nil {
 		return nil
@@ -220,7 +220,7 @@ func hasBox(c *Console, box ops.Box) error {
 	return fmt.Errorf("%s: %q is neither outbox nor inbox, or this page does not show it", fieldBox, box)
 }
 
-// Values is the selection as it stands in an address.
+// Values returns the selection as the query of an address.
 func (s *selection) Values() url.Values {
 	q := url.Values{fieldBox: {string(s.Box)}}
 	for field, value := range s.fields() {
@@ -238,13 +238,13 @@ func (s *selection) fields() map[string]string {
 	}
 }
 
-// IsOutbox says that events of the outbox are meant.
+// IsOutbox reports whether the selection is about events of the outbox.
 func (s *selection) IsOutbox() bool { return s.Box == ops.BoxOutbox }
 
-// chip is one condition of a selection, and the address without it.
+// chip is one condition of a selection, and the address of the page without this condition.
 type chip struct{ Name, Value, Without string }
 
-// Chips are the conditions, in the order of the form.
+// Chips returns the conditions, in the order of the form.
 func (s *selection) Chips() (chips []chip) {
 	values := s.fields()
 	for _, f := range []struct{ field, name string }{
@@ -261,7 +261,7 @@ func (s *selection) Chips() (chips []chip) {
 	return chips
 }
 
-// placeOf is the place behind a letter in its list, as it stands in an address.
+// placeOf returns the position behind a letter in its list, as a query.
 func placeOf(l *letter) url.Values {
 	q := url.Values{"at": {strconv.FormatInt(l.DiedAt.UnixMicro(), 10)}}
 	if l.Ref.Box == ops.BoxOutbox {
@@ -275,10 +275,10 @@ func placeOf(l *letter) url.Values {
 	return q
 }
 
-// errDamaged is that of an address which no page has made.
+// errDamaged is the error for an address that no page has produced.
 var errDamaged = errors.New("the address of this page is damaged: begin with the first page")
 
-// afterOf reads the letter behind which a page begins; nil: at the start.
+// afterOf reads the letter after which a page begins; nil: the page is the first one.
 func afterOf(q url.Values) (*ops.Letter, error) {
 	if q.Get("at") == "" {
 		return nil, nil

@@ -14,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/outbox/delayed"
 )
 
-// What can be decided about something that waits.
+// Actions on one event or message that waits.
 const (
 	decideRetry  = "retry"
 	decideGiveUp = "give-up"
@@ -22,20 +22,20 @@ const (
 	decideMove   = "move"
 )
 
-// decision is something that is done to one message that is tried again, or to one delayed event.
+// decision is an action on one message that is tried again, or on one delayed event, with its texts.
 type decision struct {
 	Name, Title, Explained, Done string
-	// Box is where it can be done.
+	// Box is the box that the action belongs to.
 	Box ops.Box
-	// Page is the list that leads to it.
+	// Page is the list that offers the action.
 	Page string
-	// Deletes says that it cannot be undone. NeedsTime asks for a time.
+	// Deletes is true for an action that cannot be undone. NeedsTime is true if the form asks for a time.
 	Deletes, NeedsTime bool
 
 	do func(v *visit, r ref, at time.Time, reason string) error
 }
 
-// decisionOf returns the decision of the name action, or an error if there is none of that name.
+// decisionOf returns the decision with this name, or an error if there is none.
 func decisionOf(action string) (*decision, error) {
 	switch action {
 	case decideRetry:
@@ -78,22 +78,22 @@ func decisionOf(action string) (*decision, error) {
 	}
 }
 
-// decide is the address of the page that asks for the reason of a decision.
+// decide returns the address of the page that asks for the reason of a decision.
 func (r ref) decide(action string) string {
 	return "decide?" + url.Values{fieldAction: {action}, "ref": {r.String()}}.Encode()
 }
 
-// decideView is that page.
+// decideView is the data of the page that asks for the reason of a decision.
 type decideView struct {
 	Decision *decision
 	Ref      ref
-	To       string // the new time, as the field has it
+	To       string // the new time, as the form's field contains it
 	Reason   string
-	// Wrong says what is missing, "" at first.
+	// Wrong is what is missing in the form, "" when it is first shown.
 	Wrong string
 }
 
-// Event is the address of the page about the event.
+// Event returns the address of the page about the event.
 func (d *decideView) Event() string { return eventPage(d.Ref.ID, d.Ref.Source) }
 
 func decideViewOf(c *Console, q url.Values) (*decideView, error) {
@@ -111,7 +111,7 @@ func decideViewOf(c *Console, q url.Values) (*decideView, error) {
 	return &decideView{Decision: d, Ref: refs[0], To: q.Get("to"), Reason: strings.TrimSpace(q.Get(fieldReason))}, nil
 }
 
-// askWhy shows what is about to be done, and asks for the reason.
+// askWhy shows the event or message that is about to be changed, and asks for the reason.
 func askWhy(v *visit) error {
 	view, err := decideViewOf(v.Console, v.URL.Query())
 	if err != nil {
@@ -123,7 +123,7 @@ func askWhy(v *visit) error {
 	return v.show("decide", view.Decision.Title, view)
 }
 
-// decide does what was confirmed.
+// decide carries out the confirmed decision.
 func decide(v *visit) error {
 	view, err := decideViewOf(v.Console, v.PostForm)
 	if err != nil {
@@ -162,7 +162,7 @@ func decide(v *visit) error {
 	return nil
 }
 
-// decided says what was done on the page before.
+// decided returns the sentence that reports what was decided on the page before.
 func decided(q url.Values) string {
 	d, err := decisionOf(q.Get(fieldDone))
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/oncebox/oncebox/outbox/state"
 )
 
-// delayedView is a page of events that wait for their time.
+// delayedView is the data of a page of delayed events.
 type delayedView struct {
 	Tenant, AggregateType, AggregateID string
 	Rows                               []delayedRow
@@ -18,14 +18,14 @@ type delayedView struct {
 	Notice                             string
 }
 
-// delayedRow is one of them, with the addresses of its pages.
+// delayedRow is one delayed event, with the addresses of its pages.
 type delayedRow struct {
 	state.Row
 
 	Event, Move, Cancel string
 }
 
-// showDelayed lists events that wait for their time, those first that leave first.
+// showDelayed lists delayed events, the next one to be published first.
 func showDelayed(v *visit) error {
 	q := v.URL.Query()
 	view := &delayedView{Tenant: q.Get(fieldTenant), AggregateType: q.Get("aggregate_type"), AggregateID: q.Get("aggregate_id"), Notice: decided(q)}

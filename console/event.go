@@ -12,13 +12,13 @@ import (
 	"github.com/oncebox/oncebox/ops"
 )
 
-// eventView is the page of the whole life of an event.
+// eventView is the data of the page about the whole life of an event.
 type eventView struct {
 	ID, Source string
 	Lives      []lifeView
 }
 
-// lifeView is what became of one of the events with an id.
+// lifeView is the life of one of the events that have the id.
 type lifeView struct {
 	ops.Life
 
@@ -28,16 +28,16 @@ type lifeView struct {
 	Moments  []momentView
 }
 
-// momentView is something that happened to it.
+// momentView is one thing that happened to the event.
 type momentView struct {
 	ops.Moment
 
 	Where, State, Text string
-	// Behind is the address of what it waits for.
+	// Front is the address of the page about the event or message that it waits behind.
 	Front string
 }
 
-// showEvent shows the whole life of an event over all tables, or asks for its id.
+// showEvent shows the whole life of an event over all tables. Without an id it asks for one.
 func showEvent(v *visit) error {
 	q := v.URL.Query()
 	view := &eventView{ID: strings.TrimSpace(q.Get(fieldID)), Source: strings.TrimSpace(q.Get("source"))}
@@ -65,7 +65,7 @@ func showEvent(v *visit) error {
 	return v.show("event", "Event", view)
 }
 
-// upper makes a sentence of a clause.
+// upper makes the first letter a capital.
 func upper(text string) string {
 	if text == "" {
 		return ""
@@ -127,7 +127,7 @@ func momentOf(l *ops.Life, m *ops.Moment) momentView {
 	return view
 }
 
-// eventPage is the address of the page of an event.
+// eventPage returns the address of the page about an event.
 func eventPage(id, source string) string {
 	q := url.Values{fieldID: {id}}
 	if source != "" {

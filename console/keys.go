@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 )
 
-// mostUnknown is how many steps of unknown outcome a page shows, the oldest first.
+// mostUnknown is how many steps with an unknown outcome a page shows, the oldest first.
 const mostUnknown = 100
 
 const (
@@ -19,7 +19,7 @@ const (
 	titleKeys = "Keys of requests"
 )
 
-// keysView is the page of steps whose outcome nobody knows.
+// keysView is the data of the page of steps whose outcome is unknown.
 type keysView struct {
 	Tenant string
 	Steps  []stepRow
@@ -27,16 +27,16 @@ type keysView struct {
 	Notice string
 }
 
-// stepRow is one of them, and its form as it was filled in.
+// stepRow is one such step, with its form as the operator has filled it in.
 type stepRow struct {
 	idempotency.Unknown
 
 	Outcome, Result, Reason string
-	// Wrong says what is missing, "" at first.
+	// Wrong is what is missing in the form, "" when it is first shown.
 	Wrong string
 }
 
-// showKeys lists the steps of requests whose outcome has to be found out.
+// showKeys lists the steps of requests whose outcome an operator has to find out.
 func showKeys(v *visit) error {
 	view, err := readKeys(v, v.URL.Query().Get(fieldTenant))
 	if err != nil {
@@ -63,7 +63,7 @@ func readKeys(v *visit, tenant string) (*keysView, error) {
 	return view, nil
 }
 
-// resolveKey writes down what an operator has found out about a step.
+// resolveKey stores what an operator has found out about a step.
 func resolveKey(v *visit) error {
 	form := v.PostForm
 	epoch, err := strconv.Atoi(form.Get("epoch"))
@@ -103,7 +103,7 @@ func resolveKey(v *visit) error {
 	return nil
 }
 
-// askAgain shows the list with the form of one step as it was filled in, and says what is missing.
+// askAgain shows the list again, with the form of one step as it was filled in and the text about what is missing.
 func askAgain(v *visit, filled *stepRow) error {
 	view, err := readKeys(v, filled.Tenant)
 	if err != nil {
@@ -111,14 +111,14 @@ func askAgain(v *visit, filled *stepRow) error {
 	}
 	for n := range view.Steps {
 		if s := &view.Steps[n]; s.Key == filled.Key && s.Step == filled.Step {
-			filled.Unknown = s.Unknown // its time is the stored one
+			filled.Unknown = s.Unknown // the stored time, and not that of the form
 			*s = *filled
 		}
 	}
 	return v.write(http.StatusUnprocessableEntity, pageKeys, v.page(titleKeys, view))
 }
 
-// outcomeOf reads what an operator has found out. wrong says what is missing, "" if nothing is.
+// outcomeOf reads from the form what the operator has found out. wrong is what is missing, "" if nothing is.
 func outcomeOf(outcome, result string) (o idempotency.Outcome, wrong string) {
 	switch outcome {
 	case "not_done":

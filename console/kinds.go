@@ -11,38 +11,38 @@ import (
 )
 
 const (
-	// sample is how many dead letters of each box are read to group their errors: the latest.
+	// sample is how many dead letters of each box are read, the latest ones, to group their errors.
 	sample = 500
-	// mostKinds is how many kinds are shown.
+	// mostKinds is how many groups are shown.
 	mostKinds = 8
 )
 
-// kind is a group of errors that differ only in numbers, ids and quotations.
+// kind is a group of errors whose texts differ only in numbers, ids and quotations.
 type kind struct {
 	Text   string
 	Box    ops.Box
 	Where  string
-	Type   string // of the latest one
+	Type   string // event type of the latest error
 	Count  int
 	Latest time.Time
 	Plot   *plot
-	// GoesOn says that it is tried again: Latest is since when the oldest of them waits, Next when the first of them is tried.
+	// GoesOn is true for failures that are tried again. Latest is then the time since when the oldest of them waits, and Next when the
+	// first is tried.
 	GoesOn bool
 	More   bool
 	Next   time.Time
-	// Link is the address of the list of dead letters with the common part of the text, or of the list of things that are stuck for this
-	// reason.
+	// Link is the address of a list: of the dead letters with the group's common text, or of the things that are stuck for this reason.
 	Link string
 }
 
-// failure is one error of a dead letter of either box.
+// failure is the error of one dead letter, of either box.
 type failure struct {
 	box                  ops.Box
 	consumer, kind, text string
 	at                   time.Time
 }
 
-// kindsOf puts errors of one kind and place together, the most frequent first.
+// kindsOf groups errors by place and kind, the largest group first.
 func kindsOf(now time.Time, all []failure) []*kind {
 	found := map[string]*kind{}
 	var list []*kind
@@ -66,7 +66,7 @@ func kindsOf(now time.Time, all []failure) []*kind {
 	return list[:min(len(list), mostKinds)]
 }
 
-// goingOn returns the causes of failures that are tried again, as kinds.
+// goingOn returns a group for each cause of failures that are tried again.
 func goingOn(causes []ops.Cause) (list []*kind) {
 	for i := range causes {
 		c := &causes[i]
@@ -87,7 +87,7 @@ func goingOn(causes []ops.Cause) (list []*kind) {
 	return list
 }
 
-// eachOf is the address of the list of all that is stuck for one reason.
+// eachOf returns the address of the list of everything that is stuck for one reason.
 func eachOf(c *ops.Cause) string {
 	q := url.Values{"each": {"1"}, "kind": {string(c.Kind)}, "cause": {ops.CauseOf(c.Error)}}
 	for field, value := range map[string]string{fieldConsumer: c.Consumer, "step": c.Step} {
@@ -101,7 +101,7 @@ func eachOf(c *ops.Cause) string {
 	return pageStuck + "?" + q.Encode()
 }
 
-// readKinds reads and groups the latest errors: what goes on first.
+// readKinds reads and groups the latest errors. Failures that are tried again come first.
 func readKinds(v *visit, causes []ops.Cause) ([]*kind, error) {
 	var all []failure
 	if v.cfg.Outbox != nil {
@@ -127,7 +127,7 @@ func readKinds(v *visit, causes []ops.Cause) ([]*kind, error) {
 }
 
 const (
-	// span is the time that a plot of errors covers, and bars in how many parts.
+	// span is the time that a plot covers, and bars the number of its bars.
 	span = 24 * time.Hour
 	bars = 24
 
@@ -135,13 +135,13 @@ const (
 	barWidth   = 6
 )
 
-// plot is a small picture of counts over time, the latest on the right.
+// plot counts errors over time, for a small picture with the present on the right.
 type plot struct {
 	counts [bars]int
-	before int // what was earlier than the plot
+	before int // errors from before the plotted time
 }
 
-// bar is one part of a plot, in the units of its picture.
+// bar is one bar of a plot, in the units of the picture.
 type bar struct {
 	X, Y, Width, Height int
 	Title               string
@@ -156,11 +156,11 @@ func (p *plot) add(now, at time.Time) {
 	p.counts[bars-1-min(max(int(ago*bars/span), 0), bars-1)]++
 }
 
-// Width and Height are those of the picture.
+// Width and Height are the size of the picture.
 func (p *plot) Width() int  { return bars*barWidth - 1 }
 func (p *plot) Height() int { return plotHeight }
 
-// Bars are the parts that are not empty. The highest one is as high as the picture.
+// Bars returns the bars that are not empty. The highest one fills the height of the picture.
 func (p *plot) Bars() (list []bar) {
 	highest := 0
 	for _, n := range p.counts {
@@ -176,7 +176,7 @@ func (p *plot) Bars() (list []bar) {
 	return list
 }
 
-// Text is the alternative text of the picture.
+// Text returns the alternative text of the picture.
 func (p *plot) Text() string {
 	all, last := 0, 0
 	for i, n := range p.counts {

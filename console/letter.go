@@ -20,7 +20,7 @@ import (
 	"github.com/oncebox/oncebox/ops"
 )
 
-// whereRelay is where events of the outbox die.
+// whereRelay is what a page calls the place where events of the outbox become dead letters.
 const whereRelay = "relay"
 
 // maxShown is how much of a payload a page shows, in bytes. The command line shows all of it.
@@ -35,7 +35,7 @@ type letter struct {
 
 func letterOf(l ops.Letter) letter { return letter{l, ref{l.Ref}} }
 
-// Where is what gave it up.
+// Where returns which relay or consumer gave the letter up.
 func (l *letter) Where() string {
 	if l.Ref.Box == ops.BoxInbox {
 		return "consumer " + l.Ref.Consumer
@@ -43,7 +43,7 @@ func (l *letter) Where() string {
 	return whereRelay
 }
 
-// letterView is the page of one dead letter.
+// letterView is the data of the page of one dead letter.
 type letterView struct {
 	letter
 
@@ -56,7 +56,7 @@ type letterView struct {
 
 type detail struct{ Name, Value string }
 
-// showLetter shows one dead letter whole, its payload only if that is asked for.
+// showLetter shows one dead letter with all its fields, and its payload only if the actor asks for it.
 func showLetter(v *visit) error {
 	r, err := refOf(v.Console, v.URL.Query())
 	if err != nil {
@@ -84,7 +84,7 @@ func readLetter(v *visit, r ref) (letter, error) {
 	return letterOf(l), err
 }
 
-// explained turns the errors that an operator causes, or meets beside another operator, into what to do.
+// explained turns errors that an operator's action can cause, for example beside another operator's, into problems that say what to do.
 func explained(err error) error {
 	switch {
 	case errors.Is(err, operator.ErrNotDead):
@@ -116,7 +116,7 @@ func details(l *letter) []detail {
 	return slices.DeleteFunc(all, func(d detail) bool { return d.Value == "" })
 }
 
-// trace returns a link to the trace in which an event was created, nil if it has none.
+// trace returns a link to the trace in which the event was created, nil if it has none.
 func trace(c *Console, m event.Metadata) *link {
 	parts := strings.Split(m[event.TraceParent], "-")
 	if len(parts) < 4 || len(parts[1]) != 32 {
@@ -132,7 +132,7 @@ func trace(c *Console, m event.Metadata) *link {
 	return l
 }
 
-// payload is what a page shows of one.
+// payload is a payload as a page shows it.
 type payload struct {
 	Text  string
 	Bytes int
@@ -157,7 +157,7 @@ func payloadOf(data []byte) *payload {
 	return p
 }
 
-// ref names one dead letter, or one thing that waits, in addresses and forms.
+// ref names one dead letter, or one waiting event or message, in addresses and forms.
 type ref struct{ ops.LetterRef }
 
 // refOutbox names an event of the outbox.
@@ -165,7 +165,7 @@ func refOutbox(id, tenant string) ref {
 	return ref{ops.LetterRef{Box: ops.BoxOutbox, ID: id, Tenant: tenant}}
 }
 
-// Values is the ref as it stands in an address.
+// Values returns the ref as the query of an address.
 func (r ref) Values() url.Values {
 	q := url.Values{fieldBox: {string(r.Box)}, fieldID: {r.ID}, fieldTenant: {r.Tenant}}
 	if r.Box == ops.BoxInbox {
@@ -177,7 +177,7 @@ func (r ref) Values() url.Values {
 
 func (r ref) String() string { return r.Values().Encode() }
 
-// Letter, Payload, Confirm and Edit are addresses of pages about it.
+// Letter, Payload, Confirm and Edit return addresses of pages about the letter.
 func (r ref) Letter() string { return "letter?" + r.String() }
 func (r ref) Payload() string {
 	return "letter?" + with(r.Values(), url.Values{"payload": {"1"}}).Encode() + "#payload"
@@ -187,7 +187,7 @@ func (r ref) Confirm(action string) string {
 	return "confirm?" + url.Values{fieldAction: {action}, "ref": {r.String()}}.Encode()
 }
 
-// refOf reads a ref.
+// refOf reads a ref from a query.
 func refOf(c *Console, q url.Values) (ref, error) {
 	r := ref{ops.LetterRef{
 		Box: ops.Box(q.Get(fieldBox)), ID: q.Get(fieldID), Tenant: q.Get(fieldTenant), Consumer: q.Get(fieldConsumer), Source: q.Get("source"),
@@ -201,7 +201,7 @@ func refOf(c *Console, q url.Values) (ref, error) {
 	return r, nil
 }
 
-// refsOf reads the refs of a form or an address: those in the fields named ref.
+// refsOf reads the refs in all fields named ref of a form or an address.
 func refsOf(c *Console, q url.Values) (refs []ref, err error) {
 	for _, text := range q["ref"] {
 		one, err := url.ParseQuery(text)

@@ -10,10 +10,10 @@ import (
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
-// late is the age from which an event that waits is worth a look.
+// late is the age from which a waiting event becomes a finding.
 const late = time.Minute
 
-// overviewView is the first page.
+// overviewView is the data of the first page.
 type overviewView struct {
 	Outbox    *outboxstate.Stats
 	Overdue   []outboxstate.Overdue
@@ -26,16 +26,16 @@ type overviewView struct {
 	HasInbox, HasKeys bool
 }
 
-// finding is something that somebody should look at.
+// finding is a line of the first page that an operator should look at.
 type finding struct {
 	State, Text, Href string
-	Word              string // what it asks for
+	Word              string // the link's text: what the finding asks for
 }
 
-// wordLook is what a finding asks for that needs no decision.
+// wordLook is the link's text of a finding that needs no decision.
 const wordLook = "look"
 
-// showOverview shows the state of all parts. Its statements run beside each other, and none of them reads more rows when more wait.
+// showOverview shows the state of all parts. Its statements run at the same time, and none reads more rows when more events or messages wait.
 func showOverview(v *visit) error {
 	view := &overviewView{HasInbox: v.cfg.Inbox != nil, HasKeys: v.cfg.Idempotency != nil}
 	reads, ctx := errgroup.WithContext(v.Context())
@@ -75,7 +75,7 @@ func showOverview(v *visit) error {
 	return v.show("overview", "Overview", view)
 }
 
-// findings are what somebody should look at, the gravest first.
+// findings returns what an operator should look at, the most serious first.
 func findings(view *overviewView, now time.Time) (list []finding) {
 	add := func(state, text, href string) {
 		word := wordLook
@@ -128,13 +128,13 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 	return append(list, failing(view.Causes, now)...)
 }
 
-// maxCause is how much of a cause a line has, in characters.
+// maxCause is the length to which a cause is cut in a line, in characters.
 const maxCause = 140
 
-// mostFailing is how many causes of failures the first page names.
+// mostFailing is how many causes of failures the first page shows.
 const mostFailing = 5
 
-// failing returns the causes of failures that are tried again, a line for each.
+// failing returns a line for each cause of failures that are tried again.
 func failing(causes []ops.Cause, now time.Time) (list []finding) {
 	others := 0
 	for i := range causes {
@@ -163,7 +163,7 @@ func failing(causes []ops.Cause, now time.Time) (list []finding) {
 	return list
 }
 
-// DeadAtConsumers is the number of dead letters of all consumers, with a plus if there may be more.
+// DeadAtConsumers returns the number of dead letters of all consumers, with a plus if there may be more.
 func (o *overviewView) DeadAtConsumers() string {
 	n, more := 0, ""
 	for _, st := range o.Consumers {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// parseTemplates reads the pages, each with the layout.
+// parseTemplates parses each page together with the layout.
 func (c *Console) parseTemplates() (map[string]*template.Template, error) {
 	layout, err := template.New("layout.html").Funcs(template.FuncMap{
 		"ago": ago, "count": groupAny, "duration": short, "stamp": stamp, "machine": machine, "field": field, "shorten": shorten, "upTo": upTo,
@@ -45,7 +45,7 @@ func (c *Console) parseTemplates() (map[string]*template.Template, error) {
 	return all, nil
 }
 
-// stamp is a time for people, in UTC.
+// stamp formats a time for people, in UTC.
 func stamp(at time.Time) string {
 	if at.IsZero() {
 		return ""
@@ -53,10 +53,10 @@ func stamp(at time.Time) string {
 	return at.UTC().Format("2006-01-02 15:04:05") + " UTC"
 }
 
-// machine is a time for the attribute datetime.
+// machine formats a time for the HTML attribute datetime.
 func machine(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// field is a time for the value of a field of the type datetime-local.
+// field formats a time for a form field of type datetime-local.
 func field(at time.Time) string {
 	if at.IsZero() {
 		return ""
@@ -64,7 +64,7 @@ func field(at time.Time) string {
 	return at.UTC().Format("2006-01-02T15:04")
 }
 
-// ago is how long before now a time was, or how long after it.
+// ago formats how long before or after now a time is.
 func ago(now, at time.Time) string {
 	d := now.Sub(at)
 	switch {
@@ -79,7 +79,7 @@ func ago(now, at time.Time) string {
 	}
 }
 
-// short is a duration in its largest unit or two.
+// short formats a duration with its largest unit, or the largest two.
 func short(d time.Duration) string {
 	const day = 24 * time.Hour
 	two := func(n time.Duration, unit string, m time.Duration, small string) string {
@@ -119,7 +119,7 @@ func group(n int64) string {
 	return out.String()
 }
 
-// groupAny is group for what templates have.
+// groupAny is group for the integer types that templates contain.
 func groupAny(n any) string {
 	switch n := n.(type) {
 	case int:
@@ -131,7 +131,7 @@ func groupAny(n any) string {
 	}
 }
 
-// counted is a number with the noun for one or for many.
+// counted returns a number with its noun, in singular or plural.
 func counted(n int64, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -139,7 +139,7 @@ func counted(n int64, one, many string) string {
 	return group(n) + "\u00a0" + many
 }
 
-// upTo is a count that goes up to a bound.
+// upTo formats a count that stops at bound: then it has a plus.
 func upTo(bound int, n any) string {
 	all := reflect.ValueOf(n).Int()
 	if all >= int64(bound) {
@@ -166,7 +166,7 @@ func shorten(n int, text string) string {
 	return string(runes[:n-1]) + "…"
 }
 
-// policy forbids what a page does not need: it has a stylesheet and an icon of its own, forms to itself, and no script at all.
+// policy is the Content-Security-Policy. It permits only the page's own stylesheet, icon and forms, and no script at all.
 const policy = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
 // secure sets the headers that every answer has.
@@ -174,7 +174,7 @@ func secure(h http.Header) {
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Frame-Options", "DENY")
-	// With no-referrer browsers send "Origin: null" beside a form, and the check of where it comes from would refuse it.
+	// With no-referrer, browsers send "Origin: null" with a form. The check of the form's origin would then refuse it.
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
@@ -191,7 +191,7 @@ const (
 	icon       = "icon.svg"
 )
 
-// asset is a file that the pages refer to, by a name with its hash: browsers keep it until it changes.
+// asset is a file that pages refer to. Its name contains a hash of its content, so browsers may keep it until it changes.
 type asset struct {
 	kind, hash string
 	data       []byte

@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/outbox/tenants"
 )
 
-// States of rows, and classes of buttons, as the stylesheet has them.
+// States of rows and classes of buttons, by their names in the stylesheet.
 const (
 	stateBad     = "bad"
 	stateWarn    = "warn"
@@ -21,36 +21,37 @@ const (
 	classCurrent = "current"
 )
 
-// stuckView is the page of things that wait too long, or for a decision: a row for each cause, or for each thing of one cause.
+// stuckView is the data of the page of everything that waits too long or for a decision. It has a row for each cause, or for each thing
+// with one cause.
 type stuckView struct {
 	ops.Filter
 
 	Rows        []stuckRow
 	Notice      string
-	Total       int  // things
-	More        bool // there may be others
-	From, To    int  // numbers of the first and the last row that is shown
+	Total       int  // number of stuck things
+	More        bool // there may be more than Total
+	From, To    int  // numbers of the first and the last row shown
 	Of          int
 	First, Next string
-	Each        bool     // of one cause
-	Unknown     []string // of which consumers nobody knows what waits at the broker
+	Each        bool     // the rows are the things of one cause
+	Unknown     []string // consumers whose broker has not reported how many messages wait
 	Pauses      []tenants.Pause
-	Transaction time.Duration // for how long the oldest is open, if that is too long
+	Transaction time.Duration // age of the oldest open transaction, if it is too old
 }
 
-// stuckRow is a cause, and what can be done about it.
+// stuckRow is a cause, and the actions for it.
 type stuckRow struct {
 	ops.Cause
 
 	State, Does string
-	Many        string // what they are, if there are several
-	Example     string // the error of one of them, whole
-	Why         string // explanation, if there is no error
-	Event       string // address of the page of its life
+	Many        string // names the things, if there are several
+	Example     string // the whole error of one of the things
+	Why         string // an explanation, if there is no error
+	Event       string // address of the page about the event
 	Acts        []link
 }
 
-// showStuck lists what is stuck over all parts.
+// showStuck lists what is stuck in all parts.
 func showStuck(v *visit) error {
 	q := v.URL.Query()
 	view := &stuckView{
@@ -99,14 +100,14 @@ func showStuck(v *visit) error {
 	return v.show(pageStuck, "Stuck", view)
 }
 
-// rest returns the parameters of the page without the notice about the last action.
+// rest returns the query of the page without the fields of the notice about the last action.
 func rest(q url.Values) url.Values {
 	q = with(q, nil)
 	q.Del(fieldDone)
 	return q
 }
 
-// eachWith are the things with the cause that an address names, each as a cause of its own.
+// eachWith returns the things whose cause the query names, each as a cause of its own.
 func eachWith(found []ops.Stuck, q url.Values) (list []ops.Cause) {
 	for n := range found {
 		s := &found[n]
@@ -143,7 +144,7 @@ func stuckRowOf(v *visit, cause *ops.Cause) stuckRow {
 	return row
 }
 
-// actsOn are the buttons for one thing.
+// actsOn returns the buttons for one thing.
 func actsOn(v *visit, s *ops.Stuck) []link {
 	r := refOutbox(s.ID, s.Tenant)
 	if s.MessageKey != "" {
@@ -167,7 +168,7 @@ func actsOn(v *visit, s *ops.Stuck) []link {
 
 func showEach(c *ops.Cause) link { return link{Name: "Show each", Href: eachOf(c)} }
 
-// manyOf says what those with one cause are.
+// manyOf names the things that share a cause, with their number.
 func manyOf(c *ops.Cause) string {
 	more := ""
 	if c.More {
@@ -180,7 +181,7 @@ func manyOf(c *ops.Cause) string {
 	return group(int64(c.Count)) + more + " " + what
 }
 
-// actsOnMany are the buttons for all that has one cause.
+// actsOnMany returns the buttons for all things with one cause.
 func actsOnMany(v *visit, c *ops.Cause) []link {
 	selected := selection{Selection: ops.Selection{Consumer: c.Consumer, Error: ops.CommonPart(c.Error)}}
 	switch c.Kind {
@@ -229,7 +230,7 @@ func why(s *ops.Stuck) string {
 	}
 }
 
-// ifItLives comes before what to do about processes that are missing and may not be.
+// ifItLives returns the text that comes before the advice about missing processes: they may still be alive.
 func ifItLives(s *ops.Stuck) string {
 	if s.Vanished {
 		return "Look whether its process lives. If it does, mend its way to the database; its log says what fails. If not, "
@@ -237,7 +238,7 @@ func ifItLives(s *ops.Stuck) string {
 	return ""
 }
 
-// advice is what to do about it, where no button does it.
+// advice returns what to do if no button can do it.
 func advice(s *ops.Stuck) string {
 	switch s.Kind {
 	case ops.RelayMissing:

@@ -13,23 +13,23 @@ import (
 	"github.com/oncebox/oncebox/outbox/tenants"
 )
 
-// What can be done with the publishing of a tenant's events.
+// Actions on the publishing of a tenant's events.
 const (
 	tenantPause  = "pause"
 	tenantResume = "resume"
 )
 
-// lookAgain is what to do where somebody else was faster.
+// lookAgain is what to do if another operator was faster.
 const lookAgain = "Nothing was changed. Look at the list again."
 
-// tenantsView is the page of tenants.
+// tenantsView is the data of the page of tenants.
 type tenantsView struct {
 	Paused []tenants.Pause
 	Moved  []tenants.Group
 	Notice string
 }
 
-// showTenants lists the tenants that are paused, and the tenants with lanes of their own.
+// showTenants lists the paused tenants, and the tenants that have lanes of their own.
 func showTenants(v *visit) (err error) {
 	view := &tenantsView{}
 	if view.Paused, err = v.cfg.Outbox.Tenants().Paused(v.Context()); err != nil {

@@ -14,33 +14,33 @@ import (
 	"github.com/oncebox/oncebox/operator"
 )
 
-// Pages that others lead to.
+// Names of pages that other pages link to.
 const (
 	pageStuck   = "stuck"
 	pageDelayed = "delayed"
 	pageTenants = "tenants"
 )
 
-// tokenField is the field of a form that has the token.
+// tokenField is the name of the form field with the token.
 const tokenField = "token"
 
-// visit is one request of an actor who was let in.
+// visit is one request of an actor who may read.
 type visit struct {
 	*Console
 	*http.Request
 
 	w      http.ResponseWriter
-	name   string // of the page
+	name   string // name of the page
 	access Access
 	now    time.Time
 }
 
-// by is the actor with a reason, for the audit.
+// by returns the actor and the reason, for the audit.
 func (v *visit) by(reason string) operator.By {
 	return operator.By{Actor: v.access.Actor, Reason: reason}
 }
 
-// problem is shown to the actor: what is the matter, and what to do.
+// problem is an error for the actor: what happened, and what to do.
 type problem struct {
 	status      int
 	title, text string
@@ -48,12 +48,12 @@ type problem struct {
 
 func (p *problem) Error() string { return p.title + ": " + p.text }
 
-// invalid is the problem of a request whose parameters cannot be used.
+// invalid returns the problem for a request whose parameters cannot be used.
 func invalid(err error) error {
 	return &problem{http.StatusBadRequest, "The request cannot be used", err.Error()}
 }
 
-// page is what the layout shows.
+// page is the data of the layout.
 type page struct {
 	Title   string
 	Site    string
@@ -62,7 +62,7 @@ type page struct {
 	Actor   string
 	Act     bool
 	Token   string
-	Refresh int // in seconds; 0: never
+	Refresh int // seconds until the page loads itself again; 0: never
 	Style   string
 	Icon    string
 	Now     time.Time
@@ -97,7 +97,7 @@ func (v *visit) page(title string, body any) *page {
 	return p
 }
 
-// show writes a page. It is made before its first byte is sent, so that an error does not end in the middle of it.
+// show writes a page. It renders the whole page before it sends the first byte, so that an error does not end in the middle of a page.
 func (v *visit) show(name, title string, body any) error {
 	return v.write(http.StatusOK, name, v.page(title, body))
 }
@@ -130,12 +130,12 @@ func (v *visit) refuse(err error) {
 	http.Error(v.w, "It could not be found out who you are. The log of this process says why.", http.StatusServiceUnavailable)
 }
 
-// fail shows a problem, or that there is one and where to read about it.
+// fail shows a problem. Of other errors it shows only an id, under which the log has them.
 func (v *visit) fail(err error) {
 	p, known := errors.AsType[*problem](err)
 	switch {
 	case v.Context().Err() != nil && !known:
-		return // nobody waits for the answer, and the error may be no more than that
+		return // the browser has left, which may be the only cause of the error
 	case !known:
 		id := rand.Text()[:10]
 		v.log.ErrorContext(v.Context(), "oncebox: the console could not answer", "page", v.name, "id", id, "error", err)
@@ -146,7 +146,7 @@ func (v *visit) fail(err error) {
 	}
 }
 
-// unanswered is the problem of a request that failed for a reason which is in the log under an id.
+// unanswered returns the problem for a failed request whose error is in the log under an id.
 func unanswered(err error, id string) *problem {
 	why := "The log of this process says why, under the id " + id + ". "
 	if pgerr.IsConnectionError(err) || errors.Is(err, context.DeadlineExceeded) {
@@ -158,11 +158,11 @@ func unanswered(err error, id string) *problem {
 	return &problem{http.StatusInternalServerError, "This could not be answered", why + "Try again when the cause is mended."}
 }
 
-// lookWithin is how long the pages may take that are looked at first, where none reads more rows when more wait. A database that has vanished does not
-// say so.
+// lookWithin is how long the overview and similar pages may take. None of their statements reads more rows when more events wait, so a slow answer
+// means trouble: a database that has vanished does not answer at all.
 const lookWithin = 15 * time.Second
 
-// bounded is the visit with an end.
+// bounded returns a copy of the visit whose context ends after lookWithin.
 func (v *visit) bounded() (*visit, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(v.Context(), lookWithin)
 	within := *v

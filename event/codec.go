@@ -29,11 +29,11 @@ func (JSON) ContentType() string { return ContentTypeJSON }
 // Marshal encodes v as JSON.
 func (JSON) Marshal(v any) ([]byte, error) { return json.Marshal(v) }
 
-// errNull: encoding/json leaves a struct as it is then, which would be handled as an event without any values.
+// errNull: encoding/json leaves a struct unchanged for null, so a handler would get an event with only zero values.
 var errNull = errors.New("the payload is null")
 
-// Unmarshal decodes JSON into v. Unknown fields are ignored, so that a producer may add some. null is refused for a struct that
-// has no UnmarshalJSON of its own.
+// Unmarshal decodes JSON into v. It ignores unknown fields, so that a producer can add fields. It refuses null for a struct that has no
+// UnmarshalJSON of its own.
 func (JSON) Unmarshal(data []byte, v any) error {
 	if string(bytes.TrimSpace(data)) == "null" && isPlainStruct(v) {
 		return errNull

@@ -5,24 +5,23 @@ import (
 	"maps"
 )
 
-// Keys of [Metadata] that the framework knows. They have names of their own on the wire; every other key travels as
-// "meta-<key>".
+// Keys of [Metadata] that the framework uses. At the broker they have names of their own; any other key is sent as "meta-<key>".
 const (
-	CorrelationID = "correlation_id" // the whole conversation: equal for all that one request caused
-	CausationID   = "causation_id"   // the message or request that caused this event directly
+	CorrelationID = "correlation_id" // equal for everything that one request has caused
+	CausationID   = "causation_id"   // id of the message or request that has directly caused this event
 	TraceParent   = "traceparent"    // W3C Trace Context
 	TraceState    = "tracestate"     // W3C Trace Context
 )
 
-// DeadLetterOf is the key of [Metadata] in an event that announces a dead letter (outbox.Config.OnDead, inbox.Config.OnDead), or that a
-// handler of such an event caused. It holds the id of what died first. Such an event is not announced when it becomes a dead letter
-// itself: else an announcement that cannot be delivered would cause the next one, without end. It travels as "meta-dead_letter_of".
+// DeadLetterOf is the key of [Metadata] in an event that announces a dead letter (outbox.Config.OnDead, inbox.Config.OnDead), or that a handler of
+// such an event has caused. Its value is the id of the first dead letter. If an event with this key becomes a dead letter itself, that is not
+// announced: otherwise an announcement that cannot be delivered would cause the next one, without end. At the broker it is "meta-dead_letter_of".
 const DeadLetterOf = "dead_letter_of"
 
-// Metadata is what travels with an event beside its payload.
+// Metadata has the entries that travel with an event beside its payload.
 type Metadata map[string]string
 
-// Clone returns a copy that can be changed. It is never nil.
+// Clone returns a copy that the caller may change. It is never nil.
 func (m Metadata) Clone() Metadata {
 	c := make(Metadata, len(m))
 	maps.Copy(c, m)
@@ -34,7 +33,7 @@ type (
 	metadataKey struct{}
 )
 
-// WithTenant returns a context in which events belong to the tenant.
+// WithTenant returns a context whose events belong to the tenant.
 func WithTenant(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, tenantKey{}, id)
 }

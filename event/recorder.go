@@ -5,27 +5,25 @@ import (
 	"time"
 )
 
-// Recorded is an event together with the time at which it was recorded.
+// Recorded is an event and the time at which it was recorded.
 type Recorded struct {
 	Event Event
-	At    time.Time // UTC, microseconds: what PostgreSQL can store
+	At    time.Time // in UTC and whole microseconds, as PostgreSQL stores it
 }
 
-// Recorder collects the events of one aggregate. Embed it by value; its fields are unexported, so that it adds no
-// column to a bun model (tag it `bun:"-"` to say so). The zero value is ready. It is not safe for concurrent use, as
-// an aggregate is not.
+// Recorder collects the events of one aggregate. Embed it by value. Its fields are not exported, so that it adds no column to a bun model; tag it
+// `bun:"-"` to make that explicit. The zero value is ready. Like an aggregate, it is not safe for concurrent use.
 type Recorder struct {
 	recorded []Recorded
 }
 
-// Record remembers that e happened now.
+// Record adds e to the recorded events, with the present time.
 func (r *Recorder) Record(e Event) {
 	r.recorded = append(r.recorded, Recorded{Event: e, At: time.Now().UTC().Truncate(time.Microsecond)})
 }
 
-// RecordedEvents returns what was recorded since the last [Recorder.ClearEvents], oldest first. The slice is the
-// caller's own.
+// RecordedEvents returns the events recorded since the last [Recorder.ClearEvents], oldest first. The caller may change the slice.
 func (r *Recorder) RecordedEvents() []Recorded { return slices.Clone(r.recorded) }
 
-// ClearEvents forgets what was recorded.
+// ClearEvents removes the recorded events.
 func (r *Recorder) ClearEvents() { r.recorded = nil }

@@ -10,8 +10,8 @@ import (
 )
 
 var (
-	// ErrUnknownType means that a type was never registered. For a producer it is a bug that shows at the flush; for a
-	// consumer the message is kept until a build that knows the type is deployed.
+	// ErrUnknownType means that the type of an event is not registered. For a producer this is a bug, which shows when the unit of work writes its
+	// events. A consumer keeps the message until a build is deployed that knows the type.
 	ErrUnknownType = errors.New("event: unknown event type")
 
 	// ErrNewerVersion means that the event has a newer schema version than the registered one. The message is kept until a build that knows
@@ -21,10 +21,10 @@ var (
 
 // DecodeError means that the bytes do not fit the registered type.
 type DecodeError struct {
-	// Type and Version are the type and the schema version of the received event.
+	// Type and Version are the type and schema version of the event that cannot be read.
 	Type    string
 	Version int
-	// Err is the error of the codec or the upcaster, [ErrNewerVersion], or an error that the payload is sealed.
+	// Err is the error of the codec or the upcaster, [ErrNewerVersion], or an error about the sealed payload.
 	Err error
 }
 
@@ -35,7 +35,7 @@ func (e *DecodeError) Error() string {
 // Unwrap returns the codec's or the upcaster's error.
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// newerError is the version that the registry knows.
+// newerError is the newest version that the registry knows.
 type newerError int
 
 func (e newerError) Error() string {
@@ -44,10 +44,10 @@ func (e newerError) Error() string {
 
 func (newerError) Is(target error) bool { return target == ErrNewerVersion }
 
-// Registry knows the events of one service: names, versions, codecs. It is a value that is passed to what needs it, so two
-// services in one test do not meet. Register everything at start; reading is safe for concurrent use.
+// Registry holds the events of one service: their names, versions and codecs. It is a value and not global, so that two services in one test do not
+// share it. Register everything at the start; reading is safe for concurrent use.
 type Registry struct {
-	sealer Sealer // nil: none
+	sealer Sealer // nil: payloads are not sealed
 	mu     sync.RWMutex
 	byName map[string]*entry
 }
@@ -62,7 +62,7 @@ type entry struct {
 	decode    func(Codec, []byte) (Event, error)
 }
 
-// RegistryOption changes a registry.
+// RegistryOption changes how a registry works.
 type RegistryOption func(*Registry)
 
 // NewRegistry returns an empty registry.
@@ -80,11 +80,11 @@ type RegisterOption func(*entry)
 // WithVersion sets the current schema version. Default: that of a [Versioned] event, else 1.
 func WithVersion(n int) RegisterOption { return func(e *entry) { e.version = n } }
 
-// WithAliases lists earlier names of the type: stored events that carry them are still understood.
+// WithAliases sets earlier names of the type. Stored events with these names can still be read.
 func WithAliases(names ...string) RegisterOption { return func(e *entry) { e.aliases = names } }
 
-// WithUpcaster turns a payload of version from into one of version from+1. Upcasters run in a chain up to the current
-// version; a step without one leaves the payload as it is.
+// WithUpcaster adds a function that turns a payload of version from into one of version from+1. Upcasters run one after the other up to the current
+// version; a step without an upcaster leaves the payload as it is.
 func WithUpcaster(from int, fn func(payload []byte) ([]byte, error)) RegisterOption {
 	return func(e *entry) { e.upcasters[from] = fn }
 }
@@ -92,9 +92,9 @@ func WithUpcaster(from int, fn func(payload []byte) ([]byte, error)) RegisterOpt
 // WithCodec sets the codec of the type. Default: [JSON].
 func WithCodec(c Codec) RegisterOption { return func(e *entry) { e.codec = c } }
 
-// Register makes T known under the name its EventType returns for the zero value. T may be a struct or a pointer to
-// one. It panics if the name, or an alias, is empty or taken, if the version is below 1, or if an upcaster starts from a
-// version that is not an older one: these are mistakes in the program, found at its start.
+// Register makes T known under the name that its EventType returns for the zero value. T may be a struct or a pointer to one. It panics if the name
+// or an alias is empty or taken, if the version is below 1, or if an upcaster does not start from an older version. These are mistakes in the
+// program, found at its start.
 func Register[T Event](r *Registry, opts ...RegisterOption) {
 	goType := reflect.TypeFor[T]()
 	if goType.Kind() == reflect.Interface {
@@ -130,7 +130,7 @@ func Register[T Event](r *Registry, opts ...RegisterOption) {
 	r.add(e)
 }
 
-// blank returns an event to decode into: a zero value, or a pointer to one.
+// blank returns an empty event to decode into: a zero value, or a pointer to one.
 func blank[T Event](goType reflect.Type) (v T) {
 	if goType.Kind() == reflect.Pointer {
 		v = reflect.New(goType.Elem()).Interface().(T) //nolint:forcetypeassert // the type is T by construction
@@ -174,9 +174,8 @@ func (r *Registry) Encode(ev Event) (Envelope, error) {
 	return Envelope{Type: e.name, SchemaVersion: e.version, ContentType: e.codec.ContentType(), Payload: payload}, nil
 }
 
-// Decode returns the event in env as the Go type that was registered for its type or alias. A sealed event has to be
-// opened by [Registry.Open] before. The error wraps [ErrUnknownType] or is a [*DecodeError], which
-// wraps [ErrNewerVersion] if that is the reason.
+// Decode returns the event of env as the Go type that is registered for its type or alias. Open a sealed event with [Registry.Open] first. The error
+// wraps [ErrUnknownType], or is a [*DecodeError]; that wraps [ErrNewerVersion] if the schema version is too new.
 func (r *Registry) Decode(env *Envelope) (Event, error) {
 	e, payload, err := r.upcast(env)
 	if err != nil {
@@ -189,8 +188,7 @@ func (r *Registry) Decode(env *Envelope) (Event, error) {
 	return ev, nil
 }
 
-// Upcast returns the payload of env in the current version, as [Registry.Decode] gives it to the codec. The errors are those
-// of Decode.
+// Upcast returns the payload of env in the current version, which [Registry.Decode] passes to the codec. Its errors are those of Decode.
 func (r *Registry) Upcast(env *Envelope) ([]byte, error) {
 	_, payload, err := r.upcast(env)
 	return payload, err
@@ -222,20 +220,20 @@ func (r *Registry) upcast(env *Envelope) (*entry, []byte, error) {
 	return e, payload, nil
 }
 
-// Type is what a registry knows about an event type.
+// Type describes a registered event type.
 type Type struct {
-	// Name is the current name, and Aliases are the earlier ones.
+	// Name is the current name; Aliases are earlier names.
 	Name    string
 	Aliases []string
 	// Version is the current schema version.
 	Version int
-	// ContentType is that of the codec.
+	// ContentType is the media type that the codec writes.
 	ContentType string
-	// Go is the registered type, a struct as a rule, or a pointer to one.
+	// Go is the registered Go type, a struct or a pointer to one.
 	Go reflect.Type
 }
 
-// Types lists what was registered, by name. It is for tools, as package eventtest.
+// Types lists the registered types, sorted by name. It is for tools such as package eventtest.
 func (r *Registry) Types() []Type {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

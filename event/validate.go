@@ -11,19 +11,18 @@ import (
 )
 
 const (
-	// MaxIdentifier is the longest identifier, in bytes.
+	// MaxIdentifier is the length of the longest identifier, in bytes.
 	MaxIdentifier = 255
-	// MaxMetadata is the most that keys and values of a [Metadata] may take together, in bytes. Brokers count them
-	// into the size of a message.
+	// MaxMetadata is how many bytes all keys and values of a [Metadata] may have together. Brokers count them into the size of a message.
 	MaxMetadata = 64 << 10
 )
 
-// ErrInvalid is matched by every [*InvalidError].
+// ErrInvalid matches every [*InvalidError] in errors.Is.
 var ErrInvalid = errors.New("event: invalid envelope")
 
-// InvalidError says which field of an envelope was refused. Nothing of it was stored.
+// InvalidError names a field of an envelope that was refused. Nothing of the envelope was stored.
 type InvalidError struct {
-	// Field is the field of [Envelope], or what else was refused.
+	// Field is the field of [Envelope], or the name of another part that was refused.
 	Field string
 	// Reason is what is wrong with it.
 	Reason string
@@ -34,9 +33,8 @@ func (e *InvalidError) Error() string { return "event: " + e.Field + " " + e.Rea
 // Is makes errors.Is(err, [ErrInvalid]) true.
 func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
 
-// ValidateIdentifier checks one identifier; "" is fine. It must be valid UTF-8 of at most [MaxIdentifier] bytes
-// without control characters: PostgreSQL refuses NUL, and encoders that replace bad bytes would make two different
-// identifiers one.
+// ValidateIdentifier checks one identifier; "" is valid. It must be UTF-8 of at most [MaxIdentifier] bytes, without control characters: PostgreSQL
+// refuses NUL, and encoders that replace invalid bytes would make different identifiers equal.
 func ValidateIdentifier(field, s string) error {
 	switch {
 	case len(s) > MaxIdentifier:
@@ -50,9 +48,9 @@ func ValidateIdentifier(field, s string) error {
 	}
 }
 
-// ValidateTopic checks the name of a topic by the rule that holds for every broker: it is an identifier ([ValidateIdentifier]), not empty, no path
-// ("/", "%", "..", "."), because it may not choose the broker's tenant or namespace, and neither begins nor ends with a blank, which
-// nobody sees. A broker may have a rule of its own besides, see messaging.Naming.
+// ValidateTopic checks the name of a topic by the rules for every broker. It is an identifier ([ValidateIdentifier]) and not empty. It is not a path
+// ("/", "%", "..", "."), because it must not choose the broker's tenant or namespace. It does not begin or end with a blank, which nobody would see.
+// A broker may have further rules, see messaging.Naming.
 func ValidateTopic(name string) error {
 	const field = "Topic"
 	switch {
@@ -72,9 +70,8 @@ func ValidateTopic(name string) error {
 	return nil
 }
 
-// Validate checks the envelope as it is before it is stored: id, type, source, tenant and topic are required, every
-// identifier passes [ValidateIdentifier], the topic [ValidateTopic], an aggregate has both type and id, and times and numbers
-// are such as can be stored. It returns all violations, joined.
+// Validate checks an envelope before it is stored. Id, type, source, tenant and topic are required. Every identifier must pass [ValidateIdentifier],
+// and the topic [ValidateTopic]. An aggregate needs both type and id. Times and numbers must fit their columns. It returns all violations, joined.
 func (e *Envelope) Validate() error {
 	var errs []error
 	for _, f := range []struct {
@@ -111,7 +108,7 @@ func (e *Envelope) Validate() error {
 	)...)
 }
 
-// validateTime checks that RFC 3339, the format on the wire, can express t: it has four digits for the year.
+// validateTime checks that RFC 3339, the format of times at the broker, can express t: the year has four digits.
 func validateTime(field string, t time.Time, required bool) error {
 	switch year := t.UTC().Year(); {
 	case required && t.IsZero():

@@ -7,20 +7,20 @@ import (
 	"strconv"
 )
 
-// answer is a whole answer that can be sent.
+// answer is a complete answer, ready to be sent.
 type answer struct {
 	status int
-	header http.Header // all headers: it replaces the headers that other middlewares have set, of which it is a copy with changes
+	header http.Header // all headers of the answer; it starts as a copy of the headers that other middlewares have set, and replaces them
 	body   []byte
 	// problem is set for a refusal, whose body is made when it is sent.
 	problem *Problem
-	// silent says that the handler has written nothing to the recorder.
+	// silent is set if the handler has written nothing to the recorder.
 	silent bool
-	// past says that nothing can be sent, because the handler has written an answer past the middleware.
+	// past is set if the handler has written its answer past the middleware, so that no other answer can be sent.
 	past bool
 }
 
-// write sends the answer. If that fails, nobody can be informed any more.
+// write sends the answer. An error of the connection is ignored, because nobody is left who could be informed.
 func (a *answer) write(w http.ResponseWriter) {
 	header := w.Header()
 	encoded := encodedOutside(w, a.header)
@@ -38,8 +38,8 @@ func (a *answer) write(w http.ResponseWriter) {
 	}
 }
 
-// encodedOutside reports whether a middleware further out encodes the body, as compression does, and has said so in the headers of w before the
-// handler began: then the length that is sent is not that of the body here, and the encoding is not that of the handler.
+// encodedOutside reports whether a middleware further out encodes the body, as a compression does, and has set the headers of w for that before the
+// handler began. Then Content-Length and Content-Encoding of this answer do not describe the bytes that are sent.
 func encodedOutside(w http.ResponseWriter, of http.Header) bool {
 	encoding := w.Header().Values("Content-Encoding")
 	return len(encoding) > 0 && slices.Equal(encoding, of.Values("Content-Encoding"))

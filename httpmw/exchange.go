@@ -15,26 +15,26 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 )
 
-// DefaultMaxBody is the largest request body, in bytes.
+// DefaultMaxBody is the default of IdempotencyConfig.MaxBody, and the limit of [UnitOfWork]: the largest request body, in bytes.
 const DefaultMaxBody = 1 << 20
 
-// exchange is a request whose body was read completely, so that a handler can be run with it more than once.
+// exchange is one request. Its body was read completely, so that the handler can be run more than once.
 type exchange struct {
 	next http.Handler
 	w    http.ResponseWriter
 	r    *http.Request
 	body []byte
-	base string // from which the keys of outgoing requests are made; "": the context of the run has it, or they get no keys
+	base string // the start of the keys of outgoing requests, see [Transport]; "" if the context of a run has it, or if they get no keys
 
-	begun bool // the handler has panicked after it had begun an answer, and Echo believes that the answer was sent
-	empty bool // a handler that writes nothing means 200
+	begun bool // the handler panicked within an answer, and Echo takes the answer for sent
+	empty bool // IdempotencyConfig.EmptyAnswer: a handler that writes nothing means 200
 	log   *slog.Logger
 
 	// chi's routers record their progress through the path in an object that the request's context points to. When they have returned, they use it for
 	// another request, and behind a http.TimeoutHandler they may return before the handler. So each run gets a copy of the object as it was in the
 	// beginning.
-	outer *chi.Context // that of the request; nil without chi
-	route *chi.Context // the copy
+	outer *chi.Context // the object of the request's context; nil without chi
+	route *chi.Context // the copy of the present run
 }
 
 // read reads the body. It is called before a connection to the database is taken: clients may be slow.
@@ -67,8 +67,8 @@ func read(next http.Handler, w http.ResponseWriter, r *http.Request, limit int64
 	return e, nil
 }
 
-// whole reports whether the body is complete. If somebody has read it before, only the rest of it is left, or nothing, and different requests would
-// look the same. A form that was parsed before, for example by a protection against forged requests, is encoded again.
+// whole reports whether the body is complete. If other code has read it before, a part is missing, and different requests would look the same. A form
+// that was parsed before, for example by a protection against forged requests, is encoded again.
 func (e *exchange) whole() bool {
 	if len(e.body) > 0 {
 		return e.r.ContentLength <= 0 || e.r.ContentLength == int64(len(e.body))
@@ -81,7 +81,7 @@ func (e *exchange) whole() bool {
 	return e.r.ContentLength <= 0 && e.r.MultipartForm == nil
 }
 
-// request returns the request as it came, with an unread body.
+// request returns the request as it arrived, with an unread body.
 func (e *exchange) request(ctx context.Context) *http.Request {
 	if e.route != nil {
 		ctx = context.WithValue(ctx, chi.RouteCtxKey, e.route.Clone())
@@ -110,7 +110,7 @@ func (e *exchange) run(ctx context.Context, limit int) (*recorder, error) {
 }
 
 func (e *exchange) serve(rec *recorder, r *http.Request, past func() bool) {
-	by := panicked // also if it ends its goroutine
+	by := panicked // the handler may also end its goroutine, which looks like a panic here
 	defer func() {
 		e.begun = rec.end(by, e.tellLate) && ofEcho(e.w)
 		if by == panicked && past() {
@@ -121,16 +121,16 @@ func (e *exchange) serve(rec *recorder, r *http.Request, past func() bool) {
 	by = returned
 }
 
-// tellLate logs a write to an answer whose handler has returned. Nobody gets these bytes, because the answer was already sent. Most often a
-// framework renders the error of its handler too late.
+// tellLate logs that a handler has written after its return. Nobody gets these bytes, because the answer is sent already. Most often a framework
+// renders the error of its handler too late.
 func (e *exchange) tellLate() {
 	e.log.Error("oncebox: something was written to an answer that was over, because its handler had returned, and nobody gets it. A framework that renders "+
 		"the errors of its handlers has to do so within the middleware, see docs/other-routers.md; a goroutine has to be waited for",
 		"method", e.r.Method, "route", e.r.Pattern)
 }
 
-// label copies the route that was found to the outer request, for middlewares further out that use it as a label. If the request was given up, its
-// chi.Context may belong to another request by now, so it is not written.
+// label copies the route that the handler's router has found to the outer request, for middlewares further out that use it as a label. It does
+// nothing if the request was given up, because its chi.Context may belong to another request by now.
 func (e *exchange) label(r *http.Request) {
 	e.r.Pattern = r.Pattern
 	if e.outer == nil || e.r.Context().Err() != nil {
@@ -138,7 +138,7 @@ func (e *exchange) label(r *http.Request) {
 	}
 	found := chi.RouteContext(r.Context())
 	if slices.Equal(e.outer.RoutePatterns, found.RoutePatterns) {
-		return // it was found before
+		return // an outer router has found a route already
 	}
 	c := found.Clone()
 	e.outer.RoutePatterns, e.outer.URLParams, e.outer.RouteMethod = c.RoutePatterns, c.URLParams, c.RouteMethod

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// goingOn is a handler that only records that the request goes on. The real handler runs after the middleware has returned: without its unit, and
-// whatever it has answered.
+// goingOn is a handler that only records that the request passes on. The real handler runs after the middleware has returned, and so outside of its
+// unit of work; the middleware cannot see its answer.
 type goingOn struct{ http.Handler }
 
-// markGoesOn recognizes such a handler by the caller that mounts the middleware: every version of Fiber's adaptor.HTTPMiddleware mounts it for each
-// request, and puts such a handler at the end of the chain. The adaptor is recognized by its file and function name, of which the compiler keeps
-// the last part if it has inlined the function.
+// markGoesOn wraps next if it is such a handler, which it recognizes by the caller that mounts the middleware. Every version of Fiber's
+// adaptor.HTTPMiddleware mounts a middleware anew for each request, and puts such a handler at the end of the chain. The adaptor is recognized by its
+// file and function name; the compiler keeps the last part of the name if it has inlined the function.
 func markGoesOn(next http.Handler) http.Handler {
 	var calls [depthOfMount]uintptr
 	frames := runtime.CallersFrames(calls[:runtime.Callers(2, calls[:])])

@@ -50,7 +50,7 @@ func Idempotency(m *uow.Manager, s *idempotency.Store, scope ScopeFunc, cfg *Ide
 	c.Telemetry.Logger = otelx.Logger(c.Telemetry.Logger)
 	prints, err := c.fingerprints()
 	if err != nil {
-		panic(err) // Validate has parsed the same
+		panic(err) // cannot happen: Validate has made the same
 	}
 	var idle []idempotency.BeginOption
 	if c.Timeout > 0 {
@@ -84,7 +84,7 @@ type keyed struct {
 	mw         idempotency.Middleware
 	scope      ScopeFunc
 	cfg        IdempotencyConfig
-	headers    headerNames // that are stored
+	headers    headerNames // headers that are stored with an answer
 	prints     *fingerprint.Printer
 	retryAfter string
 	idle       []idempotency.BeginOption // limits how long a process that has vanished keeps its locks
@@ -95,8 +95,8 @@ type keyed struct {
 	requests metric.Int64Counter
 	outcomes map[string][]metric.AddOption
 
-	unprotected sync.Once // to log it
-	unused      sync.Map  // the routes for which it is logged
+	unprotected sync.Once // logs once that an unsafe method is not protected
+	unused      sync.Map  // routes for which an unused unit was logged
 }
 
 // serve handles a request and sends its answer after COMMIT.
@@ -115,7 +115,7 @@ func (k *keyed) serve(next http.Handler, w http.ResponseWriter, r *http.Request)
 	}
 	ctx, span := k.tracer.Start(r.Context(), "httpmw.Idempotency")
 	if !span.IsRecording() {
-		ctx = r.Context() // or attributes that the handler sets on the span of its caller would be lost
+		ctx = r.Context() // with the handler's original context, attributes that it sets on its caller's span are kept
 	}
 	outcome := outcomePanicked
 	defer func() {
@@ -127,7 +127,7 @@ func (k *keyed) serve(next http.Handler, w http.ResponseWriter, r *http.Request)
 	}()
 	a, o := k.handle(ctx, next, w, r, lines)
 	if outcome = o; o != outcomeReplayed {
-		a.header.Del("Idempotent-Replayed") // the handler has copied it from the answer of another service
+		a.header.Del("Idempotent-Replayed") // only a replay of this middleware may have it; the handler may have copied it from another service's answer
 	}
 	k.sender.send(a, w, r)
 }
@@ -175,7 +175,7 @@ func (k *keyed) handle(ctx context.Context, next http.Handler, w http.ResponseWr
 	}
 	e.empty, e.log = k.cfg.EmptyAnswer, k.log
 	defer func() {
-		if e.begun { // or nobody answers the panic, and net/http sends 200
+		if e.begun { // else nobody would answer after the panic, and net/http would send 200
 			k.sender.send(answerNotHeld(k.undone()).answer(w, k.retryAfter), w, r)
 		}
 	}()
@@ -192,13 +192,14 @@ func (k *keyed) handle(ctx context.Context, next http.Handler, w http.ResponseWr
 type passed struct {
 	store *idempotency.Store
 	key   idempotency.Key
-	// tenantFromContext: the scope function has set no tenant. A Tenant middleware further in would be too late.
+	// tenantFromContext is true if the scope function has set no tenant, and the tenant came from the context. A Tenant middleware
+	// further in would be too late for the key.
 	tenantFromContext bool
 }
 
 type passedKey struct{}
 
-// detached goes on when the client goes away, so that its retry gets the answer.
+// detached runs the handler with a context that does not end when the client goes away, so that the client's retry gets the answer.
 func (k *keyed) detached(ctx context.Context, e *exchange, id passed) (*answer, string) {
 	ctx = context.WithValue(context.WithoutCancel(ctx), passedKey{}, id)
 	if k.cfg.Timeout > 0 {
@@ -209,7 +210,7 @@ func (k *keyed) detached(ctx context.Context, e *exchange, id passed) (*answer, 
 	return k.once(ctx, e, id.key)
 }
 
-// errTenantRequired is logged. The client gets the problem idempotency-scope-invalid.
+// errTenantRequired is logged; the client gets the problem idempotency-scope-invalid.
 var errTenantRequired = errors.New("httpmw: IdempotencyConfig.RequireTenant is set, and nobody has named a tenant: " +
 	"mount Tenant outside of Idempotency, or set Scope.Tenant")
 
@@ -236,7 +237,7 @@ func (k *keyed) identify(r *http.Request, text string) (passed, error) {
 	return id, err
 }
 
-// How long a request waits for another one with the same key before it looks again: at first, and at most.
+// The pauses between two looks at a key that another request holds: the first pause and the longest one.
 const (
 	firstLook = 10 * time.Millisecond
 	slowLook  = 250 * time.Millisecond

@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// DefaultMaxAnswer is the largest answer that is stored with its body, in bytes.
+	// DefaultMaxAnswer is the default of IdempotencyConfig.MaxAnswer, in bytes.
 	DefaultMaxAnswer = 1 << 20
-	// DefaultMaxHeld is the largest answer that is held until COMMIT, in bytes.
+	// DefaultMaxHeld is the default of IdempotencyConfig.MaxHeld, in bytes.
 	DefaultMaxHeld = 16 << 20
-	// DefaultTimeout is how long the work for one request may take.
+	// DefaultTimeout is the default of IdempotencyConfig.Timeout.
 	DefaultTimeout = 30 * time.Second
-	// DefaultRetryAfter is how long clients are asked to wait.
+	// DefaultRetryAfter is the default of IdempotencyConfig.RetryAfter.
 	DefaultRetryAfter = time.Second
-	// DefaultChallenge asks for a bearer token (RFC 6750).
+	// DefaultChallenge is the default of IdempotencyConfig.Challenge: it asks for a bearer token (RFC 6750).
 	DefaultChallenge = `Bearer realm="api"`
 )
 
 func defaultMethods() []string { return []string{http.MethodPost, http.MethodPatch} }
 
-// safe reports whether the method only reads.
+// safe reports whether the method only reads (RFC 9110, section 9.2.1).
 func safe(method string) bool {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
@@ -37,12 +37,13 @@ func safe(method string) bool {
 	return false
 }
 
-// DefaultKeep reports whether an answer of 400 or more would be the same next time. Another outcome is possible where the answer depends on
+// DefaultKeep reports whether an answer of 400 or more is stored for retries: a repeated request would get the same answer. It returns false where
+// another answer is possible, because this one depends on
 //
 //   - the caller's rights: 401, 403, 407
-//   - the state of the resource, and what the client says about it: 409, 412, 423, 428
+//   - the state of the resource, and the client's conditions on it: 409, 412, 423, 428
 //   - the connection: 408, 421, 425, 426
-//   - the moment: 429 and all from 500 on
+//   - the moment: 429, and 500 and above
 func DefaultKeep(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired,
@@ -135,7 +136,7 @@ type IdempotencyConfig struct {
 	Telemetry telemetry.Config
 }
 
-// FingerprintFunc returns the bytes by which requests are compared, see IdempotencyConfig.Fingerprint.
+// FingerprintFunc returns the bytes by which requests are compared. See IdempotencyConfig.Fingerprint.
 type FingerprintFunc func(r *http.Request, body []byte) ([]byte, error)
 
 func (c *IdempotencyConfig) fingerprints() (*fingerprint.Printer, error) {
@@ -205,7 +206,7 @@ func (c *IdempotencyConfig) validateNames() error {
 	return errors.Join(errs...)
 }
 
-// WithDefaults returns a copy in which the fields that are zero have their defaults. A nil config counts as the zero value.
+// WithDefaults returns a copy in which unset fields have their defaults. A nil config counts as the zero value.
 func (c *IdempotencyConfig) WithDefaults() IdempotencyConfig {
 	var out IdempotencyConfig
 	if c != nil {

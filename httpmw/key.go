@@ -7,7 +7,7 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 )
 
-// The reasons for which a key is refused, as the client reads them. They do not repeat the client's text.
+// The reasons for refusing a key, as the client reads them. They do not quote the key, because it could contain anything.
 const (
 	reasonLines     = "There is more than one Idempotency-Key line."
 	reasonEmpty     = "The Idempotency-Key is empty."
@@ -17,15 +17,15 @@ const (
 	reasonMalformed = `A quoted Idempotency-Key has ASCII characters, \" and \\, and ends with its closing quote.`
 )
 
-// keyRule holds the configured rules for keys, in addition to the fixed ones.
+// keyRule has the configured rules for keys; parse has the fixed ones.
 type keyRule struct {
-	strict   bool // in quotes, as the draft of the header has it
-	shortest int  // bytes
+	strict   bool // only keys in quotes, as in the draft of the header
+	shortest int  // least number of bytes
 }
 
-// parse returns the key in the lines of an Idempotency-Key header, or the reason why there is none. A key may be
-// written as it is, or as a string of RFC 9651, in quotes with \" and \\ escaped; both are the same key. A raw key has
-// no commas: one would mean that a proxy has joined two lines.
+// parse returns the key from the lines of an Idempotency-Key header, or the reason why it is refused. A key may be written as it is, or as a string
+// of RFC 9651: in quotes, with \" and \\ escaped. Both spellings are the same key. A key without quotes may not contain a comma, because a proxy that
+// joins two header lines would have put it there.
 func (rule keyRule) parse(lines []string) (key, reason string) {
 	if len(lines) != 1 {
 		return "", reasonLines

@@ -45,7 +45,8 @@ func (c *LeaseConfig) WithDefaults() LeaseConfig {
 
 func (c *LeaseConfig) ttl() time.Duration { return c.WithDefaults().TTL }
 
-// leased does the work of once for a handler that runs without a transaction. The claim is committed before the handler, and the answer after it.
+// leased does for a handler without a transaction what once does for others: it commits the claim of the key before the handler runs, and
+// the answer afterwards.
 func (k *keyed) leased(ctx context.Context, e *exchange, key idempotency.Key, fp idempotency.Fingerprint) (*answer, string) {
 	claim, found, err := k.claim(ctx, e, key, fp)
 	if claim == nil {
@@ -53,8 +54,8 @@ func (k *keyed) leased(ctx context.Context, e *exchange, key idempotency.Key, fp
 	}
 	stored := false
 	defer func() {
-		// The handler panicked, or its answer could not be stored. Release also if the lease seems to be lost: a renewal may have arrived all the same,
-		// and then the lease would be held by nobody. The lease of another process is not released by this.
+		// The handler has panicked, or its answer could not be stored. The key is released even if the lease seems to be lost: an unconfirmed renewal
+		// may have succeeded, and would keep the key from everybody. Release does not touch the lease of another process.
 		if !stored {
 			k.release(ctx, claim, key)
 		}
@@ -65,14 +66,14 @@ func (k *keyed) leased(ctx context.Context, e *exchange, key idempotency.Key, fp
 		rec, err = e.run(ctx, k.cfg.MaxHeld)
 		return err
 	})
-	if rec == nil { // the lease was gone before the handler began
+	if rec == nil { // the lease was lost before the handler began
 		return k.conclude(ctx, e, run{}, key, fmt.Errorf("%w: %w", idempotency.ErrInProgress, err))
 	}
 	if errors.Is(err, idempotency.ErrLeaseLost) {
-		// Whatever the handler answered, another process decides now.
+		// Another process has the lease, so its result counts, whatever this handler has answered.
 		return k.concludeLeased(ctx, e, key, err)
 	}
-	if errors.Is(err, errSilent) || errors.Is(err, errPast) { // only the handler knows whether its work was done: its steps show that when it runs again
+	if errors.Is(err, errSilent) || errors.Is(err, errPast) { // only the handler's steps show whether its work was done, when it runs again
 		return k.concludeLeased(ctx, e, key, err)
 	}
 	if rec.drops() && !k.keeps(e, rec) {
@@ -92,12 +93,12 @@ func (k *keyed) leased(ctx context.Context, e *exchange, key idempotency.Key, fp
 	}
 	stored = true
 	if err != nil {
-		return k.tombstone(e, &resp), outcomeExecuted // what retries get as well
+		return k.tombstone(e, &resp), outcomeExecuted // retries get the same problem
 	}
 	return rec.answer(), outcomeExecuted
 }
 
-// claim claims the key, and resolves unknown steps before the handler runs.
+// claim claims the key. It resolves unknown steps before the handler runs.
 func (k *keyed) claim(ctx context.Context, e *exchange, key idempotency.Key, fp idempotency.Fingerprint) (
 	_ *idempotency.Claim, found *idempotency.Response, err error,
 ) {
@@ -121,7 +122,7 @@ func (k *keyed) claim(ctx context.Context, e *exchange, key idempotency.Key, fp 
 			outcome, err := k.cfg.Lease.Recover(r.Context(), r, u)
 			if err != nil {
 				k.log.ErrorContext(ctx, "oncebox: LeaseConfig.Recover returned an error", "key", key.String(), "step", u.Step,
-					"type", fmt.Sprintf("%T", err)) // the text may quote the request
+					"type", fmt.Sprintf("%T", err)) // the error's text may quote the request
 				continue
 			}
 			if err := claim.Resolve(ctx, u, outcome); err != nil {
@@ -132,15 +133,15 @@ func (k *keyed) claim(ctx context.Context, e *exchange, key idempotency.Key, fp 
 	})
 	switch known = err == nil && len(claim.Unknown()) == 0; {
 	case err != nil:
-		return nil, nil, fmt.Errorf("%w: %w", idempotency.ErrInProgress, err) // another request finds out
+		return nil, nil, fmt.Errorf("%w: %w", idempotency.ErrInProgress, err) // the next request tries to find out the outcome
 	case !known:
 		return nil, nil, idempotency.ErrStepUnknown
 	}
 	return claim, nil, nil
 }
 
-// patience returns the Retry-After for a key in progress. If a claim was not renewed for half of its length, its process has most likely died, and
-// nothing changes before the claim ends.
+// patience returns the Retry-After for a key in progress. If the lease was not renewed for half of its length, its process is most likely dead, and
+// the client should return when the lease has ended.
 func (k *keyed) patience(err error) string {
 	busy, ok := errors.AsType[*idempotency.InProgressError](err)
 	if !ok || k.cfg.Lease == nil || busy.Rest > k.cfg.Lease.ttl()/2 {
@@ -149,7 +150,7 @@ func (k *keyed) patience(err error) string {
 	return seconds(max(busy.Rest, k.cfg.RetryAfter))
 }
 
-// seconds returns d for a header, rounded up to whole seconds.
+// seconds returns d for a header, in whole seconds, rounded up.
 func seconds(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }
@@ -161,7 +162,7 @@ func (k *keyed) release(ctx context.Context, claim *idempotency.Claim, key idemp
 	}
 }
 
-// concludeLeased answers the client if the handler has run and its answer is not stored.
+// concludeLeased answers the client when the handler has run and its answer could not be stored.
 func (k *keyed) concludeLeased(ctx context.Context, e *exchange, key idempotency.Key, err error) (*answer, string) {
 	k.log.ErrorContext(ctx, "oncebox: a request under a lease was executed and its answer is not stored", "key", key.String(),
 		"method", e.r.Method, "route", e.r.Pattern, "error", err)
@@ -177,7 +178,7 @@ func (k *keyed) concludeLeased(ctx context.Context, e *exchange, key idempotency
 	return p.answerTo(err, e.w, k.retryAfter), outcome
 }
 
-// undone returns a sentence on the work of a handler whose answer cannot be sent: rolled back, or not.
+// undone returns the sentence about the work of a handler whose answer cannot be sent: it was rolled back, or it was not.
 func (k *keyed) undone() string {
 	if k.cfg.Lease != nil {
 		return workFailed
@@ -185,5 +186,5 @@ func (k *keyed) undone() string {
 	return workUndone
 }
 
-// findsOut reports whether a retry may find out the outcome of an unknown step.
+// findsOut reports whether the service can find out the outcome of an unknown step by itself, so that a retry makes sense.
 func (k *keyed) findsOut() bool { return k.cfg.Lease != nil && k.cfg.Lease.Recover != nil }

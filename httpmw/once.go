@@ -20,14 +20,14 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// errFound ends a transaction that found the answer of an earlier one.
+// errFound ends a transaction in which the answer of an earlier request was found.
 var errFound = errors.New("httpmw: the key was completed before")
 
-// refusedError rolls back the work of a handler that answered 400 or more. If it has a cause, a run in a new transaction may succeed, and
-// uow.Manager.Do sees that through Unwrap.
+// refusedError rolls back the work of a handler that has answered 400 or more. A cause in it, such as a deadlock, means that another run may succeed;
+// uow.Manager.Do finds it through Unwrap.
 type refusedError struct {
 	cause error
-	final bool // the answer is stored, in a transaction of its own, so that a retry is not executed
+	final bool // the answer is stored in another transaction, so that retries get it and are not executed
 }
 
 func (*refusedError) Error() string { return "httpmw: the handler refused the request" }
@@ -37,20 +37,20 @@ func (e *refusedError) Unwrap() error { return e.cause }
 
 // run is the result of the latest try.
 type run struct {
-	rec   *recorder // nil: the handler was never run
+	rec   *recorder // nil if the handler was not run
 	found *idempotency.Response
 }
 
-// once handles one request with a key, from the look-up to COMMIT. It holds no connection when it returns.
+// once handles one request with a key, from the look-up to COMMIT. When it returns, it holds no connection.
 func (k *keyed) once(ctx context.Context, e *exchange, key idempotency.Key) (*answer, string) {
 	r := e.r
 	if k.cfg.Fingerprint != nil {
-		r = e.request(ctx) // with a body that can be read
+		r = e.request(ctx) // a request whose body can still be read
 	}
 	fp, err := k.prints.Of(r, e.body)
 	if err != nil {
 		k.log.WarnContext(ctx, "oncebox: IdempotencyConfig.Fingerprint returned an error", "key", key.String(), "method", e.r.Method,
-			"route", e.r.Pattern, "type", fmt.Sprintf("%T", err)) // the text may quote the request
+			"route", e.r.Pattern, "type", fmt.Sprintf("%T", err)) // the error's text may quote the request
 		return bodyUnreadable().answer(e.w, k.retryAfter), outcomeRefused
 	}
 	// A request whose key was seen lately is most likely a retry. Completed rows never change, so a plain look-up answers it, without a transaction.
@@ -65,7 +65,7 @@ func (k *keyed) once(ctx context.Context, e *exchange, key idempotency.Key) (*an
 		return k.leased(ctx, e, key, fp)
 	}
 	e.base = key.OutsideOf(fp)
-	opts := []uow.Option{uow.WithNestedChecks(), uow.WithIsolation(sql.LevelReadCommitted)} // see idempotency.Store.Begin
+	opts := []uow.Option{uow.WithNestedChecks(), uow.WithIsolation(sql.LevelReadCommitted)} // idempotency.Store.Begin explains the isolation
 	if k.cfg.RunOnce {
 		opts = append(opts, uow.WithoutRetry())
 	}
@@ -95,7 +95,7 @@ func (k *keyed) transact(ctx context.Context, u *uow.Unit, e *exchange, key idem
 		return silence(err, u)
 	}
 	if now.rec.drops() {
-		// The answer may be the handler's reaction to a deadlock. Then a retry may succeed, and the answer must not be stored.
+		// If the handler has answered after a deadlock, another run may succeed. Its answer must not be stored then.
 		cause := u.Retryable()
 		return &refusedError{cause: cause, final: cause == nil && k.keeps(e, now.rec)}
 	}
@@ -108,8 +108,8 @@ func (k *keyed) transact(ctx context.Context, u *uow.Unit, e *exchange, key idem
 	return k.complete(ctx, u, key, fp, now.rec)
 }
 
-// silence adds the retryable error of the unit, if there is one, to the error of a handler that has answered nothing. That error is most likely the
-// reason: a framework has taken it from the handler and renders it further out.
+// silence adds the unit's retryable error, if there is one, to the error of a handler that has answered nothing. Most likely that error is why: a
+// framework has taken it from the handler and renders it further out.
 func silence(err error, u *uow.Unit) error {
 	if cause := u.Retryable(); cause != nil && errors.Is(err, errSilent) {
 		return fmt.Errorf("%w: %w", err, cause)
@@ -117,7 +117,7 @@ func silence(err error, u *uow.Unit) error {
 	return err
 }
 
-// addToken puts the token of the unit's events into the answer before the answer is stored, so that a replay has the same token.
+// addToken puts the token of the unit's events into the answer before it is stored, so that replays have the same token.
 func (k *keyed) addToken(ctx context.Context, u *uow.Unit, rec *recorder) error {
 	if k.cfg.TokenHeader == "" {
 		return nil
@@ -137,7 +137,7 @@ func setToken(rec *recorder, header string, token uow.Token) {
 	}
 }
 
-// tellUnused logs, once for each route, that a handler has answered with success and cannot have done its work in the unit.
+// tellUnused logs, once for each route, that a handler has answered with success without using its unit: its work was not part of the transaction.
 func tellUnused(ctx context.Context, log *slog.Logger, routes *sync.Map, e *exchange, status int, otherwise string) {
 	if _, told := routes.LoadOrStore(e.r.Method+" "+e.r.Pattern, true); told {
 		return
@@ -189,16 +189,16 @@ func (k *keyed) complete(ctx context.Context, u *uow.Unit, key idempotency.Key, 
 // After an error the refusal may not be stored, so it must not be sent: the client would regard the request as refused for good, while a retry with
 // the key may do the work.
 func (k *keyed) storeRefusal(ctx context.Context, key idempotency.Key, fp idempotency.Fingerprint, last *run) error {
-	db := k.units.DB(ctx) // the pool: the unit has ended
+	db := k.units.DB(ctx) // the pool, because the unit has ended
 	err := k.store.Complete(ctx, db, key, fp, k.response(ctx, last.rec))
-	if err == nil || errors.Is(err, pgsql.ErrUnconfirmed) { // after ErrUnconfirmed a look-up would find the answer, although a failover may lose it
+	if err == nil || errors.Is(err, pgsql.ErrUnconfirmed) { // without a confirmation a look-up could find the answer, and a failover could lose it afterwards
 		return err
 	}
 	found, lookupErr := k.store.Lookup(ctx, db, key, fp)
 	if lookupErr != nil {
 		return lookupErr
 	}
-	last.found = found // it may be this very answer, if only the confirmation was lost
+	last.found = found // the answer found may be this one, if only its confirmation was lost
 	return err
 }
 
@@ -218,7 +218,7 @@ func (k *keyed) conclude(ctx context.Context, e *exchange, last run, key idempot
 		return inProgress().answer(e.w, k.patience(err)), outcomeInProgress
 	case errors.Is(err, idempotency.ErrMismatch):
 		return refuse(keyReused(k.cfg.ReusedStatus), outcomeMismatch)
-	case errors.Is(err, idempotency.ErrStepUnknown): // also of a route that had a lease before
+	case errors.Is(err, idempotency.ErrStepUnknown): // also on a route that used a lease when the step ran
 		k.log.WarnContext(ctx, "oncebox: a key is stuck, because it is unknown whether a step was done: find out, and say so with the command "+
 			"oncebox keys resolve, or on the console", "key", key.String(), "method", e.r.Method, "route", e.r.Pattern)
 		return refuse(keyUnknown(k.findsOut()), outcomeUnknown)
@@ -228,7 +228,7 @@ func (k *keyed) conclude(ctx context.Context, e *exchange, last run, key idempot
 	return failure(err, last.rec != nil).answerTo(err, e.w, k.retryAfter), outcomeFailed
 }
 
-// failure returns the problem for a transaction that ended with err. ran: the handler was run.
+// failure returns the problem for a transaction that has ended with err. ran is true if the handler was run.
 func failure(err error, ran bool) Problem {
 	switch {
 	case errors.Is(err, errNotHeld):
@@ -243,7 +243,7 @@ func failure(err error, ran bool) Problem {
 	return transactionFailed()
 }
 
-// response returns the part of a handler's answer that is stored.
+// response returns the status, headers and body of a handler's answer that are stored.
 func (k *keyed) response(ctx context.Context, rec *recorder) idempotency.Response {
 	resp := idempotency.Response{Status: rec.status, Header: map[string][]string{}, Body: rec.body.Bytes()}
 	for name, values := range rec.sent {
@@ -262,7 +262,7 @@ func (k *keyed) response(ctx context.Context, rec *recorder) idempotency.Respons
 	return resp
 }
 
-// replay returns the stored answer for sending, on top of the headers that other middlewares have set now.
+// replay returns the stored answer, with the headers that other middlewares have set for this request.
 func (k *keyed) replay(e *exchange, found *idempotency.Response) *answer {
 	if found.Omitted != "" {
 		return k.tombstone(e, found)
@@ -270,7 +270,7 @@ func (k *keyed) replay(e *exchange, found *idempotency.Response) *answer {
 	header := e.w.Header().Clone()
 	varies := header.Values(vary)
 	maps.Copy(header, found.Header)
-	for _, by := range varies { // compression further out may depend on more headers than at the first answer
+	for _, by := range varies { // a compression further out may depend on more headers than at the first answer
 		if !slices.Contains(header.Values(vary), by) {
 			header.Add(vary, by)
 		}
@@ -279,7 +279,7 @@ func (k *keyed) replay(e *exchange, found *idempotency.Response) *answer {
 	return &answer{status: found.Status, header: header, body: found.Body}
 }
 
-// tombstone returns the problem for an answer that was not kept.
+// tombstone returns the problem for an answer of which only the status was stored.
 func (k *keyed) tombstone(e *exchange, found *idempotency.Response) *answer {
 	a := notReplayable(found.Status).answer(e.w, k.retryAfter)
 	if location := found.Header["Location"]; location != nil {

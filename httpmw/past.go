@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// watchPast returns a function that reports whether an answer has begun on w since. A handler must not write to w itself: such an answer is sent
-// before COMMIT, whatever becomes of the work. The writers of frameworks show this, those of net/http do not.
+// watchPast returns a function that reports whether an answer has begun on w since this call. A handler must not write to w itself: such an answer is
+// sent before COMMIT, even if the work is rolled back afterwards. Writers of frameworks report this; those of net/http do not.
 func watchPast(w http.ResponseWriter) func() bool {
 	switch w := w.(type) {
 	case interface{ Written() bool }: // gin, negroni
@@ -18,7 +18,7 @@ func watchPast(w http.ResponseWriter) func() bool {
 		begun := false
 		w.Before(func() { begun = true })
 		return func() bool { return begun }
-	case interface{ Status() int }: // chi, and many that log
+	case interface{ Status() int }: // chi, and many middlewares that log
 		before := w.Status()
 		return func() bool { return w.Status() != before }
 	}
@@ -33,7 +33,7 @@ func hadBegun(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	if r.ProtoMajor > 1 {
-		_ = http.NewResponseController(w).Flush() // HTTP/2 compares with what it has sent
+		_ = http.NewResponseController(w).Flush() // HTTP/2 compares the length when it sends
 	}
 	_, err := w.Write([]byte{'\n'})
 	return err == nil
@@ -51,8 +51,8 @@ func ofNetHTTP(w http.ResponseWriter) (is bool) {
 	return is
 }
 
-// ofEcho reports whether w is a writer of Echo. Echo's recoverer checks only the innermost writer, and answers nothing if an answer has begun
-// there.
+// ofEcho reports whether w is a writer of Echo. Echo's recovering middleware looks only at the innermost writer, and answers nothing if
+// an answer has begun there.
 func ofEcho(w http.ResponseWriter) bool {
 	for w := range layers(w) {
 		if _, is := w.(interface{ Before(hook func()) }); is {
@@ -62,7 +62,7 @@ func ofEcho(w http.ResponseWriter) bool {
 	return false
 }
 
-// layers yields a writer and the writers that it wraps, as far as they have Unwrap.
+// layers yields a writer and then each writer that it wraps, as far as they have Unwrap.
 func layers(w http.ResponseWriter) iter.Seq[http.ResponseWriter] {
 	return func(yield func(http.ResponseWriter) bool) {
 		for w != nil && yield(w) {
@@ -75,8 +75,8 @@ func layers(w http.ResponseWriter) iter.Seq[http.ResponseWriter] {
 	}
 }
 
-// cut breaks off the connection, so that the client does not take a wrong answer for complete. It does not return. It mutes w first: a recoverer
-// further out may stop the panic, and buffered bytes would then be sent.
+// cut closes the connection, so that the client cannot take a wrong answer for a complete one. It does not return. It mutes w first: otherwise a
+// middleware that stops the panic would send buffered bytes.
 func cut(w http.ResponseWriter) {
 	mute(w)
 	panic(http.ErrAbortHandler)

@@ -5,32 +5,32 @@ import (
 	"net/http"
 )
 
-// DefaultProblemBase is the default beginning of the types of problems.
+// DefaultProblemBase is the default of IdempotencyConfig.ProblemBase.
 const DefaultProblemBase = "/problems/"
 
 // Problem is a refusal in the form of RFC 9457, which a middleware of this package sends in place of the handler's answer.
 type Problem struct {
-	// Type is one of the types in the documentation of the package. In JSON it follows IdempotencyConfig.ProblemBase.
+	// Type is one of the types that the package documentation lists. In JSON IdempotencyConfig.ProblemBase stands before it.
 	Type string `json:"type"`
 	// Title is the same for all problems of a type.
 	Title  string `json:"title"`
 	Status int    `json:"status"`
-	// Detail says what was done with the request, and what to do; it may be empty.
+	// Detail says what happened to the request and what to do. It may be empty.
 	Detail string `json:"detail,omitempty"`
-	// Retryable says whether the same request with the same key may succeed.
+	// Retryable is true if the same request with the same key may succeed later.
 	Retryable bool `json:"retryable"`
-	// ExecutedStatus is the status of an answer that was not kept, else 0.
+	// ExecutedStatus is the status of an answer that was sent to the first client and not stored; else 0.
 	ExecutedStatus int `json:"executed_status,omitempty"`
 }
 
-// What was done with the work.
+// Sentences about what happened to the work.
 const (
 	nothingDone = "Nothing was executed."
 	workUndone  = "The work was rolled back."
-	workFailed  = "The request was executed and failed." // under a lease, where nothing is rolled back
+	workFailed  = "The request was executed and failed." // under a lease nothing is rolled back
 )
 
-// The kinds of problems, in the order of their status.
+// The problems, in the order of their status.
 func keyMissing() Problem {
 	return Problem{Type: "idempotency-key-missing", Status: http.StatusBadRequest, Title: "Idempotency-Key is missing",
 		Detail: "This request needs an Idempotency-Key header: choose a new key for each operation, and send the same one with every retry of it."}

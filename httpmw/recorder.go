@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// errNotHeld means that an answer cannot be kept back until COMMIT.
+// errNotHeld means that an answer cannot be held until COMMIT.
 var errNotHeld = errors.New("httpmw: the answer cannot be held")
 
-// errSilent means that the handler has written neither status nor body. net/http would answer 200. But a failed handler looks the same in a
-// framework whose handlers return errors, which are rendered further out.
+// errSilent means that the handler has written neither a status nor a body. net/http would answer 200. But a handler that has failed looks the same
+// in a framework that renders the handler's error further out.
 var errSilent = fmt.Errorf("%w: the handler has returned without an answer, and silence does not count as success: answer with "+
 	"w.WriteHeader(http.StatusNoContent) if there is nothing to say; where a framework renders the errors of its handlers, have it do so within this "+
 	"middleware (docs/other-routers.md); or set IdempotencyConfig.EmptyAnswer or httpmw.WithEmptyAnswer, and silence is 200", errNotHeld)
 
-// errPast means that the handler has sent an answer, or a part of it, past the recorder.
+// errPast means that the handler has sent its answer, or a part of it, to the client directly and not through the recorder.
 var errPast = fmt.Errorf("%w: it was written past the middleware, to the writer of a middleware further out: the handler must write to the "+
 	"http.ResponseWriter that this middleware passes on (docs/other-routers.md)", errNotHeld)
 
@@ -33,24 +33,24 @@ var errOver = errors.New("httpmw: the handler has returned, and its answer takes
 // When the handler has returned, writes fail. After a panic nothing was sent. A middleware further out that recovers may know no other writer than
 // this one, so its writes are passed on to the outer writer.
 //
-// It has no Unwrap, or http.ResponseController would find the real writer behind it, and with it Flush and Hijack.
+// It has no Unwrap: otherwise http.ResponseController would find the real writer behind it, with Flush and Hijack.
 type recorder struct {
 	outer   http.ResponseWriter // for deadlines, and for the headers that middlewares further out have set
-	limit   int                 // bytes of body; negative: none
+	limit   int                 // most bytes of a body; negative: no limit
 	header  http.Header
-	implied int // the status if a body is written without one
+	implied int // the status of an answer that sets none
 
-	mu      sync.Mutex  // a goroutine that the handler has left behind may still write
-	sent    http.Header // header as it was at WriteHeader; later changes are not sent
-	status  int         // 0: nothing was written yet
+	mu      sync.Mutex  // guards the fields below: a goroutine that the handler has started may still write
+	sent    http.Header // copy of header at WriteHeader; later changes are not sent
+	status  int         // 0 until the first write
 	body    bytes.Buffer
 	err     error
 	phase   phase
-	late    func() // is called for each write after the end
-	refused bool   // the answer is the refusal of a middleware within, and not the handler's own
+	late    func() // called for each write after the handler's end
+	refused bool   // the answer is a refusal of a middleware further in, and not the handler's own
 }
 
-// phase is how far a handler has come.
+// phase is how far a handler has got.
 type phase int
 
 const (
@@ -63,7 +63,7 @@ func newRecorder(w http.ResponseWriter, limit int) *recorder {
 	return &recorder{outer: w, limit: limit, header: w.Header().Clone(), implied: http.StatusOK}
 }
 
-// Header returns the headers of the answer, together with the headers of middlewares further out.
+// Header returns the headers of the answer. They include the headers that middlewares further out have set.
 func (r *recorder) Header() http.Header {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,7 +76,7 @@ func (r *recorder) Header() http.Header {
 // WriteHeader fixes the status and the headers. Informational answers are dropped: nothing is sent before COMMIT.
 func (r *recorder) WriteHeader(status int) {
 	if status < 100 || status > 999 {
-		panic(fmt.Sprintf("httpmw: WriteHeader: invalid status %d", status)) // as net/http does
+		panic(fmt.Sprintf("httpmw: WriteHeader: invalid status %d", status)) // net/http panics, too
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,14 +125,14 @@ func (r *recorder) write(p []byte) (int, error) {
 	return r.body.Write(p)
 }
 
-// markRefused is called before a middleware within writes its refusal.
+// markRefused records that the next answer is the refusal of a middleware further in.
 func (r *recorder) markRefused() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.refused = r.refused || r.phase == running && r.status == 0
 }
 
-// drops reports, after the end, whether the work must be rolled back.
+// drops reports, after the handler's end, whether its work must be rolled back.
 func (r *recorder) drops() bool { return r.refused || r.status >= http.StatusBadRequest }
 
 // SetReadDeadline sets the deadline of the connection.
@@ -148,8 +148,8 @@ func (r *recorder) SetWriteDeadline(t time.Time) error {
 // EnableFullDuplex succeeds: the request was read before the handler began.
 func (r *recorder) EnableFullDuplex() error { return nil }
 
-// end is called when the handler has returned or panicked, as by says. late is called for each later write. begun: the handler had begun an answer
-// before it panicked.
+// end records that the handler has returned or panicked, see by. From then on writes fail and call late. begun reports whether the handler had begun
+// an answer before it panicked.
 func (r *recorder) end(by phase, late func()) (begun bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,8 +157,8 @@ func (r *recorder) end(by phase, late func()) (begun bool) {
 	return by == panicked && r.status != 0
 }
 
-// finish checks the answer after the handler's end. An error means that it is not the answer that the handler wanted to send. empty: if the handler
-// has written nothing, the answer is 200.
+// finish checks the answer after the handler's end. It returns an error if it is not the answer that the handler meant to send. With empty, a handler
+// that has written nothing means 200.
 func (r *recorder) finish(empty bool) error {
 	if r.err != nil {
 		return r.err

@@ -20,17 +20,17 @@ import (
 // application/problem+json, and an error is logged. A panic goes on, and nothing that was written before it is sent.
 type RefuseFunc func(w http.ResponseWriter, r *http.Request, p Problem)
 
-// errNothingWritten is the error of a RefuseFunc that writes nothing.
+// errNothingWritten is the error of a RefuseFunc that has written nothing.
 var errNothingWritten = errors.New("httpmw: it has written neither a status nor a body")
 
-// sender sends the answers of one middleware.
+// sender sends the answers of one middleware, and knows how it writes refusals.
 type sender struct {
-	base string     // of the types of problems
+	base string     // what the types of problems begin with
 	own  RefuseFunc // nil: application/problem+json
 	log  *slog.Logger
 }
 
-// send sends an answer. If that fails, nobody can be informed any more.
+// send sends an answer. An error of the connection is ignored, because nobody is left who could be informed.
 func (s *sender) send(a *answer, w http.ResponseWriter, r *http.Request) {
 	if a.past {
 		cut(w)
@@ -46,7 +46,7 @@ func (s *sender) send(a *answer, w http.ResponseWriter, r *http.Request) {
 	markRefused(w)
 	doubt := a.silent && ofNetHTTP(w)
 	if doubt && r.ProtoMajor == 1 {
-		whole.header.Set("Connection", "close") // which hadBegun costs
+		whole.header.Set("Connection", "close") // hadBegun has broken the connection for further requests
 	}
 	whole.write(w)
 	if doubt && hadBegun(w, r) {
@@ -56,7 +56,7 @@ func (s *sender) send(a *answer, w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refusal completes the answer of a problem. It returns nil if the service's function has sent an answer itself, past the recorder.
+// refusal completes the answer for a problem. It returns nil if the service's RefuseFunc has sent an answer itself, past the recorder.
 func (s *sender) refusal(a *answer, w http.ResponseWriter, r *http.Request) *answer {
 	if s.own != nil {
 		rec, past := newRecorder(w, -1), watchPast(w)
@@ -80,7 +80,7 @@ func (s *sender) refusal(a *answer, w http.ResponseWriter, r *http.Request) *ans
 	p.Type = s.base + p.Type
 	body, err := json.Marshal(p)
 	if err != nil {
-		panic(err) // strings and numbers only
+		panic(err) // cannot happen: the value has only strings, numbers and booleans
 	}
 	header := a.header.Clone()
 	header.Set("Content-Type", mediaProblem)
@@ -90,8 +90,8 @@ func (s *sender) refusal(a *answer, w http.ResponseWriter, r *http.Request) *ans
 	return &answer{status: p.Status, header: header, body: body}
 }
 
-// markRefused marks the next answer as a refusal, for a middleware further out whose recorder is w. Whatever its status, that middleware does not
-// store it, and commits nothing with it.
+// markRefused marks the next answer as a refusal for a middleware further out, whose recorder is w. That middleware then neither stores the answer
+// nor commits, whatever its status.
 func markRefused(w http.ResponseWriter) {
 	for w := range layers(w) {
 		if rec, ok := w.(*recorder); ok {
@@ -100,13 +100,13 @@ func markRefused(w http.ResponseWriter) {
 	}
 }
 
-// The media types of JSON, plain and as of RFC 9457.
+// The media types of JSON: plain, and of problems (RFC 9457).
 const (
 	mediaJSON    = "application/json"
 	mediaProblem = "application/problem+json"
 )
 
-// wantsJSON reports whether an Accept header takes application/json and not problem+json, by its name or a wildcard.
+// wantsJSON reports whether an Accept header accepts application/json and not application/problem+json, by name or by wildcard.
 func wantsJSON(accept []string) bool {
 	wants := false
 	for item := range strings.SplitSeq(strings.Join(accept, ","), ",") {

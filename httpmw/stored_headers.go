@@ -24,7 +24,7 @@ func StoredHeaders() []string {
 
 const vary = "Vary"
 
-// neverStored reports whether a header must not be replayed, whatever the configuration: it belongs to one connection, one moment or one caller.
+// neverStored reports whether a header belongs to one connection, one moment or one caller, and so must not be replayed, even if it is configured.
 func neverStored(name string) bool {
 	switch name = http.CanonicalHeaderKey(name); name {
 	case "Authorization", "Connection", "Content-Length", "Date", "Idempotent-Replayed", "Keep-Alive", "Set-Cookie", "Te",
@@ -41,7 +41,7 @@ func headerName(name string) bool {
 	})
 }
 
-// headerNames are names of headers, and beginnings of names.
+// headerNames is a set of header names and of beginnings of names.
 type headerNames struct {
 	whole      map[string]bool
 	beginnings []string
@@ -59,7 +59,7 @@ func newHeaderNames(patterns []string) headerNames {
 	return names
 }
 
-// stored reports whether replays have the header, whose name is in its canonical form.
+// stored reports whether the header is replayed. Its name must be in canonical form.
 func (h headerNames) stored(name string) bool {
 	return !neverStored(name) && (h.whole[name] || slices.ContainsFunc(h.beginnings, func(b string) bool { return strings.HasPrefix(name, b) }))
 }

@@ -12,12 +12,12 @@ import (
 // Tenant returns a middleware that puts the request's tenant into its context, where events and handlers find it with [event.TenantFrom], and
 // [Idempotency] as well. find takes it from a header, a host name, or from the result of the authentication.
 //
-// A request without a tenant is refused, because its data would belong to the default tenant. If requests may have none, find returns the name of a
-// tenant for them. An error, an empty tenant and an invalid identifier are answered with 400 and logged by slog.Default(), or by the logger of
-// [WithTenantLogger].
+// A request without a tenant is refused, because its data would belong to the default tenant. If requests without a tenant are allowed, let find
+// return a tenant's name for them. An error, an empty tenant and an invalid identifier are answered with 400 and logged by slog.Default(), or by the
+// logger of [WithTenantLogger].
 //
-// Mount it outside of Idempotency. Within, it comes too late for the key: a request whose tenant is not that of its key is
-// answered with 500, and the log says why.
+// Mount it outside of Idempotency. Within, it comes too late for the key: a request whose tenant is not that of its key is answered with
+// 500, and the log says why.
 //
 // It panics if find is nil.
 func Tenant(find func(*http.Request) (string, error), opts ...TenantOption) func(http.Handler) http.Handler {

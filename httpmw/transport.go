@@ -54,7 +54,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	key, err := idempotency.CallKey(r.Context(), from, r.Method, url.String())
 	if err != nil {
 		if r.Body != nil {
-			_ = r.Body.Close() // as every RoundTripper has to
+			_ = r.Body.Close() // RoundTripper demands it, also after an error
 		}
 		return nil, err
 	}

@@ -61,12 +61,12 @@ func WithRefuse(refuse RefuseFunc) UnitOfWorkOption {
 type unitOfWork struct {
 	units       *uow.Manager
 	tokenHeader string
-	empty       bool // a handler that writes nothing means 200
+	empty       bool // see WithEmptyAnswer
 	sender      sender
-	unused      sync.Map // the routes for which it is logged
+	unused      sync.Map // routes for which an unused unit was logged
 }
 
-// retryAfter is a second, because nobody knows how long the trouble lasts.
+// retryAfter is the Retry-After of a failed transaction: one second, because nobody knows how long the trouble lasts.
 const retryAfter = "1"
 
 func (w *unitOfWork) handle(next http.Handler, to http.ResponseWriter, r *http.Request) *answer {
@@ -80,7 +80,7 @@ func (w *unitOfWork) handle(next http.Handler, to http.ResponseWriter, r *http.R
 	}
 	e.empty, e.log = w.empty, w.units.Telemetry().Logger
 	defer func() {
-		if e.begun { // see Idempotency
+		if e.begun { // else nobody would answer after the panic, see Idempotency
 			w.sender.send(answerNotHeld(workUndone).answer(to, retryAfter), to, r)
 		}
 	}()

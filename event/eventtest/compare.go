@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// parse reads two payloads as JSON, with the digits of numbers as they are.
+// parse reads two payloads as JSON. Numbers keep all their digits.
 func parse(a, b []byte) (left, right any, isJSON bool) {
 	left, errLeft := read(a)
 	right, errRight := read(b)
@@ -23,7 +23,7 @@ func read(payload []byte) (v any, err error) {
 	return v, d.Decode(&v)
 }
 
-// differences lists the parts of before that are missing or different in after. Additional parts of after do not count.
+// differences lists the parts of before that are missing or different in after. It ignores parts that only after has.
 func differences(before, after any, at string) (found []string) {
 	switch b := before.(type) {
 	case map[string]any:
@@ -66,7 +66,7 @@ func text(v any) string {
 	return string(b)
 }
 
-// added names what after has and before has not.
+// added lists what after has and before does not have.
 func added(before, after any, at string) (found []string) {
 	switch a := after.(type) {
 	case map[string]any:
@@ -87,7 +87,7 @@ func added(before, after any, at string) (found []string) {
 	return found
 }
 
-// lost names what before has and after has not. Empty values may be left out.
+// lost lists what before has and after does not have. Empty values may be missing.
 func lost(before, after any) []string { return added(after, withoutEmpty(before), "") }
 
 func withoutEmpty(v any) any {
@@ -122,7 +122,7 @@ func empty(v any) bool {
 	}
 }
 
-// named is how a place in a document is shown.
+// named returns how messages show a place in a document.
 func named(at string) string {
 	if at == "" {
 		return "the whole"
@@ -130,7 +130,7 @@ func named(at string) string {
 	return strings.TrimPrefix(at, ".")
 }
 
-// roundings names the integers of before that after has only as a float64 would round them.
+// roundings lists the integers of before that after contains only as rounded to a float64.
 func roundings(before, after []byte) (found []string) {
 	old, now, isJSON := parse(before, after)
 	if !isJSON {
@@ -154,7 +154,7 @@ func roundings(before, after []byte) (found []string) {
 	return found
 }
 
-// numbers returns all numbers of a document, as they are written.
+// numbers returns all numbers of a document, as they are written there.
 func numbers(v any) map[string]bool {
 	found := map[string]bool{}
 	switch v := v.(type) {

@@ -16,7 +16,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
-// file is the sample of one type and version.
+// file is the sample of one type and version, in testdata/events.
 type file struct {
 	path    string
 	name    string
@@ -41,7 +41,7 @@ func pathOf(typ event.Type, version int) string {
 	return path.Join(folder, fmt.Sprintf("%s.v%d%s", url.QueryEscape(typ.Name), version, extension))
 }
 
-// readFiles reads the folder, in the order of the names. It is empty if it does not exist.
+// readFiles reads the folder, sorted by name. The result is empty if there is no folder.
 func readFiles() ([]file, error) {
 	pattern := regexp.MustCompile(`^(.+)\.v([1-9][0-9]*)\.(json|golden)$`)
 	entries, err := os.ReadDir(folder)
@@ -52,7 +52,7 @@ func readFiles() ([]file, error) {
 	for _, e := range entries {
 		at := path.Join(folder, e.Name())
 		if extension := path.Ext(at); extension != jsonFile && extension != binaryFile {
-			continue // notes, say
+			continue // another kind of file, such as notes
 		}
 		parts := pattern.FindStringSubmatch(e.Name())
 		if parts == nil {
@@ -75,7 +75,7 @@ func readFiles() ([]file, error) {
 	return files, err
 }
 
-// readPayload returns the bytes as they are stored with events. JSON is indented for human readers.
+// readPayload returns the payload in the form that is stored with events. The file has JSON indented for people.
 func readPayload(at string) ([]byte, error) {
 	payload, err := os.ReadFile(at) //nolint:gosec // of the folder that was listed
 	if err != nil || path.Ext(at) != jsonFile || len(payload) == 0 {

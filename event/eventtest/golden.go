@@ -16,11 +16,11 @@ const (
 	update = "EVENTTEST_UPDATE"
 )
 
-// Golden checks every type of the registry against the files in testdata/events, and reports everything that is wrong with
-// t.Errorf. See the package documentation.
+// Golden checks every type of the registry against the files in testdata/events, and reports each defect with t.Errorf. See the package
+// documentation.
 //
-// A new file holds a sample that has a value in every field. Where none can be made, because a field is an interface
-// or takes certain values only, samples must have one.
+// For a type without a file it writes one, with a sample that has a value in every field. If no sample can be made, because a field is an interface
+// or accepts only some values, give one in samples.
 func Golden(t testing.TB, r *event.Registry, samples ...event.Event) {
 	t.Helper()
 	files, err := readFiles()
@@ -51,7 +51,7 @@ type gate struct {
 	update   bool
 }
 
-// known reports a file that stands for events which this build does not know.
+// known reports an error for a file whose type or version this build does not know.
 func (g *gate) known(f file) {
 	g.Helper()
 	if _, ok := g.registry.Name(f.name); !ok {
@@ -61,7 +61,7 @@ func (g *gate) known(f file) {
 	}
 }
 
-// check looks at all versions of a type, under all its names.
+// check checks all versions of a type, under its name and its aliases.
 func (g *gate) check(typ event.Type) {
 	g.Helper()
 	for version := 1; version <= typ.Version; version++ {
@@ -98,7 +98,7 @@ func (g *gate) check(typ event.Type) {
 	}
 }
 
-// current demands that the type still writes what it reads from the file of its version.
+// current checks that the type still writes what it reads from the file of its present version.
 func (g *gate) current(typ event.Type, f file) {
 	g.Helper()
 	ev, err := g.registry.Decode(f.envelope())
@@ -146,7 +146,7 @@ func (g *gate) changed(typ event.Type, f file, what string) {
 		"and write the file of version %d with %s=1 go test.", f.path, typ.Name, typ.Version, what, next, typ.Version, next, update)
 }
 
-// old demands that an event of an earlier version, or of an earlier name, is understood, and completely.
+// old checks that events of an earlier version or name can still be read, with all their values.
 func (g *gate) old(typ event.Type, f file) {
 	g.Helper()
 	if len(f.payload) == 0 {
@@ -180,7 +180,7 @@ func (g *gate) old(typ event.Type, f file) {
 	}
 }
 
-// sample returns the bytes of a sample that survives its own codec.
+// sample returns the encoded sample of a type, and checks that its codec loses nothing of it.
 func (g *gate) sample(typ event.Type) (payload []byte, ok bool) {
 	g.Helper()
 	var err error
@@ -209,7 +209,7 @@ func (g *gate) sample(typ event.Type) (payload []byte, ok bool) {
 	return first.Payload, true
 }
 
-// given returns the sample that the caller has given for the type, nil if there is none.
+// given returns the caller's sample of the type, nil if there is none.
 func (g *gate) given(typ event.Type) event.Event {
 	for _, s := range g.samples {
 		if enc, err := g.registry.Encode(s); err == nil && enc.Type == typ.Name {

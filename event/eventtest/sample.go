@@ -9,8 +9,8 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
-// generate makes an event with a value in every field, each such that another type of the field would show: integers that no
-// smaller one and no float64 can hold, fractions, texts that are neither numbers nor base64.
+// generate makes an event with a value in every field. The values reveal a change of the field's type: integers that fit neither a smaller integer
+// nor a float64, fractions, and texts that are neither numbers nor base64.
 func generate(goType reflect.Type) (event.Event, error) {
 	elem := goType
 	if goType.Kind() == reflect.Pointer {
@@ -26,10 +26,10 @@ func generate(goType reflect.Type) (event.Event, error) {
 	return sample.Interface().(event.Event), nil //nolint:forcetypeassert // it was registered as one
 }
 
-// filler counts the types around the value that is filled, so that a recursive one comes to an end.
+// filler counts, for each type, how many values of it enclose the present value, so that recursive types end.
 type filler map[reflect.Type]int
 
-// deepest is how often a type may be within itself, the outermost one included.
+// deepest is how often a type may enclose itself, the outermost one included.
 const deepest = 2
 
 func (f filler) fill(v reflect.Value, name string) error {
@@ -87,7 +87,7 @@ func (f filler) fill(v reflect.Value, name string) error {
 func (f filler) fields(v reflect.Value) error {
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
-		inner := field.Anonymous && field.Type.Kind() == reflect.Struct // its exported fields are promoted
+		inner := field.Anonymous && field.Type.Kind() == reflect.Struct // encoding/json promotes its exported fields
 		if !v.Field(i).CanSet() && !inner || field.Tag.Get("json") == "-" {
 			continue
 		}
@@ -111,7 +111,7 @@ func (f filler) entry(v reflect.Value, name string) error {
 	return nil
 }
 
-// special returns values of types that are more than their fields.
+// special returns a value of types that cannot be filled field by field.
 func special(typ reflect.Type) any {
 	switch typ {
 	case reflect.TypeFor[time.Time]():

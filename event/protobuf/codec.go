@@ -55,8 +55,8 @@ func (Codec) Marshal(v any) ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
 }
 
-// Unmarshal decodes into v, which must be a proto.Message. A message that v embeds by a nil pointer is made. Unknown fields
-// are ignored, as the JSON codec does, so that a producer may add some.
+// Unmarshal decodes into v, which must be a proto.Message. If v embeds a message by a nil pointer, it creates that message. Unknown fields are
+// ignored, as by the JSON codec, so that a producer can add fields.
 func (Codec) Unmarshal(data []byte, v any) error {
 	m, err := message(v)
 	if err == nil && !m.ProtoReflect().IsValid() {
@@ -82,7 +82,7 @@ func message(v any) (proto.Message, error) {
 	}
 }
 
-// embed makes m the message of the struct to which v points.
+// embed sets the embedded message of the struct that v points to.
 func embed(v any, m proto.Message) error {
 	outer, made := reflect.ValueOf(v), reflect.ValueOf(m)
 	if outer.Kind() != reflect.Pointer || outer.Elem().Kind() != reflect.Struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// answer holds the answer of the middleware.
+// answer collects the answer that the middleware writes.
 type answer struct {
 	header http.Header
 	status int
@@ -21,7 +21,7 @@ func newAnswer(before *fasthttp.Response) *answer {
 	a := &answer{header: http.Header{}}
 	maps.Copy(a.header, headersOf(before))
 	if len(before.Body()) == 0 {
-		a.header.Del("Content-Type") // fasthttp's own default
+		a.header.Del("Content-Type") // fasthttp adds this default by itself
 	}
 	return a
 }
@@ -42,7 +42,7 @@ func (a *answer) Write(p []byte) (int, error) {
 	return a.body.Write(p)
 }
 
-// send copies it to the answer of fasthttp.
+// send copies the collected answer into fasthttp's response.
 func (a *answer) send(to *fasthttp.Response) {
 	a.WriteHeader(http.StatusOK)
 	for name := range headersOf(to) {
@@ -66,7 +66,7 @@ func (a *answer) send(to *fasthttp.Response) {
 	to.SetBody(a.body.Bytes())
 }
 
-// copyTo writes the answer of a handler, and returns its status. 0: the handler has set neither a status nor a body.
+// copyTo writes the answer of a handler to w and returns its status, 0 if the handler has set neither a status nor a body.
 func copyTo(w http.ResponseWriter, from *fasthttp.Response) (status int) {
 	body := from.Body()
 	clear(w.Header())
@@ -79,7 +79,7 @@ func copyTo(w http.ResponseWriter, from *fasthttp.Response) (status int) {
 	}
 	w.WriteHeader(from.StatusCode())
 	if len(body) > 0 {
-		_, _ = io.Copy(w, bytes.NewReader(body)) // the middleware notices itself if the body cannot be held
+		_, _ = io.Copy(w, bytes.NewReader(body)) // if the body is too large to be held, w remembers that for the middleware
 	}
 	return from.StatusCode()
 }
@@ -94,7 +94,7 @@ func headersOf(from *fasthttp.Response) http.Header {
 	return header
 }
 
-// derived reports whether fasthttp derives the header from the answer or the connection.
+// derived reports whether fasthttp sets this header itself, from the answer or the connection.
 func derived(name string) bool {
 	switch name {
 	case "Connection", "Content-Length", "Date", "Server", "Transfer-Encoding":

@@ -12,7 +12,7 @@ import (
 	"github.com/valyala/fasthttp/fasthttpadaptor"
 )
 
-// request makes the request of net/http. Its strings are copies, because fasthttp reuses its memory for the next request.
+// request makes a net/http request of a fasthttp request. It copies all strings, because fasthttp reuses their memory for the next request.
 func request(parent context.Context, ctx *fasthttp.RequestCtx, route string) (*http.Request, error) {
 	var converted http.Request
 	if err := fasthttpadaptor.ConvertRequest(ctx, &converted, true); err != nil {

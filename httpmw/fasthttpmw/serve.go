@@ -12,7 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// Errors of handlers whose answer cannot be held until the middleware sends it. They are passed to Render, as 500.
+// Errors of handlers whose answer cannot be held until the middleware sends it. Render gets them, and the answer is a 500.
 var (
 	ErrStreamed = errors.New("fasthttpmw: the answer is a stream, which is written after the handler, outside of the middleware's transaction: " +
 		"answer with a whole body")
@@ -25,15 +25,15 @@ type Call func(ctx context.Context) error
 // Render turns the error of a handler into an answer in ctx.Response, as the framework would do it.
 type Render func(err error) error
 
-// Serve runs call within the middleware, and puts the answer of the middleware into ctx.Response. The request's context is made from parent, and
-// route is the pattern that logs show. The answer of call is taken from ctx.Response. If call returns an error, it is rendered there first, so that
-// the middleware sees that answer. A handler that has set neither a status other than 200 nor a body has answered nothing. A panic goes on.
+// Serve runs call inside the middleware, and puts the middleware's answer into ctx.Response. The request's context is made from parent; route is the
+// pattern of the route, for logs. The answer of call is taken from ctx.Response. If call returns an error, render writes it there first, so that the
+// middleware sees this answer. A handler that has set neither a status other than 200 nor a body has answered nothing. A panic goes on.
 //
-// If the middleware replaces the handler's answer by one from 400 on, that answer is sent unchanged, even if code further out changes ctx.Response
-// afterwards.
+// If the middleware replaces the handler's answer by one from 400 on, that answer is sent unchanged, even if code further out changes
+// ctx.Response afterwards.
 //
-// If the middleware lets the request pass, as httpmw.Idempotency does without a key, the answer stays as the handler has made it, a stream too.
-// Serve returns an error if the request cannot be read, or if its error could not be rendered.
+// If the middleware lets the request pass, as httpmw.Idempotency does without a key, the answer stays as the handler has made it, a stream too. Serve
+// returns an error if the request cannot be read, or if its error could not be rendered.
 func Serve(
 	parent context.Context, ctx *fasthttp.RequestCtx, route string, middleware func(http.Handler) http.Handler, call Call, render Render,
 ) error {
@@ -55,24 +55,24 @@ func Serve(
 		b.reset()
 		b.outer.send(&ctx.Response)
 		if b.outer.status >= http.StatusBadRequest && b.outer.status != b.answered {
-			ctx.TimeoutErrorWithResponse(&ctx.Response) // no other way to have fasthttp send this one
+			ctx.TimeoutErrorWithResponse(&ctx.Response) // fasthttp has no other way to send this response unchanged
 		}
 	}
 	return b.err
 }
 
-// bridge is the handler that the middleware sees.
+// bridge is the http.Handler that the middleware wraps. It runs the fasthttp handler.
 type bridge struct {
 	ctx    *fasthttp.RequestCtx
 	call   Call
 	render Render
-	outer  *answer           // what the middleware writes to
-	before fasthttp.Response // as others have prepared it
-	passed bool              // the middleware keeps out of it
+	outer  *answer           // where the middleware writes its answer
+	before fasthttp.Response // the response as other code had prepared it before the handler
+	passed bool              // the middleware let the request pass without holding its answer
 	done   bool
 	err    error
 
-	answered int // the status of the latest run; 0: it was silent
+	answered int // status of the latest run; 0 if the handler answered nothing
 }
 
 func (b *bridge) reset() { b.before.CopyTo(&b.ctx.Response) }

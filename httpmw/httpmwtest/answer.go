@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// storedHeaders must be replayed by every service: those of httpmw.StoredHeaders that describe the body, the resource or its caching. Some answers must
-// carry one of them: a 405 must have Allow (RFC 9110, section 15.5.6).
+// storedHeaders lists headers that every service must replay: those of httpmw.StoredHeaders that describe the body, the resource or its caching. Some
+// answers need one of them: a 405 must have Allow (RFC 9110, section 15.5.6).
 func storedHeaders() []string {
 	return []string{
 		"Accept", "Accept-Patch", "Accept-Post", "Allow", "Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language",
@@ -30,7 +30,7 @@ func testRetry(s *session) {
 
 func testReplayedHeader(s *session) {
 	key := newKey()
-	first := s.executes(s.target.Create, key) // which must not say so
+	first := s.executes(s.target.Create, key) // executes fails if the first answer claims to be a replay
 	s.replays(first, s.target.Create, key)
 	if s.target.Rich != nil {
 		require.False(s.t, s.send(*s.target.Rich, newKey()).replayed(), "an answer says that it is a replay, because its handler says so")
@@ -61,7 +61,7 @@ func testExtraHeaders(s *session) {
 	}
 }
 
-// testPlainJSON: a client that takes JSON and no problems gets the same as JSON.
+// testPlainJSON: a client that accepts application/json and not application/problem+json gets the same problem as application/json.
 func testPlainJSON(s *session) {
 	const problems = "application/problem+json"
 	for accept, media := range map[string]string{
@@ -73,8 +73,8 @@ func testPlainJSON(s *session) {
 	}
 }
 
-// Those of the first answer must not come again. Date does, with another value; a client cannot see more of it than that
-// it is there once.
+// testUnstoredHeaders: these headers of the first answer must not be repeated. Of Date a client can only see that there is one, because
+// its value differs anyway.
 func testUnstoredHeaders(s *session) {
 	key := newKey()
 	first := s.send(*s.target.Rich, key)
@@ -102,7 +102,7 @@ func testLarge(s *session) {
 func testNotHeld(s *session) {
 	for _, q := range s.target.NotHeld {
 		key, before := newKey(), s.effects()
-		for range 2 { // the second time because the key is free
+		for range 2 { // the second request is executed, too, because the first has freed the key
 			got := s.send(q, key)
 			s.refused(got, http.StatusInternalServerError, "answer-not-held", false)
 		}

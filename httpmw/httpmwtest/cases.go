@@ -1,10 +1,10 @@
 package httpmwtest
 
-// testCase is one rule.
+// testCase is one rule that the suite checks.
 type testCase struct {
 	promise string
 	run     func(*session)
-	// needs reports whether the target says enough for it. nil: it always does.
+	// needs reports whether the target describes enough for this rule. nil: every target does.
 	needs func(*Target) bool
 }
 

@@ -13,7 +13,7 @@ const (
 	unchanged = "identity"
 )
 
-// testCompressed: a client that takes gzip and a client that does not get one text, whichever came first.
+// testCompressed: a client that accepts gzip and a client that does not get the same text, whichever of them was first.
 func testCompressed(s *session) {
 	before := s.effects()
 	for _, order := range [][]string{{gzipped, unchanged, gzipped}, {unchanged, gzipped}} {
@@ -27,7 +27,7 @@ func testCompressed(s *session) {
 	s.committed(2, before, "two keys, and their retries with another Accept-Encoding")
 }
 
-// compressed wants an answer in this encoding, and returns it as a text.
+// compressed checks that the answer has this encoding, and returns it decoded.
 func (s *session) compressed(encoding, key string) reply {
 	s.t.Helper()
 	got := s.send(s.target.Compressed.with(map[string]string{"Accept-Encoding": encoding}), key)

@@ -41,8 +41,8 @@ func testAnotherContent(s *session) {
 	s.committed(1, before, "one content, and others under its key")
 }
 
-// testRespelled says the same thing as clients and proxies do: JSON with other white space and in another order, the
-// media type in capitals, query parameters in another order.
+// testRespelled changes the spelling of a request and not its meaning, as clients and proxies do: JSON with other white space and another order of
+// members, the media type in capitals, the query parameters in another order.
 func testRespelled(s *session) {
 	key := newKey()
 	q := s.target.Create
@@ -79,7 +79,7 @@ func testVersion(s *session) {
 	s.committed(2, before, "two versions, each with its key")
 }
 
-// testPrecondition: a client that adds what was asked for is executed, and has made it a part of the request.
+// testPrecondition: a client that adds the precondition which was demanded is executed. The precondition is a part of the request from then on.
 func testPrecondition(s *session) {
 	key, before := newKey(), s.effects()
 	s.answered(http.StatusPreconditionRequired, *s.target.Conditional, key)
@@ -90,7 +90,7 @@ func testPrecondition(s *session) {
 	s.committed(1, before, "a request without its precondition, and with it")
 }
 
-// respell returns another text with the meaning of this one.
+// respell returns another spelling of the same JSON.
 func respell(body string) string {
 	var members map[string]json.RawMessage
 	if json.Unmarshal([]byte(body), &members) != nil {
@@ -101,7 +101,7 @@ func respell(body string) string {
 	for name := range members {
 		names = append(names, name)
 	}
-	// The opposite of the order that they have now.
+	// The members are written in the reverse of their present order.
 	position := func(name string) int { return strings.Index(body, `"`+name+`"`) }
 	for i := range names {
 		for j := range names[:i] {
@@ -116,7 +116,7 @@ func respell(body string) string {
 			out.WriteString(" ,\n")
 		}
 		out.WriteString("  \"" + name + "\" : ")
-		_ = json.Indent(&out, members[name], "  ", "\t") // it was read as JSON before
+		_ = json.Indent(&out, members[name], "  ", "\t") // cannot fail: the text was decoded as JSON above
 	}
 	out.WriteString("\n}\n")
 	return out.String()

@@ -10,16 +10,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Count is a number that a service reports.
+// Count is how the suite reads a number from the service.
 type Count struct {
-	// Request is answered with 200 and JSON. Its method defaults to GET here.
+	// Request asks for the number. The service answers with 200 and JSON. Method defaults to GET here.
 	Request
 
-	// Pointer is where in the answer the number is, as of RFC 6901.
+	// Pointer is the place of the number in the answer, as a JSON pointer (RFC 6901).
 	Pointer string `json:"pointer"`
 }
 
-// ask returns the number.
+// ask sends the request and returns the number.
 func (c *Count) ask(s *session) int {
 	s.t.Helper()
 	q := c.Request

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testMaxBody sends white space behind the body, which means nothing: a service that read it would execute it.
+// testMaxBody makes the body too large with white space at its end. A service that ignores its limit would execute the request.
 func testMaxBody(s *session) {
 	before := s.effects()
 	sized := func(n int) Request {
@@ -25,7 +25,7 @@ func testMaxBody(s *session) {
 		return q
 	}
 	s.executes(sized(s.target.MaxBody), newKey())
-	// A service that has not read all of a body may close the connection before its answer was read. Then it is asked again.
+	// A service that has not read the whole body may close the connection before the client has read the answer. Then the request is sent again.
 	refusal := func(q Request) (got reply, err error) {
 		ctx, cancel := context.WithTimeout(s.t.Context(), defaultPatience)
 		defer cancel()
@@ -46,8 +46,8 @@ func testMaxBody(s *session) {
 	s.committed(1, before, "one body that fits and two that do not")
 }
 
-// testTruncated sends a part of the body, with a length and in chunks, and ends. Whatever the answer is, if there is one, that was not the
-// request.
+// testTruncated sends only a part of the body, once with a Content-Length and once in chunks. The service may answer 400 or not at all,
+// but it must not execute the request.
 func testTruncated(s *session) {
 	before := s.effects()
 	for name, frame := range map[string]func(body string) string{
@@ -68,7 +68,7 @@ func testTruncated(s *session) {
 	s.committed(2, before, "bodies that end too early, and whole ones")
 }
 
-// truncated sends Create with its key by hand, with a body that ends too early, and no more.
+// truncated sends Create over a connection of its own, with a body that ends too early.
 func (s *session) truncated(key string, frame func(body string) string) (status int, err error) {
 	q := s.target.Create
 	at, err := url.Parse(cmp.Or(q.URL, s.target.URL) + q.Path)
@@ -111,7 +111,7 @@ func testPanics(s *session) {
 	defer cancel()
 	got, err := s.attempt(ctx, *s.target.Panics, key)
 	require.NoError(s.t, ctx.Err(), "a panic was not answered, and the connection stays open")
-	if err == nil { // it may as well close the connection
+	if err == nil { // instead of answering, the service may close the connection
 		require.Equal(s.t, http.StatusInternalServerError, got.status, "after a panic: %s", got.body)
 		require.False(s.t, got.replayed(), "a panic is replayed")
 	}
@@ -134,7 +134,7 @@ func testConflicts(s *session) {
 	s.committed(1, before, "a conflict")
 }
 
-// testRunsOnce: the answer is what the handler made of the conflict, and it frees the key.
+// testRunsOnce: the client gets the handler's own answer to the conflict, and the key is free again.
 func testRunsOnce(s *session) {
 	key, before := newKey(), s.effects()
 	first := s.send(*s.target.RunsOnce, key)
@@ -152,7 +152,7 @@ func testDown(s *session) {
 	s.committed(0, before, "a store that cannot be reached")
 }
 
-// leastTTL is the shortest time for which the answers of Expires are kept.
+// leastTTL is the shortest time for which the service keeps the answers of Expires.
 const leastTTL = time.Second
 
 func testExpires(s *session) {
@@ -164,7 +164,7 @@ func testExpires(s *session) {
 		}
 		next := s.eventually("the end of the answer", func(r reply) bool {
 			if r.replayed() {
-				began = time.Now() // of the next one, at the earliest
+				began = time.Now() // the next answer is not older than this
 			}
 			return !r.replayed()
 		}, *s.target.Expires, key)
@@ -177,7 +177,7 @@ func testExpires(s *session) {
 	require.FailNow(s.t, "the answer had always expired before anybody asked for it")
 }
 
-// kept wants the answer of a request that was sent then. false: so much time has passed that it may have expired.
+// kept checks that the request gets its first answer again. It returns false if so much time has passed since began that the answer may have expired.
 func (s *session) kept(first reply, began time.Time, key string) bool {
 	s.t.Helper()
 	again := s.send(*s.target.Expires, key)

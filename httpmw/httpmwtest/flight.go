@@ -51,16 +51,16 @@ func testManyClients(s *session) {
 	s.committed(1, before, "many clients with one key")
 }
 
-// flight is a request under way.
+// flight is a request that was sent and may still be in work.
 type flight struct {
 	key  string
 	done chan struct{}
-	gone context.CancelFunc // the client closes its connection
+	gone context.CancelFunc // closes the client's connection
 	got  reply
 	err  error
 }
 
-// fly sends the slow request and returns when another client got the answer that its key is in progress.
+// fly sends the slow request, and returns once a second client has got the answer that the key is in progress.
 func (s *session) fly() *flight {
 	s.t.Helper()
 	return s.flyWith(*s.target.Slow)
@@ -78,7 +78,7 @@ func (s *session) flyWith(slow Request) *flight {
 			f.got, f.err = s.attempt(ctx, slow, f.key)
 		}()
 		for s.landed(f) == nil {
-			s.pause() // or the other client would come first
+			s.pause() // else the second client could arrive first
 			got := s.send(slow, f.key)
 			if got.status == http.StatusConflict {
 				if s.landed(f) == nil {
@@ -88,10 +88,10 @@ func (s *session) flyWith(slow Request) *flight {
 				break
 			}
 			if got.replayed() {
-				break // it was done before anybody met it
+				break // the slow request ended before the second client arrived
 			}
 			require.True(s.t, got.success(), "a key in flight: %d %s", got.status, got.body)
-			<-f.done // it came first all the same, and the other one while it was in flight, or after it
+			<-f.done // the second client was first all the same; then the slow request must get a conflict or a replay
 			require.True(s.t, f.got.status == http.StatusConflict || f.got.replayed(), "both were executed: %d %s", f.got.status, f.got.body)
 		}
 		<-f.done
@@ -100,7 +100,7 @@ func (s *session) flyWith(slow Request) *flight {
 	return nil
 }
 
-// landed returns the answer, nil as long as the request is under way.
+// landed returns the answer of the slow request, nil while it is in work.
 func (s *session) landed(f *flight) *reply {
 	select {
 	case <-f.done:
@@ -121,21 +121,22 @@ func testInFlight(s *session) {
 	s.committed(s.flights, before, "each key once")
 }
 
-// testAnotherInFlight: the content of the first request cannot be seen from outside of its transaction, so a request with any content has to wait.
-// Once the content is known, another one is refused.
+// testAnotherInFlight sends another content with a key in progress. The content of the first request is visible only inside its transaction, so every
+// request has to wait for it. After COMMIT the other content is refused.
 func testAnotherInFlight(s *session) {
 	for range s.tries {
 		f := s.fly()
 		changed := *s.target.Slow
 		changed.Path = withQuery(changed.Path, "another=1")
 		got := s.send(changed, f.key)
-		// The key was in progress when that was answered. The client of the slow request may not have its answer yet.
+		// A conflict here proves that the key was still in progress when changed was answered. f.done may close later: the client of the slow request
+		// may not have its answer yet.
 		inFlight := s.send(*s.target.Slow, f.key).status == http.StatusConflict
 		<-f.done
 		require.NoError(s.t, f.err)
 		require.False(s.t, got.success() && !got.replayed(), "another content under a key in flight was executed")
 		if s.target.SlowLeased {
-			s.reused(got, f.key) // a claim is committed before the work
+			s.reused(got, f.key) // under a lease the claim, with its content, is committed before the work, so the other content is seen at once
 		} else if inFlight {
 			s.refused(got, http.StatusConflict, "idempotency-key-in-progress", true, f.key)
 		}
@@ -155,7 +156,7 @@ func testClientGone(s *session) {
 		f.gone()
 		<-f.done
 		if f.err == nil {
-			continue // it was answered before the client went away
+			continue // the answer came before the client closed its connection
 		}
 		settled := func(r reply) bool { return r.status != http.StatusConflict }
 		got := s.eventually("an answer to the retry", settled, *s.target.Slow, f.key)
@@ -191,7 +192,7 @@ func testWaits(s *session) {
 	s.committed(1, before, "clients that waited")
 }
 
-// testLeased: a claim is committed before the work, so that another content is seen while it goes on.
+// testLeased: under a lease the claim, with its content, is committed before the work. So another content is refused while the work goes on.
 func testLeased(s *session) {
 	before := s.effects()
 	for range s.tries {
@@ -212,7 +213,7 @@ func testLeased(s *session) {
 	require.FailNow(s.t, "the leased request was never met in flight")
 }
 
-// testImpatient: a conflict comes in spite of the wait, and the request that waits does no harm.
+// testImpatient: a request that waits for a key in progress gets the conflict when its wait is over, and the request in work is not disturbed.
 func testImpatient(s *session) {
 	before := s.effects()
 	f := s.flyWith(*s.target.Impatient)
@@ -223,17 +224,17 @@ func testImpatient(s *session) {
 	s.committed(s.flights, before, "each key once")
 }
 
-// shortLease is what the lease of TakenOver lasts at least.
+// shortLease is how long the lease of TakenOver lasts at least.
 const shortLease = time.Second / 2
 
-// testTakenOver: nobody executes it while the lease of the lost one lasts, and somebody does then.
+// testTakenOver: while the lease of the lost process lasts, no other process executes the request; afterwards one does.
 func testTakenOver(s *session) {
 	for range s.tries {
 		key, before, began := newKey(), s.effects(), time.Now()
 		s.lose(key)
 		got := s.send(*s.target.TakenOver, key)
 		if got.success() && time.Since(began) > shortLease {
-			continue // the lease may have ended by then
+			continue // the lease may have ended before this request came, so nothing was shown
 		}
 		s.refused(got, http.StatusConflict, "idempotency-key-in-progress", true, key)
 		s.takesOver(key, before)
@@ -242,7 +243,7 @@ func testTakenOver(s *session) {
 	require.FailNow(s.t, "the lease had always ended before anybody else came")
 }
 
-// lose sends the request whose process is lost.
+// lose sends the request during which the service loses its process.
 func (s *session) lose(key string) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), defaultPatience)
@@ -261,7 +262,7 @@ func (s *session) takesOver(key string, before int) {
 	s.committed(1, before, "a request that was taken over")
 }
 
-// testRecovers: the step is not done again, and the request goes on.
+// testRecovers: the service finds out that the step was done. It does not do the step again, and completes the request.
 func testRecovers(s *session) {
 	key, before := newKey(), s.effects()
 	first := s.send(*s.target.Recovers, key)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testQuoted sends each key as it is and as a string of RFC 9651, in both orders.
+// testQuoted sends each key once as it is and once as a string of RFC 9651, in both orders: both are the same key.
 func testQuoted(s *session) {
 	a, b, c := newKey(), newKey(), newKey()+`\b`
 	for _, keys := range [][2]string{{a, `"` + a + `"`}, {`"` + b + `"`, b}, {c, `"` + strings.ReplaceAll(c, `\`, `\\`) + `"`}} {
@@ -28,7 +28,7 @@ func testKeyKinds(s *session) {
 		"one character":         "k",
 	} {
 		got := s.send(s.target.Create, key)
-		// Short ones may have been used by earlier runs of the suite.
+		// Earlier runs of the suite may have used the short keys, so a replay is right, too.
 		require.True(s.t, got.success(), "%s is a key: %d %s", name, got.status, got.body)
 		require.True(s.t, s.send(s.target.Create, key).replayed(), "%s is a key, and this was a retry", name)
 	}
@@ -39,7 +39,7 @@ func testKeyCase(s *session) {
 	s.distinct(s.executes(s.target.Create, strings.ToLower(key)), s.executes(s.target.Create, strings.ToUpper(key)))
 }
 
-// malformedKeys returns header lines by their defect. If a line has a key at all, the key contains unique.
+// malformedKeys returns header lines, named after their defect. If a line contains a key at all, it contains unique.
 func malformedKeys(unique string) map[string][]string {
 	long := unique + strings.Repeat("k", 256-len(unique))
 	return map[string][]string{
@@ -85,7 +85,7 @@ func testOptionalKey(s *session) {
 	s.replays(s.executes(*s.target.Optional, key), *s.target.Optional, key)
 }
 
-// testUntouched sends keys that would be refused, and one twice, where keys do not count.
+// testUntouched sends requests whose methods ignore keys: with malformed keys, and twice with the same key.
 func testUntouched(s *session) {
 	key := newKey()
 	for _, q := range s.target.Untouched {
@@ -115,7 +115,7 @@ func testMinKey(s *session) {
 	s.replays(s.executes(*s.target.LongKeys, key), *s.target.LongKeys, `"`+key+`"`)
 }
 
-// testKeyed: with other methods a key is as good as with POST.
+// testKeyed: with these methods a key works as it does with POST.
 func testKeyed(s *session) {
 	for _, q := range s.target.Keyed {
 		key, before := newKey(), s.effects()

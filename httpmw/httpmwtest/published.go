@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testPublished follows the types of problems that anybody can provoke.
+// testPublished follows the links of all problem types that a client can provoke.
 func testPublished(s *session) {
 	page := func(path string) reply {
 		path = strings.TrimPrefix(path, s.target.URL)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Run runs the suite.
+// Run checks a service against all rules for which the target has requests, each in a subtest.
 func Run(t *testing.T, target Target) {
 	t.Helper()
 	target = target.withDefaults()

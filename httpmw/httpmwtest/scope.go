@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testCallers sends one key for all of them, round after round.
+// testCallers sends the same key for every caller, in several rounds: no caller gets the answer of another one.
 func testCallers(s *session) {
 	key := newKey()
 	first := make([]reply, len(s.target.Callers))

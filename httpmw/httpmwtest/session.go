@@ -18,10 +18,10 @@ const (
 	jsonMedia   = "application/json"
 )
 
-// defaultPatience is the default of [Target.Patience], and how long the suite waits for each answer: a service that is slow today is not broken.
+// defaultPatience is the default of [Target.Patience], and the limit for each answer. It is long, because a slow service is not a broken one.
 const defaultPatience = 30 * time.Second
 
-// tester has the methods of [testing.T] that a row needs. Tests of the suite itself use another implementation, to watch rows fail.
+// tester has the methods of [testing.T] that a case needs. The suite's own tests use another implementation, to see cases fail.
 type tester interface {
 	require.TestingT
 	Helper()
@@ -29,12 +29,12 @@ type tester interface {
 	Context() context.Context
 }
 
-// session is one row that is run.
+// session is one run of one case.
 type session struct {
 	t      tester
 	target Target
 	client *http.Transport
-	// flights is how many keys were used by fly. Each is executed once, also if it was not met in flight.
+	// flights counts the keys that fly has used. Each must be executed exactly once, also if no second client met it in flight.
 	flights int
 }
 
@@ -47,7 +47,7 @@ func open(t tester, target Target) *session {
 // newKey returns a key that nobody has used.
 func newKey() string { return "conformance-" + rand.Text() }
 
-// reply is an answer that was read to its end.
+// reply is an answer whose body was read completely.
 type reply struct {
 	status int
 	header http.Header
@@ -58,7 +58,7 @@ func (r reply) replayed() bool { return len(r.header.Values("Idempotent-Replayed
 
 func (r reply) success() bool { return r.status >= 200 && r.status < 300 }
 
-// attempt sends the request once, as it is: no redirects, no retries.
+// attempt sends the request once, without redirects and retries.
 func (s *session) attempt(ctx context.Context, q Request, lines ...string) (reply, error) {
 	r, err := http.NewRequestWithContext(ctx, cmp.Or(q.Method, http.MethodPost), cmp.Or(q.URL, s.target.URL)+q.Path, io.NopCloser(strings.NewReader(q.Body)))
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *session) attempt(ctx context.Context, q Request, lines ...string) (repl
 	return reply{resp.StatusCode, resp.Header, string(body)}, err
 }
 
-// send sends a request that has to be answered.
+// send sends a request and fails the test if there is no answer.
 func (s *session) send(q Request, lines ...string) reply {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), defaultPatience)
@@ -97,7 +97,7 @@ func (s *session) send(q Request, lines ...string) reply {
 	return got
 }
 
-// executes wants the request to be executed, now.
+// executes sends the request and checks that it was executed, and not replayed.
 func (s *session) executes(q Request, lines ...string) reply {
 	s.t.Helper()
 	got := s.send(q, lines...)
@@ -106,7 +106,7 @@ func (s *session) executes(q Request, lines ...string) reply {
 	return got
 }
 
-// replays wants the answer of an earlier execution.
+// replays sends the request and checks that it got the answer first again.
 func (s *session) replays(first reply, q Request, lines ...string) reply {
 	s.t.Helper()
 	again := s.send(q, lines...)
@@ -121,7 +121,7 @@ func requireReplay(t tester, first, again reply) {
 	require.Equal(t, []string{"true"}, again.header.Values("Idempotent-Replayed"), "a replay does not say that it is one")
 }
 
-// distinct wants answers of different executions.
+// distinct checks that the answers come from different executions.
 func (s *session) distinct(answers ...reply) {
 	s.t.Helper()
 	seen := map[string]bool{}
@@ -131,13 +131,13 @@ func (s *session) distinct(answers ...reply) {
 	}
 }
 
-// reused wants the problem of a key that was used with another request.
+// reused checks that the answer is the problem of a key that was used with another request.
 func (s *session) reused(got reply, secrets ...string) {
 	s.t.Helper()
 	s.refused(got, s.target.ReusedStatus, "idempotency-key-reused", false, secrets...)
 }
 
-// refused checks that the answer is a well-formed problem of this kind that discloses nothing.
+// refused checks that the answer is a well-formed problem of this kind and contains none of the secrets.
 func (s *session) refused(got reply, status int, kind string, retryable bool, secrets ...string) {
 	s.t.Helper()
 	s.problem(got, "application/problem+json", status, kind, retryable)
@@ -149,7 +149,7 @@ func (s *session) refused(got reply, status int, kind string, retryable bool, se
 	}
 }
 
-// problem wants a problem with its members, of this media type.
+// problem checks that the answer is a problem with this media type, status and kind, and has all required members.
 func (s *session) problem(got reply, media string, status int, kind string, retryable bool) {
 	s.t.Helper()
 	require.Equal(s.t, status, got.status, "the status of the refusal: %s", got.body)
@@ -169,7 +169,7 @@ func (s *session) problem(got reply, media string, status int, kind string, retr
 	require.Equal(s.t, retryable, *p.Retryable, "whether the problem is retryable")
 }
 
-// eventually sends the request until it gets the expected answer.
+// eventually sends the request again and again until done accepts the answer, at most for the target's patience.
 func (s *session) eventually(what string, done func(reply) bool, q Request, lines ...string) reply {
 	s.t.Helper()
 	end := time.Now().Add(s.target.Patience)
@@ -183,7 +183,7 @@ func (s *session) eventually(what string, done func(reply) bool, q Request, line
 	}
 }
 
-// tries yields until the target's patience is over, and ten times at least, because a row may miss a short moment.
+// tries yields until the target's patience is over, but at least ten times, because a case may miss a short moment.
 func (s *session) tries(yield func(int) bool) {
 	end := time.Now().Add(s.target.Patience)
 	for n := 0; n < 10 || time.Now().Before(end); n++ {
@@ -200,7 +200,7 @@ func (s *session) pause() {
 	}
 }
 
-// effects is how many executions have been committed, 0 if the target does not count them.
+// effects returns the number of committed executions, 0 if the target does not count them.
 func (s *session) effects() int {
 	s.t.Helper()
 	if s.target.Effects == nil {
@@ -214,7 +214,7 @@ func (s *session) effects() int {
 	return n
 }
 
-// committed wants so many executions to have been committed since there were before.
+// committed checks how many executions were committed since there were before of them.
 func (s *session) committed(want, before int, what string) {
 	s.t.Helper()
 	if s.target.counts() {

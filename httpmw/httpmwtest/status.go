@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// frees reports whether a retry after this answer is executed: it may have another outcome.
+// frees reports whether an answer with this status frees the key, so that a retry is executed.
 func frees(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusRequestTimeout, http.StatusConflict,
@@ -18,7 +18,7 @@ func frees(status int) bool {
 	return status >= http.StatusInternalServerError
 }
 
-// answered wants the status that the target promises.
+// answered sends the request and checks its status.
 func (s *session) answered(status int, q Request, key string) reply {
 	s.t.Helper()
 	got := s.send(q, key)

@@ -10,7 +10,7 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 )
 
-// openAPIName is where the fragment of OpenAPI is served, below the root.
+// openAPIName is the name under which the fragment of OpenAPI is served.
 const openAPIName = "openapi.json"
 
 // Handler returns a handler that shows clients the rules and guarantees of [httpmw.Idempotency] with the same store and configuration. Mount it
@@ -62,7 +62,7 @@ func Handler(s *idempotency.Store, cfg *httpmw.IdempotencyConfig) http.Handler {
 	})
 }
 
-// document is made once: nothing in it changes while the program runs.
+// document is a served text. It is made once, because nothing in it changes while the program runs.
 type document struct {
 	contentType string
 	body        []byte

@@ -13,12 +13,12 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 )
 
-// object is one of JSON.
+// object is a JSON object.
 type object = map[string]any
 
 func ref(to string) object { return object{"$ref": "#/components/" + to} }
 
-// openAPI makes a document that is valid by itself and has nothing but components.
+// openAPI makes the document. It is a valid OpenAPI document that has only components, so that other documents can refer to them.
 func (p *policy) openAPI() []byte {
 	text, err := json.MarshalIndent(object{
 		"openapi": "3.1.0",
@@ -39,7 +39,7 @@ func (p *policy) openAPI() []byte {
 		"x-idempotency": p.extension(),
 	}, "", "  ")
 	if err != nil {
-		panic(err) // strings, numbers and booleans only
+		panic(err) // cannot happen: the document has only strings, numbers and booleans
 	}
 	return append(text, '\n')
 }
@@ -57,7 +57,7 @@ func (p *policy) parameter() object {
 	}
 }
 
-// responses are named Idempotency409 and so on: an operation has one for each status.
+// responses returns a response for each status, named Idempotency409 and so on, because an operation can have only one for a status.
 func (p *policy) responses() object {
 	kinds := map[int][]kind{}
 	for _, k := range p.kinds(false) {
@@ -92,7 +92,7 @@ func (p *policy) responses() object {
 	return responses
 }
 
-// schemas has none if the service has a format of its own, which it describes itself.
+// schemas returns the schema of problems. It is empty if the service has an error format of its own, which it describes itself.
 func (p *policy) schemas() object {
 	if p.cfg.Refuse != nil {
 		return object{}
@@ -118,8 +118,8 @@ func (p *policy) schema() object {
 	}
 }
 
-// extension has the rules for programs. Durations are in seconds, sizes in bytes; null: no limit. A header that ends with * stands for
-// all that begin like it.
+// extension returns the rules for programs to read. Durations are in seconds and sizes in bytes; null means no limit. A header that ends with *
+// stands for all headers that begin like it.
 func (p *policy) extension() object {
 	kept := statuses(p.cfg.Keep)
 	mode, lease := "atomic", any(nil)
@@ -145,7 +145,7 @@ func (p *policy) extension() object {
 	}
 }
 
-// limited returns nil, null in JSON, for -1.
+// limited returns nil, which is null in JSON, for -1.
 func limited[T ~int | ~int64, V any](n T, value func(T) V) any {
 	if n < 0 {
 		return nil

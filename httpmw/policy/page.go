@@ -5,7 +5,7 @@ import (
 	"html/template"
 )
 
-// pageText has no script and loads nothing.
+// pageText is the template of all pages. It has no script and loads nothing, so that it is shown under any Content-Security-Policy.
 const pageText = `<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -67,7 +67,7 @@ func (p *policy) page(k kind) []byte { return pageData{Title: k.Title, Kind: &k}
 func (d pageData) render() []byte {
 	var b bytes.Buffer
 	if err := template.Must(template.New("policy").Parse(pageText)).Execute(&b, d); err != nil {
-		panic(err) // texts of this package only
+		panic(err) // cannot happen: the data has only texts of this package
 	}
 	return b.Bytes()
 }

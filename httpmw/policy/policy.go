@@ -11,26 +11,26 @@ import (
 	"github.com/oncebox/oncebox/httpmw/internal/fingerprint"
 )
 
-// policy holds the rules that follow for clients from a configuration.
+// policy is a configuration, as far as clients see its rules.
 type policy struct {
 	cfg httpmw.IdempotencyConfig
 	ttl time.Duration
 }
 
-// kind is a type of problem.
+// kind is a type of problem, as a page shows it.
 type kind struct {
 	httpmw.Problem
 
-	Advice string // what a client does about it
+	Advice string // what a client should do
 }
 
-// advice says what a client does about a type of problem.
+// advice is what a client should do about a type of problem.
 type advice struct {
 	text    string
-	happens bool // as configured
+	happens bool // the problem can occur with this configuration
 }
 
-// kinds returns the problems that can happen as configured, or all there are, in the order of their status.
+// kinds returns the problems that can occur with this configuration, or with any if all is set, ordered by status.
 func (p *policy) kinds(all bool) []kind {
 	var kinds []kind
 	advised := p.advice()
@@ -47,7 +47,7 @@ func (p *policy) kinds(all bool) []kind {
 	return kinds
 }
 
-// keyInvalid is a type of problem. Its page lists the rules for keys in place of the defect of one key.
+// keyInvalid is the type of problem whose page lists all rules for keys. The problem itself names the defect of one key.
 const keyInvalid = "idempotency-key-invalid"
 
 // advice returns the advice for each type of problem.
@@ -85,7 +85,7 @@ func (p *policy) advice() map[string]advice {
 	}
 }
 
-// rule is a line of the policy.
+// rule is one line of the policy's table.
 type rule struct{ Name, Text string }
 
 func (p *policy) rules() []rule {
@@ -170,7 +170,7 @@ func (p *policy) kept() string {
 	return "Answers are kept " + text + ": " + kept + ". Others are not: a retry with the same key is executed."
 }
 
-// storedHeaders returns the headers that replays repeat, without the headers that are on every answer anyway.
+// storedHeaders returns the headers that replays repeat, except for headers that every answer has anyway.
 func (p *policy) storedHeaders() []string {
 	names := httpmw.StoredHeaders()
 	for _, name := range p.cfg.Headers {
@@ -180,7 +180,7 @@ func (p *policy) storedHeaders() []string {
 	return slices.Compact(names)
 }
 
-// statuses returns the known ones from 400 on for which keep is true.
+// statuses returns the known statuses from 400 on for which keep returns true.
 func statuses(keep func(int) bool) []int {
 	var kept []int
 	for status := http.StatusBadRequest; status < 600; status++ {

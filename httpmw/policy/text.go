@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// list writes "a, b and c".
+// list joins texts as "a, b and c".
 func list[T any](items []T) string {
 	if len(items) == 0 {
 		return "none"
@@ -22,7 +22,7 @@ func list[T any](items []T) string {
 	return strings.Join(texts[:last], ", ") + " and " + texts[last]
 }
 
-// size writes a number of bytes.
+// size formats a number of bytes in the largest unit that divides it.
 func size(n int64) string {
 	const kib, mib = 1 << 10, 1 << 20
 	switch {
@@ -36,7 +36,7 @@ func size(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// duration leaves the zeros out with which time.Duration.String ends.
+// duration formats d without the zeros at the end that time.Duration.String writes, as in 1h0m0s.
 func duration(d time.Duration) string {
 	text := d.String()
 	if d >= time.Minute && d%time.Minute == 0 {

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxJSONDepth limits the work, because a value within nested objects is moved once for each of them.
+// maxJSONDepth limits the work: members are moved when their object is sorted, so a deeply nested value is moved once for each level.
 const maxJSONDepth = 64
 
 var errNotCanonical = errors.New("fingerprint: no canonical form")
@@ -19,7 +19,7 @@ var errNotCanonical = errors.New("fingerprint: no canonical form")
 // without the values that are excluded. It returns false if there is no such form: the text is not JSON, it is nested too deep, or a name occurs
 // twice in an object, so that readers may disagree about its meaning.
 func canonicalJSON(text []byte, exclude pointers) ([]byte, bool) {
-	// The decoder would make different bytes, or halves of UTF-16 pairs, the same replacement character.
+	// The decoder would replace invalid bytes, and halves of UTF-16 pairs, by one character, so that different texts would look the same.
 	if !utf8.Valid(text) || !json.Valid(text) {
 		return nil, false
 	}
@@ -30,14 +30,14 @@ func canonicalJSON(text []byte, exclude pointers) ([]byte, bool) {
 	return c.out, true
 }
 
-// canonical reads a text that is known to be valid JSON.
+// canonical reads a text that is valid JSON, and writes its canonical form.
 type canonical struct {
-	text    []byte // what is still to be read
+	text    []byte // the part that was not read yet
 	out     []byte
 	scratch []byte
 }
 
-// next drops white space and returns the byte behind it.
+// next skips white space and returns the first byte behind it, which it leaves unread.
 func (c *canonical) next() byte {
 	for {
 		switch b := c.text[0]; b {
@@ -49,7 +49,7 @@ func (c *canonical) next() byte {
 	}
 }
 
-// skip drops one byte, which the grammar says is there.
+// skip drops one byte. The caller knows from JSON's grammar which it is.
 func (c *canonical) skip() {
 	c.next()
 	c.text = c.text[1:]
@@ -78,7 +78,7 @@ func (c *canonical) value(depth int, exclude pointers) error {
 	}
 }
 
-// string copies a string in the form of [json.Marshal], and returns its value.
+// string reads a string, writes it as [json.Marshal] does, and returns its value.
 func (c *canonical) string() (string, error) {
 	end := 1
 	for c.text[end] != '"' {
@@ -98,7 +98,7 @@ func (c *canonical) string() (string, error) {
 		return "", err
 	}
 	if strings.ContainsRune(text, utf8.RuneError) && bytes.Contains(raw, []byte(`\u`)) {
-		return "", errNotCanonical // it may stand for half of a pair, and all halves would look the same
+		return "", errNotCanonical // the replacement character may stand for half of a pair, and all halves would look the same
 	}
 	encoded, err := json.Marshal(text)
 	c.out = append(c.out, encoded...)
@@ -130,7 +130,7 @@ func (c *canonical) array(depth int, exclude pointers) error {
 	return nil
 }
 
-// member is one of an object, and where it stands in the output.
+// member is one member of an object, and the place where its text begins in the output.
 type member struct {
 	name       string
 	begin, end int
@@ -175,13 +175,13 @@ func (c *canonical) object(depth int, exclude pointers) error {
 		}
 	}
 	if len(c.out) > first {
-		c.out = c.out[:len(c.out)-1] // the last comma
+		c.out = c.out[:len(c.out)-1] // removes the last comma
 	}
 	c.out = append(c.out, '}')
 	return nil
 }
 
-// move sorts the members that begin at first, and drops the excluded ones.
+// move sorts the written members, which begin at first in the output, and drops the excluded ones.
 func (c *canonical) move(first int, members []member) {
 	c.scratch = append(c.scratch[:0], c.out[first:]...)
 	c.out = c.out[:first]

@@ -27,7 +27,7 @@ const (
 	mediaJSON = "application/json"
 )
 
-// content is the meaning of a body: its normalized media type, the way in which the rest is to be read, and the rest.
+// content is what a body means: its normalized media type, how the bytes are to be read, and the bytes.
 type content struct {
 	media, form string
 	body        []byte
@@ -43,7 +43,7 @@ func (f *Printer) meaning(h http.Header, body []byte) content {
 		c.media = mediaType(kind, params)
 	}
 	if encoding != "" {
-		return c // its content is unknown
+		return c // an unknown compression hides the content
 	}
 	switch {
 	case kind == mediaJSON, strings.HasSuffix(kind, "+json"):
@@ -64,7 +64,7 @@ func (f *Printer) meaning(h http.Header, body []byte) content {
 }
 
 func parseMedia(text string) (kind string, params map[string]string, err error) {
-	if text == mediaJSON { // as nearly all are written
+	if text == mediaJSON { // nearly all requests have exactly this media type
 		return text, nil, nil
 	}
 	return mime.ParseMediaType(text)
@@ -90,7 +90,7 @@ func multipartDigest(body []byte, kind, boundary string, nested int) ([]byte, er
 	var all []byte
 	for r := multipart.NewReader(bytes.NewReader(body), boundary); ; {
 		part, err := r.NextRawPart()
-		if err == io.EOF { // alone: where it is wrapped the last boundary is missing
+		if err == io.EOF { // only a bare EOF is the end; a wrapped one means that the last boundary is missing
 			return all, nil
 		}
 		if err != nil {
@@ -115,7 +115,7 @@ func multipartDigest(body []byte, kind, boundary string, nested int) ([]byte, er
 	}
 }
 
-// nestedDigest writes the parts of a part to sum, with the boundary of its media type. Bytes without parts are compared as they are.
+// nestedDigest adds the parts within a part to sum, if its media type is a multipart one. Other bytes are compared as they are.
 func nestedDigest(part *multipart.Part, sum io.Writer, kind string, params map[string]string, nested int) error {
 	body, err := io.ReadAll(part)
 	if err != nil {
@@ -126,7 +126,7 @@ func nestedDigest(part *multipart.Part, sum io.Writer, kind string, params map[s
 		part.Header.Set("Content-Type", mediaType(kind, params))
 		body = parts
 	}
-	_, _ = sum.Write(body) // a hash takes all
+	_, _ = sum.Write(body) // a hash returns no error
 	return nil
 }
 
@@ -161,8 +161,8 @@ func partValue(name, value string) string {
 	return value
 }
 
-// decoded returns the content of a compressed body. left are the encodings that could not be removed, because they are unknown, malformed, or the
-// content is larger than the limit.
+// decoded returns the decompressed body. left names the encodings that could not be removed: they are unknown, the bytes are malformed, or the
+// content would be larger than the limit.
 func (f *Printer) decoded(h http.Header, body []byte) (left string, _ []byte) {
 	lines := h.Values("Content-Encoding")
 	if len(lines) == 0 {
@@ -188,7 +188,7 @@ func (f *Printer) inflated(encoding string, body []byte) ([]byte, bool) {
 	case "gzip", "x-gzip":
 		from, err = gzip.NewReader(bytes.NewReader(body))
 	case "deflate":
-		if from, err = zlib.NewReader(bytes.NewReader(body)); err != nil { // some send it without its frame
+		if from, err = zlib.NewReader(bytes.NewReader(body)); err != nil { // some clients send deflate without the zlib header and trailer
 			from, err = flate.NewReader(bytes.NewReader(body)), nil
 		}
 	default:

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// pointers are places in JSON texts, as a tree of names. Where it ends, in nil, the whole value is meant.
+// pointers is a set of places in JSON texts, as a tree of member names. A nil leaf stands for the whole value at that place.
 type pointers map[string]pointers
 
 // parsePointers reads JSON pointers (RFC 6901).
@@ -25,7 +25,7 @@ func parsePointers(texts []string) (pointers, error) {
 			}
 			below, known := at[name]
 			if known && below == nil {
-				break // a pointer to what holds it was there before
+				break // a pointer to an object around this place is in the tree already
 			}
 			if i == len(names)-1 {
 				at[name] = nil
@@ -48,7 +48,7 @@ func unescape(name string) (string, error) {
 	return strings.NewReplacer("~0", "~", "~1", "/").Replace(name), nil
 }
 
-// at goes one step down. whole says that the value there is meant, with all that is in it.
+// at goes one member down. whole reports that the value there is meant with everything in it.
 func (p pointers) at(name string) (below pointers, whole bool) {
 	below, known := p[name]
 	return below, known && below == nil

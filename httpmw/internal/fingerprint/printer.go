@@ -16,20 +16,20 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 )
 
-// formatTag must change when the code below, content.go or canonical_json.go changes a fingerprint.
+// formatTag is a part of every fingerprint. Change it when the code below, content.go or canonical_json.go computes another fingerprint
+// for the same request.
 const formatTag = "http-2"
 
-// Config says what is compared besides method, path, query and preconditions. Its fields are those of httpmw.IdempotencyConfig.
+// Config says what is compared in addition to method, path, query and preconditions. Its fields are those of httpmw.IdempotencyConfig.
 type Config struct {
-	Exclude    []string                                           // JSON pointers to members that make no difference
-	APIVersion func(*http.Request) string                         // nil: none
-	Own        func(r *http.Request, body []byte) ([]byte, error) // what is compared in place of the body; nil: its meaning
+	Exclude    []string                                           // JSON pointers to members that are not compared
+	APIVersion func(*http.Request) string                         // nil: no version is compared
+	Own        func(r *http.Request, body []byte) ([]byte, error) // returns the bytes to compare in place of the body; nil: its meaning is compared
 	MaxBody    int64                                              // bytes; negative: no limit
 }
 
-// Printer makes the fingerprints of requests: two requests with the same one are retries of each other. The order of query parameters, of
-// the fields of a form and of JSON members, white space in JSON, the boundary between parts, compression, and the case of a media type make
-// no difference.
+// Printer makes the fingerprints of requests: requests with equal fingerprints are retries of each other. It ignores the order of query parameters,
+// form fields and JSON members, white space in JSON, the boundary of multipart bodies, compression, and the case of media types.
 type Printer struct {
 	tag     string
 	exclude pointers
@@ -38,8 +38,8 @@ type Printer struct {
 	limit   int64
 }
 
-// New returns a printer with a tag of its own for each configuration: a deployment that changes it must not refuse the retries
-// of requests that came before. An error names a pointer of Exclude that cannot be read.
+// New returns a printer. A tag made from the configuration is a part of its fingerprints, see formatTag: a deployment that changes the configuration
+// must not refuse retries of earlier requests. The error names a pointer of Exclude that cannot be parsed.
 func New(c Config) (*Printer, error) {
 	exclude := c.Exclude
 	f := &Printer{tag: formatTag, version: c.APIVersion, own: c.Own, limit: c.MaxBody}
@@ -57,7 +57,7 @@ func New(c Config) (*Printer, error) {
 	return f, nil
 }
 
-// Of returns the fingerprint of a request, and the error of the service's own function. r has a body of its own, which is body.
+// Of returns the fingerprint of a request. body is its body, which r has as well. The error is that of Config.Own.
 func (f *Printer) Of(r *http.Request, body []byte) (idempotency.Fingerprint, error) {
 	var c content
 	if f.own == nil {
@@ -84,7 +84,7 @@ func PreconditionHeaders() []string {
 	return []string{"If-Match", "If-None-Match", "If-Unmodified-Since"}
 }
 
-// preconditions returns the name and the value of each precondition that the request has. Lines are joined as proxies join them.
+// preconditions returns the name and the value of each precondition header. Repeated lines are joined with commas, as proxies join them.
 func preconditions(h http.Header) (parts [][]byte) {
 	for _, name := range PreconditionHeaders() {
 		if lines := h.Values(name); len(lines) > 0 {
@@ -94,7 +94,7 @@ func preconditions(h http.Header) (parts [][]byte) {
 	return parts
 }
 
-// query returns the parameters in the order of their names.
+// query returns the query parameters, sorted by name.
 func query(u *url.URL) string {
 	if u.RawQuery == "" {
 		return ""
