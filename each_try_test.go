@@ -134,7 +134,7 @@ func tryAgain(t *testing.T, broker oncebox.Broker, n int, publish func()) {
 	await.True(t, func() bool { return count() == consumers*n }, "all are dead letters")
 	require.Equal(t, consumers*n, views.Tries(4))
 	views.Succeed()
-	_, err := app.Inbox.ReplayAll(t.Context(), operator.DeadFilter{}, operator.By{Actor: "ann", Reason: "tried it"}, nil)
+	_, err := app.Inbox.Dead().ReplayAll(t.Context(), operator.DeadFilter{}, operator.By{Actor: "ann", Reason: "tried it"}, nil)
 	require.NoError(t, err)
 	await.True(t, func() bool { return views.Succeeded() == consumers*n }, "all are handled")
 	stop()

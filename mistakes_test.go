@@ -208,10 +208,10 @@ func TestGrantedService(t *testing.T) {
 	run(t, app)
 	place(t, app, "a", "poison", "b")
 	await.True(t, func() bool {
-		dead, err := app.Inbox.CountDead(t.Context(), operator.DeadFilter{})
+		dead, err := app.Inbox.Dead().Count(t.Context(), operator.DeadFilter{})
 		return err == nil && dead == 4 && handled.Load() >= 8
 	}, "each consumer handles two and gives up one")
-	_, err = app.Inbox.DiscardAll(t.Context(), operator.DeadFilter{}, operator.By{Actor: "ann", Reason: "test"}, nil)
+	_, err = app.Inbox.Dead().DiscardAll(t.Context(), operator.DeadFilter{}, operator.By{Actor: "ann", Reason: "test"}, nil)
 	require.NoError(t, err)
 	require.NoError(t, app.Inbox.Clean(t.Context()))
 	require.NoError(t, app.Outbox.Clean(t.Context()))

@@ -220,7 +220,7 @@ func doEverything(t *testing.T, app *oncebox.App, db *pgtest.DB) {
 		return u.Add("order", []byte("?"), event.WithType("unknown"), event.WithOrderingKey("?"))
 	}))
 	await.True(t, func() bool {
-		dead, err := app.Inbox.CountDead(t.Context(), operator.DeadFilter{})
+		dead, err := app.Inbox.Dead().Count(t.Context(), operator.DeadFilter{})
 		return err == nil && dead == 4 && handled.Load() >= 12
 	}, "what can be handled is handled")
 	_, err := app.Outbox.Upkeep().Reconcile(t.Context())

@@ -242,16 +242,16 @@ func (r *replicas) events(app *oncebox.App, broker *memory.Broker, round string)
 	require.NoError(r.t, err)
 
 	await.True(r.t, func() bool {
-		letters, err := app.Inbox.Dead(ctx, operator.DeadFilter{}, nil, 100)
+		letters, err := app.Inbox.Dead().List(ctx, operator.DeadFilter{}, nil, 100)
 		require.NoError(r.t, err)
 		return len(letters) > 1
 	}, "messages were given up")
-	letters, err := app.Inbox.Dead(ctx, operator.DeadFilter{}, nil, 2)
+	letters, err := app.Inbox.Dead().List(ctx, operator.DeadFilter{}, nil, 2)
 	require.NoError(r.t, err)
-	require.NoError(r.t, app.Inbox.Discard(ctx, letters[0].Key, operator.By{Actor: "test", Reason: "test"}))
-	require.NoError(r.t, app.Inbox.ReplayEdited(ctx, letters[1].Key, []byte("{}"), operator.By{Actor: "test", Reason: "test"}))
+	require.NoError(r.t, app.Inbox.Dead().Discard(ctx, letters[0].Key, operator.By{Actor: "test", Reason: "test"}))
+	require.NoError(r.t, app.Inbox.Dead().ReplayEdited(ctx, letters[1].Key, []byte("{}"), operator.By{Actor: "test", Reason: "test"}))
 	await.True(r.t, func() bool {
-		_, err = app.Inbox.ReplayAll(ctx, operator.DeadFilter{}, operator.By{Actor: "test", Reason: "test"}, nil)
+		_, err = app.Inbox.Dead().ReplayAll(ctx, operator.DeadFilter{}, operator.By{Actor: "test", Reason: "test"}, nil)
 		require.NoError(r.t, err)
 		return r.number(r.blue.DB, "SELECT (SELECT count(*) FROM inbox_parked) + (SELECT count(*) FROM inbox_dead)") == 0
 	}, "nothing is parked")

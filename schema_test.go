@@ -117,7 +117,7 @@ func outboxOf(ctx context.Context, t *testing.T, app *oncebox.App, summary *read
 func inboxOf(ctx context.Context, t *testing.T, app *oncebox.App, placed uow.Token) {
 	t.Helper()
 	by := operator.By{Actor: "test", Reason: "test"}
-	n, err := app.Inbox.ReplayAll(ctx, operator.DeadFilter{}, by, nil)
+	n, err := app.Inbox.Dead().ReplayAll(ctx, operator.DeadFilter{}, by, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n)
 	require.NoError(t, app.Inbox.Await(ctx, "gives up", placed))

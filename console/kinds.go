@@ -114,7 +114,7 @@ func readKinds(v *visit, causes []ops.Cause) ([]*kind, error) {
 		}
 	}
 	if v.cfg.Inbox != nil {
-		list, err := v.cfg.Inbox.DeadErrors(v.Context(), sample)
+		list, err := v.cfg.Inbox.Dead().Errors(v.Context(), sample)
 		if err != nil {
 			return nil, err
 		}

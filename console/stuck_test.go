@@ -209,7 +209,7 @@ func TestWholeLifeOfAnEvent(t *testing.T) {
 	cfg := s.config()
 	cfg.TraceURL = "https://traces.example.com/{trace_id}"
 	b := s.serve(cfg)
-	letters, err := s.App.Inbox.Dead(t.Context(), operator.DeadFilter{}, nil, 1)
+	letters, err := s.App.Inbox.Dead().List(t.Context(), operator.DeadFilter{}, nil, 1)
 	require.NoError(t, err)
 	id := letters[0].Envelope.ID
 	require.Contains(t, b.page("event").body, `name="id"`)

@@ -42,7 +42,7 @@ func TestMessageIsTheSameOnEachTry(t *testing.T) {
 	require.Equal(t, all, v.Tries(4))
 	require.Zero(t, v.Tries(5))
 	v.Succeed()
-	replayed, err := w.operator().ReplayAll(t.Context(), operator.DeadFilter{}, ann, nil)
+	replayed, err := w.operator().Dead().ReplayAll(t.Context(), operator.DeadFilter{}, ann, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, all, replayed)
 	await.True(t, func() bool { return v.Succeeded() == all }, "all are replayed")

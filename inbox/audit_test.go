@@ -17,8 +17,8 @@ func TestWhoAndWhyAreAskedFor(t *testing.T) {
 	w := newWorld(t)
 	key := w.kill(w.box, "billing", ordered("a", "o1"))[0]
 	all := func(dry bool, by operator.By) (replay, discard error) {
-		_, replay = w.box.ReplayAll(t.Context(), operator.DeadFilter{}, by, &operator.Bulk{DryRun: dry})
-		_, discard = w.box.DiscardAll(t.Context(), operator.DeadFilter{}, by, &operator.Bulk{DryRun: dry})
+		_, replay = w.box.Dead().ReplayAll(t.Context(), operator.DeadFilter{}, by, &operator.Bulk{DryRun: dry})
+		_, discard = w.box.Dead().DiscardAll(t.Context(), operator.DeadFilter{}, by, &operator.Bulk{DryRun: dry})
 		return replay, discard
 	}
 	nobody, noReason := operator.By{Actor: " ", Reason: "r"}, operator.By{Actor: "ann", Reason: "\n"}
@@ -29,24 +29,24 @@ func TestWhoAndWhyAreAskedFor(t *testing.T) {
 		_, discard = all(true, noReason)
 		require.ErrorContains(t, discard, "By.Reason is empty")
 	}
-	require.ErrorContains(t, w.box.Replay(t.Context(), key, nobody), "By.Actor is empty")
-	require.ErrorContains(t, w.box.Discard(t.Context(), key, noReason), "By.Reason is empty")
+	require.ErrorContains(t, w.box.Dead().Replay(t.Context(), key, nobody), "By.Actor is empty")
+	require.ErrorContains(t, w.box.Dead().Discard(t.Context(), key, noReason), "By.Reason is empty")
 	require.ErrorContains(t, w.box.Parked().RetryNow(t.Context(), key, nobody), "By.Actor is empty")
 	require.ErrorContains(t, w.box.Parked().GiveUp(t.Context(), key, noReason), "By.Reason is empty")
 	for text, err := range map[string]error{
-		"the former payload is gone, say why":                      w.box.ReplayEdited(t.Context(), key, []byte("new"), noReason),
-		"what is deleted is gone, say why":                         w.box.Discard(t.Context(), key, noReason),
+		"the former payload is gone, say why":                      w.box.Dead().ReplayEdited(t.Context(), key, []byte("new"), noReason),
+		"what is deleted is gone, say why":                         w.box.Dead().Discard(t.Context(), key, noReason),
 		"what is behind the message waits for a decision, say why": w.box.Parked().GiveUp(t.Context(), key, noReason),
 	} {
 		require.ErrorContains(t, err, text)
 	}
 	elsewhere := key
 	elsewhere.TenantID = "another"
-	require.ErrorIs(t, w.box.Discard(t.Context(), elsewhere, ann), operator.ErrNotDead, "the reference names the tenant")
-	require.ErrorIs(t, w.box.Replay(t.Context(), key, operator.By{Actor: "a\x00"}), event.ErrInvalid)
+	require.ErrorIs(t, w.box.Dead().Discard(t.Context(), elsewhere, ann), operator.ErrNotDead, "the reference names the tenant")
+	require.ErrorIs(t, w.box.Dead().Replay(t.Context(), key, operator.By{Actor: "a\x00"}), event.ErrInvalid)
 	require.Zero(t, w.count("oncebox_audit"))
 	require.Len(t, w.dead(), 1)
-	require.NoError(t, w.box.Replay(t.Context(), key, operator.By{Actor: "ann"}), "a replay needs no reason")
+	require.NoError(t, w.box.Dead().Replay(t.Context(), key, operator.By{Actor: "ann"}), "a replay needs no reason")
 }
 
 func TestAuditIsListedNewestFirst(t *testing.T) {
@@ -55,10 +55,10 @@ func TestAuditIsListedNewestFirst(t *testing.T) {
 	a, b := newID(t), newID(t)
 	keys := w.kill(w.box, "billing", ordered(a, "o1"), ordered(b, "o2"), unordered("c"))
 	odd := strings.Repeat("ü", 2<<10) + "\x00\xff'; --"
-	require.NoError(t, w.box.Replay(t.Context(), keys[0], operator.By{Actor: "bob", Reason: odd}))
-	require.NoError(t, w.box.Discard(t.Context(), keys[1], ann))
-	require.ErrorIs(t, w.box.Discard(t.Context(), keys[1], ann), operator.ErrNotDead)
-	require.NoError(t, w.box.Discard(t.Context(), keys[2], ann))
+	require.NoError(t, w.box.Dead().Replay(t.Context(), keys[0], operator.By{Actor: "bob", Reason: odd}))
+	require.NoError(t, w.box.Dead().Discard(t.Context(), keys[1], ann))
+	require.ErrorIs(t, w.box.Dead().Discard(t.Context(), keys[1], ann), operator.ErrNotDead)
+	require.NoError(t, w.box.Dead().Discard(t.Context(), keys[2], ann))
 
 	var got []operator.AuditEntry
 	var before *operator.AuditEntry
@@ -105,18 +105,18 @@ func TestDeedAndEntryAreOneTransaction(t *testing.T) {
 	}
 	before := state()
 	w.exec("ALTER TABLE oncebox_audit ADD CHECK (actor <> 'ann')")
-	require.Error(t, w.box.Replay(t.Context(), key, ann))
-	require.Error(t, w.box.Discard(t.Context(), key, ann))
+	require.Error(t, w.box.Dead().Replay(t.Context(), key, ann))
+	require.Error(t, w.box.Dead().Discard(t.Context(), key, ann))
 	require.Error(t, w.box.Parked().RetryNow(t.Context(), head, ann))
 	require.Error(t, w.box.Parked().GiveUp(t.Context(), head, ann))
 	require.Equal(t, before, state())
 
 	bob := operator.By{Actor: "bob", Reason: "r"}
 	w.exec("ALTER TABLE inbox_parked ADD CHECK (message_id <> 'a')")
-	require.Error(t, w.box.Replay(t.Context(), key, bob))
+	require.Error(t, w.box.Dead().Replay(t.Context(), key, bob))
 	require.Zero(t, w.count("oncebox_audit"))
 	require.Equal(t, before, state())
-	require.NoError(t, w.box.Discard(t.Context(), key, bob))
+	require.NoError(t, w.box.Dead().Discard(t.Context(), key, bob))
 	require.Equal(t, 1, w.count("oncebox_audit"))
 }
 
@@ -124,7 +124,7 @@ func TestOldAuditIsForgotten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for _, key := range w.kill(w.box, "billing", unordered("a"), unordered("b")) {
-		require.NoError(t, w.box.Discard(t.Context(), key, ann))
+		require.NoError(t, w.box.Dead().Discard(t.Context(), key, ann))
 	}
 	w.exec("UPDATE oncebox_audit SET at = now() - interval '401 days' WHERE message_id = 'a'")
 	require.NoError(t, newBox(w.units, &inbox.Config{AuditRetention: inbox.KeepForever}).Clean(t.Context()))

@@ -87,7 +87,7 @@ type Config struct {
 	// DatabaseWait is how long [Inbox.Run] waits at its start for a database that cannot be reached. It matters where there is no broker;
 	// -1: such a database is an error at once. Default: 0, for as long as the context lasts.
 	DatabaseWait time.Duration
-	// MaxPayload is the largest payload that [Inbox.ReplayEdited] takes, in bytes; -1: no limit. Default: 1 MiB.
+	// MaxPayload is the largest payload that ReplayEdited of package inbox/dead takes, in bytes; -1: no limit. Default: 1 MiB.
 	MaxPayload int
 
 	// Telemetry is where logs, traces and metrics go. The log has an error for every dead letter. The outcome of a message is noted on the span of the

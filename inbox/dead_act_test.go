@@ -69,14 +69,14 @@ func TestReplayedMessageIsHandledByTheService(t *testing.T) {
 	require.NoError(t, h.Handle(t.Context(), ordered("b", "o1")))
 	require.NoError(t, h.Handle(t.Context(), ordered("c", "o1")))
 	stop := runParked(t, box)
-	require.NoError(t, w.operator().Replay(t.Context(), key, ann))
+	require.NoError(t, w.operator().Dead().Replay(t.Context(), key, ann))
 	w.awaitEffects(3)
 	stop()
 	require.Equal(t, []string{m.ID, "b", "c"}, w.effects())
 	require.Equal(t, []int{1}, tries, "it has all its attempts back")
 	require.Empty(t, w.dead())
 	require.Empty(t, w.keys())
-	require.ErrorIs(t, w.operator().Replay(t.Context(), key, ann), operator.ErrNotDead)
+	require.ErrorIs(t, w.operator().Dead().Replay(t.Context(), key, ann), operator.ErrNotDead)
 	require.NoError(t, h.Handle(t.Context(), m), "a copy")
 	require.Len(t, w.effects(), 3)
 }
@@ -89,7 +89,7 @@ func TestReplayedMessageThatFailsAgainIsDeadAgain(t *testing.T) {
 	seq := column[int64](t, w.db.DB, "SELECT seq FROM inbox_dead")
 	runParked(t, box)
 	for n := 1; n <= 2; n++ {
-		require.NoError(t, w.operator().Replay(t.Context(), key, ann))
+		require.NoError(t, w.operator().Dead().Replay(t.Context(), key, ann))
 		await.True(t, func() bool { return len(w.dead()) == 1 }, "the message is dead again")
 		require.Equal(t, seq, column[int64](t, w.db.DB, "SELECT seq FROM inbox_dead"), "at its place")
 		require.Equal(t, []string{"DEAD"}, w.keys())
@@ -107,8 +107,8 @@ func TestDiscardLetsWhatIsBehindRun(t *testing.T) {
 	h := box.Wrap("billing", messaging.HandlerFunc(w.effect))
 	runParked(t, box)
 	for _, key := range keys {
-		require.NoError(t, w.operator().Discard(t.Context(), key, ann))
-		require.ErrorIs(t, w.operator().Discard(t.Context(), key, ann), operator.ErrNotDead)
+		require.NoError(t, w.operator().Dead().Discard(t.Context(), key, ann))
+		require.ErrorIs(t, w.operator().Dead().Discard(t.Context(), key, ann), operator.ErrNotDead)
 	}
 	w.awaitEffects(1)
 	require.Equal(t, []string{"b"}, w.effects())
@@ -129,7 +129,7 @@ func TestMessageIsNotStrandedByADiscard(t *testing.T) {
 	box := w.hasty(nil)
 	commit := w.arriving(box.Wrap("billing", messaging.HandlerFunc(w.effect)), ordered("b", "o1"))
 	discarded := make(chan error, 1)
-	go func() { discarded <- w.operator().Discard(t.Context(), key, ann) }()
+	go func() { discarded <- w.operator().Dead().Discard(t.Context(), key, ann) }()
 	w.awaitWaiters(1)
 	commit()
 	require.NoError(t, <-discarded)
@@ -171,7 +171,7 @@ func TestReplayWaitsForTheHandlerOfItsKey(t *testing.T) {
 	h := box.Wrap("billing", messaging.HandlerFunc(w.effect))
 	commit := w.arriving(h, ordered("b", "o1"))
 	replayed := make(chan error, 1)
-	go func() { replayed <- w.operator().Replay(t.Context(), key, ann) }()
+	go func() { replayed <- w.operator().Dead().Replay(t.Context(), key, ann) }()
 	w.awaitWaiters(1)
 	commit()
 	require.NoError(t, <-replayed)
@@ -193,7 +193,7 @@ func TestReplayLeavesAFailedKeyAlone(t *testing.T) {
 	}))
 	require.NoError(t, failing.Handle(t.Context(), ordered("b", "o1")))
 	before := column[string](t, w.db.DB, "SELECT inbox_key::text FROM inbox_key")
-	require.NoError(t, w.operator().Replay(t.Context(), key, ann))
+	require.NoError(t, w.operator().Dead().Replay(t.Context(), key, ann))
 	require.Equal(t, before, column[string](t, w.db.DB, "SELECT inbox_key::text FROM inbox_key"))
 	require.Equal(t, []string{"a", "b"}, w.parked(), "at its place")
 
@@ -216,14 +216,14 @@ func TestReplayWaitsForTheDeadLetterThatHolds(t *testing.T) {
 		box := w.hasty(nil)
 		h := box.Wrap("billing", messaging.HandlerFunc(w.effect))
 		require.NoError(t, h.Handle(t.Context(), ordered("c", "o1")))
-		require.NoError(t, w.operator().Replay(t.Context(), passing, ann))
+		require.NoError(t, w.operator().Dead().Replay(t.Context(), passing, ann))
 		require.Equal(t, []string{"DEAD"}, w.keys())
 		want := []string{"a", "b", "c"}
 		if discard {
-			require.NoError(t, w.operator().Discard(t.Context(), holding, ann))
+			require.NoError(t, w.operator().Dead().Discard(t.Context(), holding, ann))
 			want = []string{"a", "c"}
 		} else {
-			require.NoError(t, w.operator().Replay(t.Context(), holding, ann))
+			require.NoError(t, w.operator().Dead().Replay(t.Context(), holding, ann))
 		}
 		require.Equal(t, []string{"WAITING"}, w.keys())
 		runParked(t, box)
@@ -239,7 +239,7 @@ func TestDiscardOfAnotherDeadLetterFreesNothing(t *testing.T) {
 	w := newWorld(t)
 	passing := w.kill(newBox(w.units, &inbox.Config{ContinueAfterDead: true}), "billing", ordered("a", "o1"))[0]
 	w.kill(w.box, "billing", ordered("b", "o1"))
-	require.NoError(t, w.operator().Discard(t.Context(), passing, ann))
+	require.NoError(t, w.operator().Dead().Discard(t.Context(), passing, ann))
 	require.Equal(t, []string{"DEAD"}, w.keys())
 }
 
@@ -251,7 +251,7 @@ func TestReplayedMessageMeetsItsCopy(t *testing.T) {
 			w := newWorld(t)
 			key := w.kill(w.box, "billing", m)[0]
 			w.exec("DELETE FROM inbox")
-			require.NoError(t, w.operator().Replay(t.Context(), key, ann))
+			require.NoError(t, w.operator().Dead().Replay(t.Context(), key, ann))
 			box := w.hasty(nil)
 			h := box.Wrap("billing", messaging.HandlerFunc(w.effect))
 			require.NoError(t, h.Handle(t.Context(), m))
@@ -275,7 +275,7 @@ func TestReplayOfAMessageWithInvalidNames(t *testing.T) {
 	box := w.hasty(nil)
 	box.Wrap("billing", gaveUp())
 	stop := runParked(t, box)
-	require.NoError(t, w.operator().Replay(t.Context(), key, ann))
+	require.NoError(t, w.operator().Dead().Replay(t.Context(), key, ann))
 	await.True(t, func() bool { return len(w.dead()) == 1 && len(w.keys()) == 0 }, "it is dead again, and no key waits for it")
 	stop()
 	require.False(t, w.dead()[0].Holds)
@@ -283,7 +283,7 @@ func TestReplayOfAMessageWithInvalidNames(t *testing.T) {
 	box = w.hasty(nil)
 	box.Wrap("billing", messaging.HandlerFunc(w.effect))
 	runParked(t, box)
-	require.NoError(t, w.operator().Replay(t.Context(), key, ann))
+	require.NoError(t, w.operator().Dead().Replay(t.Context(), key, ann))
 	w.awaitEffects(1)
 	require.Equal(t, []string{"x\uFFFD"}, w.effects())
 	require.Equal(t, 1, w.entries())
@@ -306,7 +306,7 @@ func TestReplayOfManyKeepsTheOrderOfEachKey(t *testing.T) {
 	w.exec("UPDATE inbox_dead SET died_at = now() - seq * interval '1 hour'") // the last one died first
 	w.exec("UPDATE inbox SET processed_at = now() - interval '2 days'")
 	var progress []int64
-	n, err := w.operator().ReplayAll(t.Context(), operator.DeadFilter{Consumer: "billing"}, ann, &operator.Bulk{
+	n, err := w.operator().Dead().ReplayAll(t.Context(), operator.DeadFilter{Consumer: "billing"}, ann, &operator.Bulk{
 		BatchSize: 6, Progress: func(done int64) { progress = append(progress, done) },
 	})
 	require.NoError(t, err)
@@ -328,7 +328,7 @@ func TestDryRunOnlyCounts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.kill(w.box, "billing", ordered("a", "o1"), unordered("u"))
-	for _, act := range []func(context.Context, operator.DeadFilter, operator.By, *operator.Bulk) (int64, error){w.box.ReplayAll, w.box.DiscardAll} {
+	for _, act := range []func(context.Context, operator.DeadFilter, operator.By, *operator.Bulk) (int64, error){w.box.Dead().ReplayAll, w.box.Dead().DiscardAll} {
 		n, err := act(t.Context(), operator.DeadFilter{Type: "tick"}, ann, &operator.Bulk{DryRun: true})
 		require.NoError(t, err)
 		require.EqualValues(t, 1, n)
@@ -344,13 +344,13 @@ func TestRateBoundsTheBatches(t *testing.T) {
 	w.kill(w.box, "billing", ordered("a", "o1"), ordered("b", "o2"), unordered("u"))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
-	for _, act := range []func(context.Context, operator.DeadFilter, operator.By, *operator.Bulk) (int64, error){w.box.ReplayAll, w.box.DiscardAll} {
+	for _, act := range []func(context.Context, operator.DeadFilter, operator.By, *operator.Bulk) (int64, error){w.box.Dead().ReplayAll, w.box.Dead().DiscardAll} {
 		n, err := act(ctx, operator.DeadFilter{}, ann, &operator.Bulk{Rate: 1e-4})
 		require.ErrorContains(t, err, "after 1: wait, for the rate")
 		require.EqualValues(t, 1, n)
 	}
 	require.Len(t, w.dead(), 1)
-	n, err := w.box.ReplayAll(ctx, operator.DeadFilter{}, ann, &operator.Bulk{Rate: 1e6})
+	n, err := w.box.Dead().ReplayAll(ctx, operator.DeadFilter{}, ann, &operator.Bulk{Rate: 1e6})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n)
 }
@@ -362,7 +362,7 @@ func TestReplayOfManyLeavesWhatDiesMeanwhile(t *testing.T) {
 	box := w.hasty(nil)
 	w.kill(box, "billing", ordered("a", "o1"), ordered("b", "o2"), ordered("c", "o3"))
 	runParked(t, box)
-	n, err := w.operator().ReplayAll(t.Context(), operator.DeadFilter{}, ann, &operator.Bulk{BatchSize: 1, Progress: func(done int64) {
+	n, err := w.operator().Dead().ReplayAll(t.Context(), operator.DeadFilter{}, ann, &operator.Bulk{BatchSize: 1, Progress: func(done int64) {
 		await.True(t, func() bool { return w.count("inbox_dead WHERE event_type <> 'late'") == 3 }, "it is dead again")
 		w.exec(`INSERT INTO inbox_dead (message_key, consumer, tenant_id, source, message_id, event_type, topic, content_type, payload, error_message,
 				key_lock, seq)
@@ -388,7 +388,7 @@ func TestDeadLetterThatDiesAgainKeepsItsPlace(t *testing.T) {
 	box := w.hasty(nil)
 	box.Wrap("billing", messaging.HandlerFunc(w.effect))
 	runParked(t, box)
-	require.NoError(t, w.operator().Discard(t.Context(), key, ann))
+	require.NoError(t, w.operator().Dead().Discard(t.Context(), key, ann))
 	w.awaitEffects(1)
 	require.Equal(t, []string{"b"}, w.effects())
 	require.Empty(t, w.keys())
@@ -408,7 +408,7 @@ func TestOperatorsShareTheWork(t *testing.T) {
 	w.exec(`INSERT INTO inbox_key (consumer, key_lock, tenant_id, ordering_key, state, due_at)
 		SELECT 'billing', n, 't', 'k' || n, 'DEAD', 'infinity' FROM generate_series(0, 99) n`)
 	acts := []func(context.Context, operator.DeadFilter, operator.By, *operator.Bulk) (int64, error){
-		w.operator().ReplayAll, w.operator().DiscardAll, w.operator().ReplayAll, w.operator().DiscardAll,
+		w.operator().Dead().ReplayAll, w.operator().Dead().DiscardAll, w.operator().Dead().ReplayAll, w.operator().Dead().DiscardAll,
 	}
 	moved, errs := make([]int64, len(acts)), make([]error, len(acts))
 	var wg sync.WaitGroup
@@ -449,7 +449,7 @@ func TestTenThousandAreReplayed(t *testing.T) {
 	}))
 	stop := runParked(t, box)
 	var progress []int64
-	n, err := w.operator().ReplayAll(t.Context(), operator.DeadFilter{}, ann, &operator.Bulk{Progress: func(done int64) { progress = append(progress, done) }})
+	n, err := w.operator().Dead().ReplayAll(t.Context(), operator.DeadFilter{}, ann, &operator.Bulk{Progress: func(done int64) { progress = append(progress, done) }})
 	require.NoError(t, err)
 	require.EqualValues(t, many, n)
 	require.Len(t, progress, many/100)
@@ -488,11 +488,11 @@ func TestExpiredDeadLettersFreeTheirKeys(t *testing.T) {
 func TestReplayRefusesWhatIsNoKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	require.ErrorContains(t, w.box.Replay(t.Context(), operator.MessageRef{MessageKey: "4711"}, ann), "not a UUID")
-	require.ErrorIs(t, w.box.Replay(t.Context(), operator.MessageRef{MessageKey: newID(t), Consumer: "billing"}, ann), operator.ErrNotDead)
-	_, err := w.box.DeadLetter(t.Context(), operator.MessageRef{MessageKey: newID(t), Consumer: "billing"})
+	require.ErrorContains(t, w.box.Dead().Replay(t.Context(), operator.MessageRef{MessageKey: "4711"}, ann), "not a UUID")
+	require.ErrorIs(t, w.box.Dead().Replay(t.Context(), operator.MessageRef{MessageKey: newID(t), Consumer: "billing"}, ann), operator.ErrNotDead)
+	_, err := w.box.Dead().Show(t.Context(), operator.MessageRef{MessageKey: newID(t), Consumer: "billing"})
 	require.ErrorIs(t, err, operator.ErrNotDead)
-	_, err = w.box.DeadLetter(t.Context(), operator.MessageRef{MessageKey: "4711"})
+	_, err = w.box.Dead().Show(t.Context(), operator.MessageRef{MessageKey: "4711"})
 	require.ErrorContains(t, err, "not a UUID")
 }
 
@@ -508,7 +508,7 @@ func TestReplayOfWhatWasHandledSinceDoesNothing(t *testing.T) {
 			h := box.Wrap("billing", messaging.HandlerFunc(w.effect))
 			require.NoError(t, h.Handle(t.Context(), m))
 			require.Equal(t, []string{"a"}, w.effects())
-			require.NoError(t, w.operator().Replay(t.Context(), key, ann))
+			require.NoError(t, w.operator().Dead().Replay(t.Context(), key, ann))
 			require.Empty(t, w.dead())
 			require.Empty(t, w.parked())
 			require.Empty(t, w.keys())
@@ -536,7 +536,7 @@ func TestReplayOfWhatCameAgainAndWasNotHandled(t *testing.T) {
 			require.Len(t, w.dead(), 1)
 			require.Len(t, w.keys(), len(want), "a key without anything that waits flows")
 			box.Wrap("billing", messaging.HandlerFunc(w.effect))
-			require.NoError(t, w.operator().Replay(t.Context(), key, ann))
+			require.NoError(t, w.operator().Dead().Replay(t.Context(), key, ann))
 			runParked(t, box)
 			w.awaitEffects(len(want) + 1)
 			require.ElementsMatch(t, append(want, "a"), w.effects())

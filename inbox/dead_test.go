@@ -212,7 +212,7 @@ func TestDeadPages(t *testing.T) {
 		seen := map[operator.MessageRef]bool{}
 		var after *inbox.DeadLetter
 		for {
-			page, err := w.box.Dead(t.Context(), operator.DeadFilter{Consumer: consumer}, after, 3)
+			page, err := w.box.Dead().List(t.Context(), operator.DeadFilter{Consumer: consumer}, after, 3)
 			require.NoError(t, err)
 			for _, d := range page {
 				require.False(t, seen[d.Key])
@@ -224,7 +224,7 @@ func TestDeadPages(t *testing.T) {
 			after = &page[len(page)-1]
 		}
 		require.Len(t, seen, want, consumer)
-		n, err := w.box.CountDead(t.Context(), operator.DeadFilter{Consumer: consumer})
+		n, err := w.box.Dead().Count(t.Context(), operator.DeadFilter{Consumer: consumer})
 		require.NoError(t, err)
 		require.EqualValues(t, want, n)
 	}
@@ -238,13 +238,13 @@ func TestErrorsOfTheLatestDeadLetters(t *testing.T) {
 		failing := messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return messaging.Permanent(errors.New(text)) })
 		require.NoError(t, w.box.Wrap("billing", failing).Handle(t.Context(), unordered(strconv.Itoa(n))))
 	}
-	list, err := w.box.DeadErrors(t.Context(), 0)
+	list, err := w.box.Dead().Errors(t.Context(), 0)
 	require.NoError(t, err)
 	require.Len(t, list, 2)
 	require.Equal(t, []string{"billing", long[:600]}, []string{list[0].Consumer, list[0].Error})
 	require.Equal(t, "first", list[1].Error)
 	require.False(t, list[0].DiedAt.Before(list[1].DiedAt))
-	list, err = w.box.DeadErrors(t.Context(), 1)
+	list, err = w.box.Dead().Errors(t.Context(), 1)
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	require.Equal(t, long[:600], list[0].Error, "the newest")

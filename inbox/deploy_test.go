@@ -116,7 +116,7 @@ func TestWhatAReleaseCannotReadIsHandledByTheNext(t *testing.T) {
 	})
 	require.NoError(t, h.Handle(t.Context(), message("type 3 fine", "type", "known", `{"n":3}`, 1)), "it waits with the others")
 	runParked(t, next)
-	n, err := w.operator().ReplayAll(t.Context(), operator.DeadFilter{Consumer: "billing"}, ann, nil)
+	n, err := w.operator().Dead().ReplayAll(t.Context(), operator.DeadFilter{Consumer: "billing"}, ann, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n)
 	w.awaitEffects(8)

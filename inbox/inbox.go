@@ -14,12 +14,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox/dead"
 	"github.com/oncebox/oncebox/inbox/internal/process"
 	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/inbox/parked"
 	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/internal/audit"
-	"github.com/oncebox/oncebox/internal/deadletter"
 	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/messaging"
@@ -36,7 +36,7 @@ type Inbox struct {
 
 	messages   metric.Int64Counter
 	silent     metric.Int64Counter // calls of Config.OnDead that failed
-	dead       *deadletter.Box[DeadLetter]
+	dead       *dead.Letters
 	audit      *audit.Log
 	attributes sync.Map // consumer and outcome -> metric.MeasurementOption
 	state      *state.Reader
@@ -86,12 +86,18 @@ func New(m *uow.Manager, cfg *Config) *Inbox {
 	i.store.AnswerWithin(store.AnswerTimeout)
 	i.table = store.NewTables(i.store)
 	i.process = process.New(i.store)
-	i.dead = i.newDead()
+	i.dead = dead.New(i.store, c.MaxPayload)
 	i.audit = &audit.Log{Part: operator.PartInbox, Run: i.store.AdHoc(), Retention: c.AuditRetention}
 	i.state = state.New(i.store, meter)
 	i.parked = parked.New(i.store, i.continuesAfterDead)
 	return i
 }
+
+// DeadLetter is a message that a consumer gave up: see [Config.OnDead] and package inbox/dead.
+type DeadLetter = dead.Letter
+
+// Dead returns the dead letters, for operators.
+func (i *Inbox) Dead() *dead.Letters { return i.dead }
 
 // Parked returns the parked messages, for operators.
 func (i *Inbox) Parked() *parked.Messages { return i.parked }

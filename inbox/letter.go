@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox/internal/store"
@@ -33,6 +34,23 @@ type letter struct {
 
 func newLetter(id store.Identity, m *messaging.Message) letter {
 	return letter{id: id, m: m, announces: m.Metadata[event.DeadLetterOf] != ""}
+}
+
+// death holds the fields of a dead letter that do not belong to its message.
+type death struct {
+	attempts int
+	cause    error
+	holds    bool   // the later messages of its key wait for it
+	seq      *int64 // its place in its key; nil: the last
+}
+
+func (i *Inbox) storeDead(ctx context.Context, tx bun.IDB, l letter, d death) error {
+	args, err := store.MessageArgs(l.id, l.m, max(d.attempts, 1), pgsql.CleanText(d.cause.Error()))
+	if err != nil {
+		return err
+	}
+	_, err = i.store.SQL.Exec(ctx, tx, store.StoreDead, append(args, d.holds, d.seq)...)
+	return store.Explain(err)
 }
 
 // reductions returns the forms in which a dead letter is stored. A form is used if PostgreSQL refused the one before it: the message as it
@@ -255,7 +273,7 @@ func (a *announcement) make(ctx context.Context, u *uow.Unit, d death) error {
 	there := false
 	if a.hook != nil {
 		ref = operator.MessageRef{MessageKey: a.l.id.Key.String(), Consumer: a.l.id.Consumer, TenantID: a.l.id.Tenant, Source: a.l.id.Source}
-		_, err := a.w.box.dead.Show(ctx, u.DB(), deadOf(ref))
+		_, err := a.w.box.dead.Show(ctx, ref)
 		if there = err == nil; err != nil && !errors.Is(err, operator.ErrNotDead) {
 			return err
 		}
@@ -267,7 +285,7 @@ func (a *announcement) make(ctx context.Context, u *uow.Unit, d death) error {
 	if a.hook == nil || there {
 		return nil
 	}
-	letter, err := a.w.box.dead.Show(ctx, u.DB(), deadOf(ref))
+	letter, err := a.w.box.dead.Show(ctx, ref)
 	if err != nil {
 		return err
 	}

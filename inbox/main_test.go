@@ -74,11 +74,11 @@ func (w *world) entries() int {
 // dead returns all dead letters with their payloads.
 func (w *world) dead() []inbox.DeadLetter {
 	w.t.Helper()
-	list, err := w.box.Dead(w.t.Context(), operator.DeadFilter{}, nil, 0)
+	list, err := w.box.Dead().List(w.t.Context(), operator.DeadFilter{}, nil, 0)
 	require.NoError(w.t, err)
 	for n, d := range list {
 		require.Nil(w.t, d.Envelope.Payload, "a list is without payloads")
-		list[n], err = w.box.DeadLetter(w.t.Context(), d.Key)
+		list[n], err = w.box.Dead().Show(w.t.Context(), d.Key)
 		require.NoError(w.t, err)
 	}
 	return list

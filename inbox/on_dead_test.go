@@ -163,7 +163,7 @@ func TestEachDeadLetterOfAConsumerIsAnnouncedOnce(t *testing.T) {
 
 	for _, d := range w.dead() {
 		if d.Envelope.ID == "poison" {
-			require.NoError(t, w.box.Replay(t.Context(), d.Key, ann))
+			require.NoError(t, w.box.Dead().Replay(t.Context(), d.Key, ann))
 		}
 	}
 	await.True(t, func() bool { return len(w.effects()) == 4 }, "it has died again")

@@ -26,12 +26,12 @@ func ExampleInbox_State() {
 func ExampleInbox_Dead() {
 	list := func(ctx context.Context, box *inbox.Inbox) error {
 		filter := operator.DeadFilter{Consumer: "billing", Type: "order.placed", Error: "unknown currency"}
-		page, err := box.Dead(ctx, filter, nil, 100)
+		page, err := box.Dead().List(ctx, filter, nil, 100)
 		for err == nil && len(page) > 0 {
 			for _, d := range page {
 				fmt.Println(d.DiedAt, d.Key, d.Envelope.ID, d.Holds, d.Attempts, d.Error)
 			}
-			page, err = box.Dead(ctx, filter, &page[len(page)-1], 100)
+			page, err = box.Dead().List(ctx, filter, &page[len(page)-1], 100)
 		}
 		return err
 	}
@@ -39,15 +39,15 @@ func ExampleInbox_Dead() {
 	// Output:
 }
 
-func ExampleInbox_ReplayAll() {
+func ExampleInbox_Dead_replayAll() {
 	replay := func(ctx context.Context, box *inbox.Inbox, filter operator.DeadFilter) error {
 		by := operator.By{Actor: "ann@example.com", Reason: "release 7 knows the currency"}
-		n, err := box.ReplayAll(ctx, filter, by, &operator.Bulk{DryRun: true})
+		n, err := box.Dead().ReplayAll(ctx, filter, by, &operator.Bulk{DryRun: true})
 		if err != nil {
 			return err
 		}
 		fmt.Println(n, "would be replayed")
-		n, err = box.ReplayAll(ctx, filter, by, &operator.Bulk{Progress: func(done int64) { fmt.Println(done) }})
+		n, err = box.Dead().ReplayAll(ctx, filter, by, &operator.Bulk{Progress: func(done int64) { fmt.Println(done) }})
 		fmt.Println(n, "were replayed")
 		return err
 	}
@@ -55,9 +55,9 @@ func ExampleInbox_ReplayAll() {
 	// Output:
 }
 
-func ExampleInbox_Discard() {
+func ExampleInbox_Dead_discard() {
 	discard := func(ctx context.Context, box *inbox.Inbox, key operator.MessageRef) error {
-		err := box.Discard(ctx, key, operator.By{Actor: "ann@example.com", Reason: "test data of 21 November"})
+		err := box.Dead().Discard(ctx, key, operator.By{Actor: "ann@example.com", Reason: "test data of 21 November"})
 		return err
 	}
 	_ = discard

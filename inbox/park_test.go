@@ -170,7 +170,7 @@ func TestMessageIsGivenUpAfterItsAttempts(t *testing.T) {
 	require.Empty(t, w.effects())
 
 	mended.Store(true)
-	require.NoError(t, box.Replay(t.Context(), dead.Key, ann))
+	require.NoError(t, box.Dead().Replay(t.Context(), dead.Key, ann))
 	runParked(t, box)
 	w.awaitEffects(2)
 	require.Equal(t, []string{"bad", "next"}, w.effects())
@@ -279,7 +279,7 @@ func TestMessageIsGivenUpAfterItsTime(t *testing.T) {
 			await.True(t, func() bool { return len(w.dead()) == 1 }, "a dead letter")
 			require.Equal(t, "bad", w.dead()[0].Envelope.ID)
 			require.Equal(t, []string{"bad", "next"}, w.parked(), "the other consumer's, and what is behind the dead letter")
-			require.NoError(t, box.Discard(t.Context(), w.dead()[0].Key, ann))
+			require.NoError(t, box.Dead().Discard(t.Context(), w.dead()[0].Key, ann))
 			seen := calls.Load()
 			await.True(t, func() bool { return calls.Load() > seen+10 }, "what was parked behind it has its own time")
 			require.Empty(t, w.dead())

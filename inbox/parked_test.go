@@ -146,7 +146,7 @@ func TestGiveUp(t *testing.T) {
 	require.Equal(t, seq, column[int64](t, w.db.DB, "SELECT seq FROM inbox_dead"))
 	require.Equal(t, []string{"DEAD"}, w.keys())
 	runParked(t, box)
-	require.NoError(t, w.operator().Discard(t.Context(), key, ann))
+	require.NoError(t, w.operator().Dead().Discard(t.Context(), key, ann))
 	w.awaitEffects(1)
 	require.Equal(t, []string{"b"}, w.effects())
 	require.Equal(t, []string{"give_up", "discard"}, column[string](t, w.db.DB, "SELECT action FROM oncebox_audit ORDER BY id"))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/operator"
 )
 
 // cleanInterval is how often RunCleaning cleans.
@@ -48,6 +49,12 @@ func (i *Inbox) EnsurePartitions(ctx context.Context) error {
 // may use the name from then on.
 func (i *Inbox) Forget(ctx context.Context, consumer string) error {
 	return store.Wrap("forget consumer "+consumer, i.table.Cleaner.Forget(ctx, consumer))
+}
+
+// Audit lists the actions of operators and of the retention, newest first. A page has at most limit entries (0: 100) and begins before the
+// last one of the page before (nil: with the newest). Only its ID counts. Entries are kept for [Config.AuditRetention].
+func (i *Inbox) Audit(ctx context.Context, filter operator.AuditFilter, before *operator.AuditEntry, limit int) ([]operator.AuditEntry, error) {
+	return i.audit.List(ctx, i.store.DB(ctx), filter, before, limit)
 }
 
 // Retention returns how long this inbox remembers which messages it has handled, see [Config.Retention].

@@ -233,7 +233,7 @@ func (i *Inbox) Await(ctx context.Context, consumer string, t uow.Token, topics 
 		case err != nil && ctx.Err() == nil:
 			return fmt.Errorf("inbox: Await: look for %d messages of %s: %w", len(events), consumer, pgerr.Explain(err))
 		case dead > 0:
-			return fmt.Errorf("%w: Await: %d of %d events are dead letters of %s: see Inbox.Dead and Replay", ErrGivenUp, dead, len(events), consumer)
+			return fmt.Errorf("%w: Await: %d of %d events are dead letters of %s: see package inbox/dead", ErrGivenUp, dead, len(events), consumer)
 		case n == len(events):
 			return nil
 		case err == nil:

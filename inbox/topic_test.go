@@ -106,19 +106,19 @@ func TestKeyWithSeveralTopicsGoesFromOneProcessToTheOther(t *testing.T) {
 		"a dead letter is replayed": func(w *world, a, b messaging.Handler) {
 			key := w.kill(w.hasty(nil), "billing", of("a", "1", "k"))[0]
 			require.NoError(w.t, b.Handle(w.t.Context(), of("b", "2", "k")))
-			require.NoError(w.t, w.operator().Replay(w.t.Context(), key, ann))
+			require.NoError(w.t, w.operator().Dead().Replay(w.t.Context(), key, ann))
 		},
 		"a dead letter that held nothing is replayed": func(w *world, a, b messaging.Handler) {
 			on := newBox(w.units, &inbox.Config{ContinueAfterDead: true})
 			key := w.kill(on, "billing", of("a", "1", "k"))[0]
 			require.NoError(w.t, b.Handle(w.t.Context(), of("b", "2", "k")))
-			require.NoError(w.t, w.operator().Replay(w.t.Context(), key, ann))
+			require.NoError(w.t, w.operator().Dead().Replay(w.t.Context(), key, ann))
 		},
 		"a dead letter before it is discarded": func(w *world, a, b messaging.Handler) {
 			key := w.kill(w.hasty(nil), "billing", of("b", "0", "k"))[0]
 			require.NoError(w.t, a.Handle(w.t.Context(), of("a", "1", "k")))
 			require.NoError(w.t, b.Handle(w.t.Context(), of("b", "2", "k")))
-			require.NoError(w.t, w.operator().Discard(w.t.Context(), key, ann))
+			require.NoError(w.t, w.operator().Dead().Discard(w.t.Context(), key, ann))
 		},
 		"a message before it is given up": func(w *world, a, b messaging.Handler) {
 			require.NoError(w.t, b.Handle(w.t.Context(), of("b", "0", "k")))

@@ -75,7 +75,7 @@ func TestDeadLetterThatIsRefusedIsStoredWithLess(t *testing.T) {
 	// A part of a payload is no message: nobody handles it.
 	box := w.hasty(nil)
 	box.Wrap("billing", messaging.HandlerFunc(w.effect))
-	require.NoError(t, w.operator().Replay(t.Context(), d.Key, ann))
+	require.NoError(t, w.operator().Dead().Replay(t.Context(), d.Key, ann))
 	runParked(t, box)
 	await.True(t, func() bool { return w.count("inbox_dead WHERE error_message LIKE '%cannot be read%'") == 1 }, "a dead letter that cannot be read")
 	require.Empty(t, w.effects())

@@ -20,7 +20,7 @@ type DeadLetters struct {
 // from the start).
 func (d DeadLetters) List(ctx context.Context, box Box, filter operator.DeadFilter, after *Letter, limit int) ([]Letter, error) {
 	if box == BoxInbox {
-		page, err := d.inbox.Dead(ctx, filter, after.afterInbox(), limit)
+		page, err := d.inbox.Dead().List(ctx, filter, after.afterInbox(), limit)
 		return each(page, letterOfInbox), err
 	}
 	page, err := d.outbox.Dead().List(ctx, filter, after.afterOutbox(), limit)
@@ -38,7 +38,7 @@ func each[D any](page []D, letter func(*D) Letter) []Letter {
 // Count counts letters of a box.
 func (d DeadLetters) Count(ctx context.Context, box Box, filter operator.DeadFilter) (int64, error) {
 	if box == BoxInbox {
-		return d.inbox.CountDead(ctx, filter)
+		return d.inbox.Dead().Count(ctx, filter)
 	}
 	return d.outbox.Dead().Count(ctx, filter)
 }
@@ -46,7 +46,7 @@ func (d DeadLetters) Count(ctx context.Context, box Box, filter operator.DeadFil
 // Show returns one letter with its payload.
 func (d DeadLetters) Show(ctx context.Context, ref LetterRef) (Letter, error) {
 	if ref.Box == BoxInbox {
-		letter, err := d.inbox.DeadLetter(ctx, ref.Message())
+		letter, err := d.inbox.Dead().Show(ctx, ref.Message())
 		return letterOfInbox(&letter), err
 	}
 	letter, err := d.outbox.Dead().Show(ctx, ref.ID, dead.OfTenant(ref.Tenant))
@@ -57,9 +57,9 @@ func (d DeadLetters) Show(ctx context.Context, ref LetterRef) (Letter, error) {
 func (d DeadLetters) Act(ctx context.Context, action operator.Action, ref LetterRef, by operator.By) error {
 	switch {
 	case ref.Box == BoxInbox && action == operator.Discard:
-		return d.inbox.Discard(ctx, ref.Message(), by)
+		return d.inbox.Dead().Discard(ctx, ref.Message(), by)
 	case ref.Box == BoxInbox:
-		return d.inbox.Replay(ctx, ref.Message(), by)
+		return d.inbox.Dead().Replay(ctx, ref.Message(), by)
 	case action == operator.Discard:
 		return d.outbox.Dead().Discard(ctx, ref.ID, by, dead.OfTenant(ref.Tenant))
 	default:
@@ -73,9 +73,9 @@ func (d DeadLetters) ActOnAll(
 ) (int64, error) {
 	switch {
 	case box == BoxInbox && action == operator.Discard:
-		return d.inbox.DiscardAll(ctx, filter, by, bulk)
+		return d.inbox.Dead().DiscardAll(ctx, filter, by, bulk)
 	case box == BoxInbox:
-		return d.inbox.ReplayAll(ctx, filter, by, bulk)
+		return d.inbox.Dead().ReplayAll(ctx, filter, by, bulk)
 	case action == operator.Discard:
 		return d.outbox.Dead().DiscardAll(ctx, filter, by, bulk)
 	default:
@@ -86,7 +86,7 @@ func (d DeadLetters) ActOnAll(
 // ReplayEdited replays one letter with another payload.
 func (d DeadLetters) ReplayEdited(ctx context.Context, ref LetterRef, payload []byte, by operator.By) error {
 	if ref.Box == BoxInbox {
-		return d.inbox.ReplayEdited(ctx, ref.Message(), payload, by)
+		return d.inbox.Dead().ReplayEdited(ctx, ref.Message(), payload, by)
 	}
 	return d.outbox.Dead().ReplayEdited(ctx, ref.ID, payload, by, dead.OfTenant(ref.Tenant))
 }

@@ -124,7 +124,7 @@ func TestLifeOfAnEvent(t *testing.T) {
 	require.NoError(t, s.App.Inbox.Parked().GiveUp(t.Context(), key, operator.By{Actor: "bob", Reason: "closed"}))
 	require.Contains(t, happened(s.life(id)), "dead billing")
 	require.Equal(t, id, s.life(behind).Consumers[0].Behind, "the dead letter holds the key")
-	require.NoError(t, s.App.Inbox.Discard(t.Context(), key, operator.By{Actor: "bob", Reason: "closed"}))
+	require.NoError(t, s.App.Inbox.Dead().Discard(t.Context(), key, operator.By{Actor: "bob", Reason: "closed"}))
 	s.fails = nil
 	s.Drain()
 	l = s.life(id)

@@ -125,7 +125,7 @@ func (v *View) selected(ctx context.Context, filter Filter, c *ConsumerStatus) e
 	had := c.Stats
 	c.Stats = state.Stats{Consumer: had.Consumer, Counted: Counted}
 	if had.DeadLetters > 0 {
-		dead, err := v.inbox.Dead(ctx, operator.DeadFilter{Consumer: c.Consumer, TenantID: filter.Tenant, Topic: filter.Topic}, nil, Counted)
+		dead, err := v.inbox.Dead().List(ctx, operator.DeadFilter{Consumer: c.Consumer, TenantID: filter.Tenant, Topic: filter.Topic}, nil, Counted)
 		if err != nil {
 			return err
 		}

@@ -273,7 +273,7 @@ func (v *View) deadMessages(ctx context.Context, filter Filter, limit int) ([]St
 	if v.inbox == nil {
 		return nil, nil
 	}
-	page, err := v.inbox.Dead(ctx, operator.DeadFilter{Consumer: filter.Consumer, TenantID: filter.Tenant, Topic: filter.Topic}, nil, limit)
+	page, err := v.inbox.Dead().List(ctx, operator.DeadFilter{Consumer: filter.Consumer, TenantID: filter.Tenant, Topic: filter.Topic}, nil, limit)
 	list := make([]Stuck, len(page))
 	for n := range page {
 		d := &page[n]

@@ -229,7 +229,7 @@ func TestErasedEventsBlockNobody(t *testing.T) {
 	}
 	require.Equal(t, []string{"globex"}, read)
 	require.Equal(t, []string{"acme"}, erased, "it is settled: its second copy is a duplicate")
-	dead, err := s.box.Dead(t.Context(), operator.DeadFilter{}, nil, 0)
+	dead, err := s.box.Dead().List(t.Context(), operator.DeadFilter{}, nil, 0)
 	require.NoError(t, err)
 	require.Empty(t, dead)
 
@@ -250,7 +250,7 @@ func TestHandlerThatAnnouncesForAnErasedTenant(t *testing.T) {
 	}))
 	m := messaging.NewMessage(event.Envelope{ID: "01932f5e-7c00-7000-8000-000000000001", Type: "tick", Source: "clock", TenantID: "acme"}, 1, nil)
 	require.NoError(t, once.Handle(t.Context(), m))
-	dead, err := s.box.Dead(t.Context(), operator.DeadFilter{}, nil, 0)
+	dead, err := s.box.Dead().List(t.Context(), operator.DeadFilter{}, nil, 0)
 	require.NoError(t, err)
 	require.Len(t, dead, 1)
 	require.Contains(t, dead[0].Error, "erased")

@@ -35,3 +35,25 @@ func TestMessagesAreLocatedByIndexes(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, plan, "Seq Scan on inbox")
 }
+
+// Statistics about consumers with very many waiting messages and dead letters read no table from end to end.
+func TestStatisticsReadByIndexes(t *testing.T) {
+	db := pgtest.Migrated(t, pgtest.Inbox)
+	for _, statement := range []string{
+		`INSERT INTO inbox_dead (message_key, consumer, tenant_id, source, key_lock, message_id, event_type, topic, content_type, payload, error_message, holds, seq)
+			SELECT gen_random_uuid(), 'c' || n % 50, 't', 'shop', n, n, 'e', 'o', '', '', 'no', true, n FROM generate_series(1, 30000) n`,
+		`INSERT INTO inbox_parked (message_key, consumer, tenant_id, source, key_lock, message_id, event_type, topic, content_type, payload)
+			SELECT message_key, consumer, tenant_id, source, key_lock / 3, message_id, event_type, topic, content_type, payload FROM inbox_dead`,
+		`INSERT INTO inbox_key (consumer, key_lock, tenant_id, state, due_at)
+			SELECT DISTINCT consumer, key_lock, tenant_id, 'WAITING', now() FROM inbox_parked`,
+		"VACUUM ANALYZE inbox_dead", "VACUUM ANALYZE inbox_parked", "VACUUM ANALYZE inbox_key",
+	} {
+		_, err := db.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	plan, err := inbox.New(uow.New(db.DB, nil), nil).State().ExplainStats(t.Context(), "c7")
+	require.NoError(t, err)
+	require.NotContains(t, plan, "Seq Scan on inbox")
+	require.Contains(t, plan, "inbox_parked_age")
+	require.NotContains(t, plan, "JIT")
+}

@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/uptrace/bun"
-
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/operator"
 )
@@ -35,12 +33,12 @@ func (b *Box[L]) Page(filter operator.DeadFilter, after *L, limit int) (statemen
 }
 
 // Show reads one letter with its payload.
-func (b *Box[L]) Show(ctx context.Context, db bun.IDB, one One) (letter L, err error) {
+func (b *Box[L]) Show(ctx context.Context, one One) (letter L, err error) {
 	what := "show " + one.Name
 	if one.Invalid != nil {
 		return letter, b.wrap(what, one.Invalid)
 	}
-	list, err := pgsql.Collect(b.Run.Query(ctx, db, fmt.Sprintf(b.SQL.Show, one.Where), one.Where.Args...), b.Scan)
+	list, err := pgsql.Collect(b.Run.Query(ctx, b.DB(ctx), fmt.Sprintf(b.SQL.Show, one.Where), one.Where.Args...), b.Scan)
 	switch {
 	case err != nil:
 		return letter, b.wrap(what, err)

@@ -52,10 +52,10 @@ func (e *effects) dead() (ids []string) {
 func (e *effects) letters() []inbox.DeadLetter {
 	e.t.Helper()
 	box := inbox.New(uow.New(e.db.DB, nil), nil)
-	list, err := box.Dead(e.t.Context(), operator.DeadFilter{}, nil, 1000)
+	list, err := box.Dead().List(e.t.Context(), operator.DeadFilter{}, nil, 1000)
 	require.NoError(e.t, err)
 	for n, d := range list {
-		list[n], err = box.DeadLetter(e.t.Context(), d.Key)
+		list[n], err = box.Dead().Show(e.t.Context(), d.Key)
 		require.NoError(e.t, err)
 	}
 	return list

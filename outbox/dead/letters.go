@@ -58,7 +58,7 @@ func (l *Letters) List(ctx context.Context, filter operator.DeadFilter, after *L
 // Show returns the dead letter with this id and its payload, [operator.ErrNotDead] if there is none, and
 // [operator.ErrSeveralDead] if there are more.
 func (l *Letters) Show(ctx context.Context, id string, opts ...Option) (Letter, error) {
-	return l.box.Show(ctx, l.box.DB(ctx), withID(id, opts))
+	return l.box.Show(ctx, withID(id, opts))
 }
 
 // Count counts the dead letters that the filter selects.
