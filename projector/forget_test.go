@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 
 	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/projector/internal/measure"
 	"github.com/oncebox/oncebox/projector/internal/progress"
 )
 
@@ -16,7 +17,7 @@ func TestLostAnswerPutsTheBlocksInDoubt(t *testing.T) {
 	lost := errors.New("connection reset")
 	for _, err := range []error{lanedb.ErrFenced, lost} {
 		l := &progress.Lane{Loaded: 7}
-		got := (&settler{telemetry: newInstruments(noop.NewMeterProvider())}).forget(t.Context(), l, err)
+		got := (&settler{telemetry: measure.New(noop.NewMeterProvider())}).forget(t.Context(), l, err)
 		require.EqualValues(t, -1, l.Loaded)
 		require.Equal(t, errors.Is(err, lost), got != nil)
 	}

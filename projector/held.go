@@ -43,57 +43,78 @@ func (h *heldRows) held(ctx context.Context, lanes []*progress.Lane) (moved int,
 	if err != nil {
 		return 0, err
 	}
-	if due, moved, err = h.queues.expire(ctx, byLane, due); err != nil {
-		return moved, err
-	}
-	var queues []*queue
-	var send []*outboxdb.Row
-	var alone []*outboxdb.Row
-	most, bytes := h.bytes, int64(0)
-	for i := range due {
-		l := byLane[due[i].Lane]
-		if l.InFlight.HasHeld(&due[i]) {
-			alone = append(alone, &due[i].Row)
-			continue
-		}
-		left := most - bytes
-		if most > 0 {
-			left = max(left, 1) // 0 would mean no bound
-		}
-		if most > 0 && bytes > 0 && int64(len(due[i].Payload)) > left {
-			seen = max(seen, schedule.SeenMost)
-			break // the bytes are used up; the other rows stay due, and the next look finds them
-		}
-		q, err := h.queues.queueOf(ctx, l, &due[i].Row, left)
-		if err != nil {
+	var now chosen
+	if len(due) > 0 {
+		if now, moved, err = h.choose(ctx, byLane, due); err != nil {
 			return moved, err
 		}
-		if q == nil {
-			continue
-		}
-		q.from = len(send)
-		send = append(send, q.rows...)
-		queues = append(queues, q)
-		for _, r := range q.rows {
-			bytes += int64(len(r.Payload))
-		}
 	}
-	if len(alone) == 0 && seen == schedule.SeenAll {
+	if len(now.apart) == 0 && !now.cut && seen == schedule.SeenAll {
 		for _, l := range lanes {
 			l.InFlight.ForgetHeld()
 		}
 	}
-	if len(send) > 0 {
-		n, err := h.queues.settleQueues(ctx, queues, h.publish.publish(ctx, byLane, send))
+	if len(now.send) > 0 {
+		n, err := h.queues.settleQueues(ctx, now.queues, h.publish.publish(ctx, byLane, now.send))
 		if moved += n; err != nil {
 			return moved, err
 		}
 	}
-	n, err := h.isolate.isolateHeld(ctx, byLane, alone)
-	if moved += n; seen == schedule.SeenPart {
+	if len(now.apart) > 0 {
+		n, err := h.isolate.isolateHeld(ctx, byLane, now.apart)
+		if moved += n; err != nil {
+			return moved, err
+		}
+	}
+	if seen == schedule.SeenPart {
 		moved = max(moved, 1) // rows that may be sent can be behind rows that stay: no pause
 	}
-	return moved, err
+	return moved, nil
+}
+
+// chosen are the held rows that are sent now.
+type chosen struct {
+	queues []*queue
+	send   []*outboxdb.Row // the rows of all queues
+	apart  []*outboxdb.Row // heads that are sent apart from the others, because they may kill the process
+	cut    bool            // a row did not fit into Config.BatchBytes; it stays due, and the next look finds it
+}
+
+// choose makes dead letters of expired rows, and chooses the rows to send among the others.
+func (h *heldRows) choose(ctx context.Context, lanes map[int16]*progress.Lane, due []lanedb.DueRow) (now chosen, moved int, err error) {
+	if due, moved, err = h.queues.expire(ctx, lanes, due); err != nil {
+		return now, moved, err
+	}
+	bytes := int64(0)
+	for i := range due {
+		l := lanes[due[i].Lane]
+		if l.InFlight.HasHeld(&due[i]) {
+			now.apart = append(now.apart, &due[i].Row)
+			continue
+		}
+		left := h.bytes - bytes
+		if h.bytes > 0 {
+			left = max(left, 1) // 0 would mean no bound
+		}
+		if h.bytes > 0 && bytes > 0 && int64(len(due[i].Payload)) > left {
+			now.cut = true
+			break
+		}
+		q, err := h.queues.queueOf(ctx, l, &due[i].Row, left)
+		if err != nil {
+			return now, moved, err
+		}
+		if q == nil {
+			continue
+		}
+		q.from = len(now.send)
+		now.send = append(now.send, q.rows...)
+		now.queues = append(now.queues, q)
+		for _, r := range q.rows {
+			bytes += int64(len(r.Payload))
+		}
+	}
+	return now, moved, nil
 }
 
 // untilDue returns the time for which the worker need not look for held rows. It asks the database only if the answer

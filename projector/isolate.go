@@ -42,7 +42,7 @@ func (i *isolator) isolated() {
 // Only one worker of the relay isolates at a time. If two did, a crash would count against the rows of both. A worker
 // that finds the lock taken leaves its rows where they are, and isolated wakes it.
 func (i *isolator) isolate(ctx context.Context, lanes map[int16]*progress.Lane, rows []*outboxdb.Row) (moved int, err error) {
-	if len(rows) == 0 || !i.alone.TryLock() {
+	if !i.alone.TryLock() {
 		return 0, nil
 	}
 	defer i.isolated()
@@ -75,7 +75,7 @@ func (i *isolator) isolate(ctx context.Context, lanes map[int16]*progress.Lane, 
 
 // isolateHeld is isolate for held rows. Of each key only the head is sent.
 func (i *isolator) isolateHeld(ctx context.Context, lanes map[int16]*progress.Lane, rows []*outboxdb.Row) (moved int, err error) {
-	if len(rows) == 0 || !i.alone.TryLock() {
+	if !i.alone.TryLock() {
 		return 0, nil
 	}
 	defer i.isolated()

@@ -3,6 +3,7 @@ package projector
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/oncebox/oncebox/projector/internal/progress"
 	"github.com/oncebox/oncebox/projector/internal/schedule"
@@ -34,12 +35,17 @@ func (w *worker) prepare(ctx context.Context) ([]*progress.Lane, error) {
 		}
 	}
 	w.server.generation = now
-	if err := w.locate(ctx, lanes, incarnation); err != nil {
-		return nil, err
+	if slices.ContainsFunc(lanes, func(l *progress.Lane) bool { return !l.Located }) {
+		if err := w.locate(ctx, lanes, incarnation); err != nil {
+			return nil, err
+		}
 	}
 	_, short := w.server.mark.now()
 	w.owned.Prove(lanes, short)
-	return lanes, w.load(ctx, lanes)
+	if stale := w.owned.Changed(lanes); len(stale) > 0 {
+		err = w.load(ctx, stale)
+	}
+	return lanes, err
 }
 
 // errAnotherServer ends a pass when its statements have reached two servers.
@@ -53,9 +59,6 @@ func (w *worker) locate(ctx context.Context, lanes []*progress.Lane, incarnation
 		if !l.Located {
 			unknown = append(unknown, l.Lease.Lane)
 		}
-	}
-	if len(unknown) == 0 {
-		return nil
 	}
 	at, on, err := w.db.Log.Positions(ctx, unknown)
 	if err != nil {
@@ -90,11 +93,7 @@ func (w *worker) tidy(ctx context.Context) error {
 //
 // A change that an operator makes after the read is not missed. It raises the lane's counter, and the next renewal reports that. Until then,
 // writes to held rows compare the counter and are refused, and lanedb.Moves.Hold decides by the blocks that it finds in the database.
-func (w *worker) load(ctx context.Context, lanes []*progress.Lane) error {
-	stale := w.owned.Changed(lanes)
-	if len(stale) == 0 {
-		return nil
-	}
+func (w *worker) load(ctx context.Context, stale []*progress.Lane) error {
 	*w.held.due = schedule.DueTime{} // an operator may have made something due
 	loaded, err := w.db.Held.Blocks(ctx, numbersOf(stale))
 	if err != nil {

@@ -199,27 +199,30 @@ func (pr *prober) awaitProbe(ctx context.Context) {
 		return
 	}
 	<-pr.trial.done // at the latest a moment after Config.PublishTimeout
-	if _, err := pr.probed(ctx); err != nil {
+	if _, err := pr.probed(ctx, pr.trial); err != nil {
 		pr.log.WarnContext(ctx, "oncebox: what became of a row could not be written down, it is sent again", "error", err)
 	}
 }
 
-// probed writes down what became of the row of a probe that has ended, and what that says about its topic. It does
-// nothing while the probe is on its way.
+// ended returns the probe if its publication has ended, or nil.
+func (pr *prober) ended() *probe {
+	if pr.trial == nil {
+		return nil
+	}
+	select {
+	case <-pr.trial.done:
+		return pr.trial
+	default:
+		return nil
+	}
+}
+
+// probed writes down what became of the row of a probe that has ended, and what that says about its topic.
 //
 // It looks at the sequence first. If the server has crashed since the row was read, or another one has taken over,
 // the row's number may belong to another row now. Then nothing is written, and the row is sent again if it is still
 // there.
-func (pr *prober) probed(ctx context.Context) (moved int, err error) {
-	p := pr.trial
-	if p == nil {
-		return 0, nil
-	}
-	select {
-	case <-p.done:
-	default:
-		return 0, nil
-	}
+func (pr *prober) probed(ctx context.Context, p *probe) (moved int, err error) {
 	ctx, cancel := pr.limit.begun(ctx)
 	defer cancel()
 	now, _, err := pr.server.mark.observe(ctx)

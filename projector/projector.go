@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
@@ -19,6 +18,8 @@ import (
 	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
+	outboxstate "github.com/oncebox/oncebox/outbox/state"
+	"github.com/oncebox/oncebox/projector/internal/measure"
 )
 
 // Projector relays one or more outboxes to a broker: it publishes their events and records that they are out. Make it
@@ -31,7 +32,7 @@ type Projector struct {
 	log    *slog.Logger
 	tracer trace.Tracer
 
-	telemetry *instruments
+	telemetry *measure.Instruments
 
 	mu     sync.Mutex
 	begun  bool     // Run or RunOnce is under way
@@ -56,7 +57,7 @@ func New(pub messaging.Publisher, cfg *Config, stores ...*outbox.Store) (*Projec
 	p := &Projector{
 		pub: pub, cfg: c, pauses: defaultPauses(), stores: stores,
 		log: otelx.Logger(c.Telemetry.Logger), tracer: otelx.Tracer(c.Telemetry.TracerProvider, "projector"),
-		telemetry: newInstruments(c.Telemetry.MeterProvider),
+		telemetry: measure.New(c.Telemetry.MeterProvider),
 	}
 	return p, nil
 }
@@ -97,15 +98,22 @@ func (p *Projector) Run(ctx context.Context) error {
 		return err
 	}
 	defer p.stop()
-	defer p.telemetry.gauges.all.Show(func(_ context.Context, to metric.Observer) error {
-		p.telemetry.gauges.show(to, relays)
-		return nil
-	})()
+	defer p.telemetry.Gauges.Show(func() (outboxstate.Stats, bool) { return latest(relays) })()
 	group, ctx := errgroup.WithContext(ctx)
 	for _, r := range relays {
 		group.Go(func() error { return r.run(ctx) })
 	}
 	return group.Wait()
+}
+
+// latest returns the sum of the states that the relays have read last. ok is false if this projector reads no outbox.
+func latest(relays []*relay) (sum outboxstate.Stats, ok bool) {
+	for _, r := range relays {
+		if st, read := r.state.Latest(); read {
+			sum, ok = sum.Plus(&st), true
+		}
+	}
+	return sum, ok
 }
 
 // RunOnce publishes all rows that can be published now, and returns. Rows that wait for their time stay where they

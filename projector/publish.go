@@ -16,6 +16,7 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/projector/internal/leases"
+	"github.com/oncebox/oncebox/projector/internal/measure"
 	"github.com/oncebox/oncebox/projector/internal/progress"
 	"github.com/oncebox/oncebox/projector/internal/schedule"
 	"github.com/oncebox/oncebox/retry"
@@ -36,7 +37,7 @@ type publisher struct {
 	failure   *leases.Failure
 	timeout   time.Duration // Config.PublishTimeout
 	silent    retry.Policy  // the pauses after calls of unknown outcome
-	telemetry *instruments
+	telemetry *measure.Instruments
 	tracer    trace.Tracer
 	log       *slog.Logger
 }
@@ -68,11 +69,11 @@ func (p *publisher) publish(ctx context.Context, lanes map[int16]*progress.Lane,
 // Every row leaves through it, in a batch or as a probe. So whatever counts publications is called here and nowhere
 // else.
 func (p *publisher) handOver(ctx context.Context, rows []*outboxdb.Row) map[int]error {
-	n, began := int64(len(rows)), time.Now()
-	p.telemetry.inFlight.Add(ctx, n)
-	defer p.telemetry.inFlight.Add(ctx, -n)
+	began := time.Now()
+	p.telemetry.HandedOver(ctx, len(rows))
+	defer p.telemetry.HandedOver(ctx, -len(rows))
 	errs := p.send(ctx, rows)
-	p.telemetry.took(ctx, rows, errs, began, p.tenants.Due)
+	p.telemetry.Took(ctx, rows, errs, began, p.tenants.Due)
 	p.failure.Note(errs)
 	return errs
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/projector/internal/leases"
+	"github.com/oncebox/oncebox/projector/internal/measure"
 	"github.com/oncebox/oncebox/projector/internal/progress"
 	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
@@ -27,7 +28,7 @@ type queues struct {
 	owned     *leases.Owned
 	settle    *settler
 	rules     *progress.Rules
-	telemetry *instruments
+	telemetry *measure.Instruments
 }
 
 // headOnly is the bound in bytes for a queue of which only the head is wanted. The head comes whatever its size, and
@@ -129,10 +130,10 @@ func (h *queues) settleQueue(ctx context.Context, q *queue, errs map[int]error) 
 	}
 	head, reason := q.rows[len(sent)], errs[q.from+len(sent)]
 	if schedule.Classify(reason) != schedule.ClassMessage {
-		h.telemetry.unconfirmed.Add(ctx, int64(len(q.rows)-len(sent)))
+		h.telemetry.Unconfirmed(ctx, len(q.rows)-len(sent))
 		return moved, nil
 	}
-	h.telemetry.refused.Add(1, head.Topic, head.TenantID)
+	h.telemetry.Refused(head)
 	wait, dead := h.rules.Refusal(head, reason)
 	if dead {
 		n, err := h.settle.giveUp(ctx, map[int16]*progress.Lane{l.Lease.Lane: l}, []*outboxdb.Row{head}, reason.Error(), h.rules.BlocksDead)

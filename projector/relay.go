@@ -48,7 +48,7 @@ func newRelay(p *Projector, s *outbox.Store) *relay {
 	}
 	r.leases = leases.New(leases.Settings{
 		Name: p.cfg.Name, Group: p.cfg.Group, Lease: p.cfg.Lease, Renew: p.cfg.Renew, SleepBusy: p.cfg.SleepBusy,
-	}, r.lanes.Leases, p.cfg.Workers, p.cfg.PublishTimeout+settleMargin, p.log, p.telemetry.fenced)
+	}, r.lanes.Leases, p.cfg.Workers, p.cfg.PublishTimeout+settleMargin, p.log, p.telemetry.Fenced)
 	shared := &shared{seed: maphash.MakeSeed(), scan: &lateScan{log: r.lanes.Log, mark: r.mark, workers: r.leases.Workers}}
 	for _, lanes := range r.leases.Workers {
 		r.workers = append(r.workers, newWorker(r, lanes, shared))

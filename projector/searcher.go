@@ -181,7 +181,7 @@ func (s *searcher) fair(ctx context.Context, group []*progress.Lane, budget time
 			full = append(full, l)
 		}
 	}
-	if len(s.backlogged.Tenants) == 0 || len(full) == 0 {
+	if len(full) == 0 {
 		return 0, nil
 	}
 	low, _ := s.server.mark.now()

@@ -10,6 +10,7 @@ import (
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/projector/internal/leases"
+	"github.com/oncebox/oncebox/projector/internal/measure"
 	"github.com/oncebox/oncebox/projector/internal/progress"
 	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
@@ -24,7 +25,7 @@ type settler struct {
 	due       *schedule.DueTime
 	rules     *progress.Rules
 	limit     limit
-	telemetry *instruments
+	telemetry *measure.Instruments
 	log       *slog.Logger
 
 	unsettled []unsettled // confirmed rows whose settle failed
@@ -36,11 +37,9 @@ type settler struct {
 // a failure of the others, the next fetch finds the rows that are still in their lanes.
 func (s *settler) settle(ctx context.Context, b *progress.Batch) error {
 	for _, r := range b.Refused {
-		s.telemetry.refused.Add(1, r.Topic, r.TenantID)
+		s.telemetry.Refused(r)
 	}
-	if b.Stay > 0 {
-		s.telemetry.unconfirmed.Add(ctx, int64(b.Stay))
-	}
+	s.telemetry.Unconfirmed(ctx, b.Stay)
 	if len(b.Published) > 0 {
 		lost, err := s.settleFresh(ctx, b.Lanes, b.Out(s.keeps()))
 		if err != nil {
@@ -51,8 +50,10 @@ func (s *settler) settle(ctx context.Context, b *progress.Batch) error {
 		}
 		b.Moved += len(b.Published)
 	}
-	if err := s.delay(ctx, b); err != nil {
-		return err
+	if len(b.Timed) > 0 {
+		if err := s.delay(ctx, b); err != nil {
+			return err
+		}
 	}
 	for n, outcomes := range b.Outcomes {
 		*s.due = schedule.DueTime{} // these rows will be due, perhaps earlier than all others
@@ -78,9 +79,6 @@ func (s *settler) settle(ctx context.Context, b *progress.Batch) error {
 // delay takes delayed rows without an ordering key out of their lanes. A row that a transaction is about to cancel or
 // move is locked and stays; the next fetch looks at it again.
 func (s *settler) delay(ctx context.Context, b *progress.Batch) error {
-	if len(b.Timed) == 0 {
-		return nil
-	}
 	*s.due = schedule.DueTime{}
 	leases := progress.LeasesOf(b.Lanes, b.Timed)
 	delayed, held, err := s.db.Moves.Delay(ctx, leases, b.Timed)
@@ -132,7 +130,7 @@ func (s *settler) settleFresh(ctx context.Context, lanes map[int16]*progress.Lan
 		lost = append(lost, n)
 		s.lost(ctx, lanes[n])
 	}
-	s.telemetry.published.Add(ctx, int64(o.Rows()))
+	s.telemetry.Published(ctx, o.Rows())
 	return lost, nil
 }
 
@@ -186,7 +184,7 @@ func (s *settler) settleHeld(ctx context.Context, l *progress.Lane, key string, 
 	if lifted {
 		delete(l.Blocks, key)
 	}
-	s.telemetry.published.Add(ctx, int64(len(sent)))
+	s.telemetry.Published(ctx, len(sent))
 	return nil
 }
 
@@ -202,6 +200,9 @@ func (s *settler) owe(l *progress.Lane, key string, sent []int64) {
 // settleAgain tries to settle rows whose settle has failed before. It returns how many it has settled. If it returns
 // an error, others are left.
 func (s *settler) settleAgain(ctx context.Context) (settled int, err error) {
+	if len(s.unsettled) == 0 {
+		return 0, nil
+	}
 	ctx, cancel := s.limit.begun(ctx)
 	defer cancel()
 	return s.settleOwed(ctx)
@@ -212,9 +213,6 @@ func (s *settler) settleAgain(ctx context.Context) (settled int, err error) {
 // published. If so, or if the lanes belong to another projector, the debt is dropped, and the rows are published
 // again.
 func (s *settler) settleOwed(ctx context.Context) (settled int, err error) {
-	if len(s.unsettled) == 0 {
-		return 0, nil
-	}
 	now, _, err := s.server.mark.observe(ctx)
 	if err != nil {
 		return 0, err
@@ -264,6 +262,9 @@ func (s *settler) owes(l *progress.Lane) bool {
 // settleLast settles the rows that a worker still owes when it has stopped. If that fails, the next owner publishes
 // them again.
 func (s *settler) settleLast(ctx context.Context) {
+	if len(s.unsettled) == 0 {
+		return
+	}
 	if _, err := s.settleOwed(ctx); err != nil && !errors.Is(err, lanedb.ErrFenced) {
 		s.log.WarnContext(ctx, "oncebox: published rows could not be settled, they are published again", "error", err)
 	}
@@ -348,7 +349,7 @@ func (s *settler) forget(ctx context.Context, l *progress.Lane, err error) error
 	if !errors.Is(err, lanedb.ErrFenced) {
 		return err
 	}
-	s.telemetry.fenced.Add(ctx, 1)
+	s.telemetry.Fenced.Add(ctx, 1)
 	return nil
 }
 
@@ -371,10 +372,10 @@ func (s *settler) report(ctx context.Context, r *outboxdb.Row, o lanedb.Outcome)
 	case lanedb.Refused:
 		log(slog.LevelWarn, "oncebox: the broker refused an event, it waits", "wait", o.Wait)
 	case lanedb.Dead:
-		s.telemetry.gaveUp(ctx, r)
+		s.telemetry.GaveUp(ctx, r)
 		log(slog.LevelError, "oncebox: an event is dead, its key waits for an operator")
 	case lanedb.Abandoned:
-		s.telemetry.gaveUp(ctx, r)
+		s.telemetry.GaveUp(ctx, r)
 		log(slog.LevelError, "oncebox: an event is dead, its key goes on")
 	case lanedb.Follower, lanedb.Delayed:
 	}

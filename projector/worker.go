@@ -112,8 +112,10 @@ func (w *worker) rest(ctx context.Context, d time.Duration) {
 // in doubt, so the lanes are checked again between the parts.
 func (w *worker) pass(ctx context.Context) (moved int, err error) {
 	w.more = false
-	if moved, err = w.prober.probed(ctx); err != nil {
-		return moved, err
+	if p := w.prober.ended(); p != nil {
+		if moved, err = w.prober.probed(ctx, p); err != nil {
+			return moved, err
+		}
 	}
 	lanes, err := w.prepare(ctx)
 	if err != nil {
@@ -158,7 +160,7 @@ func (w *worker) pass(ctx context.Context) (moved int, err error) {
 //   - late, when a shortcut has ended: it searches the stretch that the fetches have jumped over.
 //   - fresh, in all other cases: it fetches from the heads of the lanes.
 //
-// Then tenants without a backlog get their turn, see fair.
+// Then the tenants that wait behind the backlog of another one get their turns, see fair.
 func (w *worker) serve(ctx context.Context, group []*progress.Lane) (moved int, err error) {
 	start := time.Now()
 	_, short := w.server.mark.now()
@@ -170,7 +172,7 @@ func (w *worker) serve(ctx context.Context, group []*progress.Lane) (moved int, 
 	} else {
 		moved, err = w.fresh(ctx, w.inQuestion(group))
 	}
-	if err != nil {
+	if err != nil || len(w.search.backlogged.Tenants) == 0 {
 		return moved, err
 	}
 	n, err := w.search.fair(ctx, group, time.Since(start))
@@ -231,38 +233,6 @@ func (w *worker) fresh(ctx context.Context, group []*progress.Lane) (moved int, 
 	}
 	b.Advance(group)
 	return b.Moved, nil
-}
-
-// sender takes a batch from its rows to their end: it sorts them, hands them to the broker, and writes down what
-// became of them.
-type sender struct {
-	fetch   *fetcher
-	publish *publisher
-	settle  *settler
-	isolate *isolator
-	rules   *progress.Rules
-}
-
-// deliver publishes rows and writes down what became of them. The error is that of the database or of the broker. The
-// batch is never nil.
-//
-// Rows that were in flight when a former owner died come last, when all others are settled: if one of them kills this
-// process, nothing that was published has to be published again.
-func (s *sender) deliver(ctx context.Context, b *progress.Batch, rows []outboxdb.Row) (*progress.Batch, error) {
-	b.Sort(rows)
-	if len(b.Send) > 0 {
-		b.Errs = s.publish.publish(ctx, b.Lanes, b.Send)
-	}
-	b.Judge()
-	if err := s.settle.settle(ctx, b); err != nil {
-		return b, err
-	}
-	if b.Trouble != nil {
-		return b, b.Trouble
-	}
-	n, err := s.isolate.isolate(ctx, b.Lanes, b.Apart)
-	b.Moved += n
-	return b, err
 }
 
 // inQuestion returns the lanes in which rows may be: a commit was reported there, or the last pass left rows there. A

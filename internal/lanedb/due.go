@@ -58,8 +58,8 @@ func (s Held) heldRows(ctx context.Context, what, statement string, bytes int64,
 	}
 	rows := s.box.Run.Query(ctx, s.box.DB, statement, append([]any{bytes}, args...)...)
 	out, err = pgsql.Collect(rows, func(scan pgsql.Scan, h *DueRow) error { return outboxdb.ScanRow(scan, &h.Row, &h.RetryAfter, &found) })
-	if err != nil {
-		return nil, 0, outboxdb.Wrap(what, err)
+	if err != nil || len(out) == 0 {
+		return nil, found, outboxdb.Wrap(what, err)
 	}
 	out, err = s.uncancelled(ctx, out)
 	return out, found, outboxdb.Wrap(what, err)

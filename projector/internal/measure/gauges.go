@@ -1,6 +1,8 @@
-package projector
+package measure
 
 import (
+	"context"
+
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
@@ -8,10 +10,10 @@ import (
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
-// gauges show the state of the outboxes that a projector relays: the sums over all of them, and the highest age. Of
+// Gauges show the state of the outboxes that a projector relays: the sums over all of them, and the highest age. Of
 // all projectors that are alive, one reads an outbox, see leader.Reader, and only this one shows it. So sums over all
 // processes are right.
-type gauges struct {
+type Gauges struct {
 	all *otelx.Gauges
 
 	backlog, dead, fresh, held, failed, delayed, blocked,
@@ -19,9 +21,9 @@ type gauges struct {
 	age, snapshot metric.Float64ObservableGauge
 }
 
-func newGauges(m metric.Meter) *gauges {
+func newGauges(m metric.Meter) *Gauges {
 	all := otelx.NewGauges(m)
-	return &gauges{
+	return &Gauges{
 		all:        all,
 		backlog:    all.Count("oncebox.outbox.backlog", "Events that should be published, by topic and tenant; the 50 largest, and other"),
 		dead:       all.Count("oncebox.outbox.dead", "Dead letters, by topic and tenant; the 50 largest, and other"),
@@ -41,21 +43,18 @@ func newGauges(m metric.Meter) *gauges {
 	}
 }
 
-// show observes the states that the relays have read last. A projector that reads no outbox shows nothing.
-func (g *gauges) show(to metric.Observer, relays []*relay) {
-	var sum outboxstate.Stats
-	read := false
-	for _, r := range relays {
-		st, ok := r.state.Latest()
-		if !ok {
-			continue
+// Show makes the gauges visible until stop is called. latest returns the sum of the states that were read last. If it
+// returns false, this projector reads no outbox, and shows nothing.
+func (g *Gauges) Show(latest func() (outboxstate.Stats, bool)) (stop func()) {
+	return g.all.Show(func(_ context.Context, to metric.Observer) error {
+		if sum, read := latest(); read {
+			g.show(to, &sum)
 		}
-		read = true
-		sum = sum.Plus(&st)
-	}
-	if !read {
-		return
-	}
+		return nil
+	})
+}
+
+func (g *Gauges) show(to metric.Observer, sum *outboxstate.Stats) {
 	to.ObserveFloat64(g.age, sum.OldestAge.Seconds())
 	to.ObserveFloat64(g.snapshot, sum.SnapshotAge.Seconds())
 	to.ObserveInt64(g.fresh, sum.New)
@@ -76,7 +75,7 @@ func (g *gauges) show(to metric.Observer, relays []*relay) {
 // showShares names the largest shares and adds up the others, which keeps the number of series bounded. Shares are
 // sorted by their size. The series of the others always exists, so that an alert can distinguish an empty outbox from
 // an outbox that no projector reads.
-func (g *gauges) showShares(to metric.Observer, shares []outboxstate.Share) {
+func (g *Gauges) showShares(to metric.Observer, shares []outboxstate.Share) {
 	rest := outboxstate.Share{Topic: otelx.Other, Tenant: otelx.Other}
 	for n, s := range shares {
 		if n >= otelx.MaxSeries || s.Topic == otelx.Other && s.Tenant == otelx.Other {

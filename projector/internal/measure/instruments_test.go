@@ -1,4 +1,4 @@
-package projector
+package measure
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ import (
 func TestLatencyAndLagAreThoseOfTheBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader := metric.NewManualReader()
-		tel := newInstruments(metric.NewMeterProvider(metric.WithReader(reader)))
+		tel := New(metric.NewMeterProvider(metric.WithReader(reader)))
 		since := map[string]time.Duration{"young": time.Millisecond, "old": 31 * time.Millisecond, "refused": time.Hour}
 		for range 20 {
 			began := time.Now()
@@ -29,7 +29,7 @@ func TestLatencyAndLagAreThoseOfTheBatch(t *testing.T) {
 				rows = append(rows, row)
 			}
 			time.Sleep(9 * time.Millisecond)
-			tel.took(t.Context(), rows, map[int]error{2: errors.New("no")}, began, func(r *outboxdb.Row) time.Time { return r.CreatedAt })
+			tel.Took(t.Context(), rows, map[int]error{2: errors.New("no")}, began, func(r *outboxdb.Row) time.Time { return r.CreatedAt })
 		}
 		low, high := metricstest.Bucket(t, reader, "oncebox.outbox.publish.latency")
 		require.Equal(t, [2]float64{.005, .01}, [2]float64{low, high})
