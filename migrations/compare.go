@@ -53,10 +53,8 @@ func compare(p place, made map[string]source, want, got []fact) []Difference {
 var margin = regexp.MustCompile(`(?m)^[ \t]+`)
 
 func same(w, g fact) bool {
-	if w.kind == bodyFact {
-		return margin.ReplaceAllString(w.definition, "") == margin.ReplaceAllString(g.definition, "")
-	}
-	return w.definition == g.definition
+	return w.definition == g.definition ||
+		w.kind == bodyFact && margin.ReplaceAllString(w.definition, "") == margin.ReplaceAllString(g.definition, "")
 }
 
 func (c *comparison) differs(key string) bool { return c.got[key].definition != c.want[key].definition }

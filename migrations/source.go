@@ -2,15 +2,13 @@ package migrations
 
 import (
 	"io/fs"
+	"iter"
 	"regexp"
 	"strings"
 )
 
 var (
-	createStatement = regexp.MustCompile(`(?m)^CREATE (?:UNIQUE |UNLOGGED )?(TABLE|VIEW|SEQUENCE|INDEX|FUNCTION) (\w+)`)
-	templateText    = regexp.MustCompile(`(?s)SELECT oncebox_create\(\$text\$(.*?)\$text\$\);`)
-	functionText    = regexp.MustCompile(`(?ms)^CREATE FUNCTION (\w+)(\(.*?AS \$f\$)(.*?)(\$f\$;)`)
-	viewText        = regexp.MustCompile(`(?ms)^CREATE VIEW (\w+) (AS\n.*?;)`)
+	createStatement = regexp.MustCompile(`^CREATE (?:UNIQUE |UNLOGGED )?(TABLE|VIEW|SEQUENCE|INDEX|FUNCTION) (\w+)`)
 	viewReads       = regexp.MustCompile(`\b(FROM|JOIN) (\w+)`)
 )
 
@@ -19,8 +17,10 @@ type made struct{ kind, name string }
 
 // makes lists what a file creates.
 func makes(file string) (list []made) {
-	for _, m := range createStatement.FindAllStringSubmatch(content(file), -1) {
-		list = append(list, made{strings.ToLower(m[1]), m[2]})
+	for line := range strings.Lines(content(file)) {
+		if m := createStatement.FindStringSubmatch(line); m != nil {
+			list = append(list, made{strings.ToLower(m[1]), m[2]})
+		}
 	}
 	return list
 }
@@ -43,25 +43,45 @@ func (s source) in(p place, text string) string {
 	return text
 }
 
-// sources are those of all files, by the name of what they make.
+// sources are those of all files, by the name of what they make. Each start of an App asks for them, and expressions over whole files would take
+// a hundred times as long as Cut does.
 func sources() map[string]source {
 	list := map[string]source{}
-	add := func(text string, template bool) {
-		for _, m := range functionText.FindAllStringSubmatch(text, -1) {
-			list[m[1]] = source{create: m[1] + m[2] + m[3] + m[4], body: m[3], template: template}
-		}
-	}
 	for _, file := range names() {
 		text := content(file)
-		add(text, false)
-		for _, m := range templateText.FindAllStringSubmatch(text, -1) {
-			add(m[1], true)
+		addFunctions(text, false, list)
+		for template := range between(text, "SELECT oncebox_create($text$", "$text$);") {
+			addFunctions(template, true, list)
 		}
-		for _, m := range viewText.FindAllStringSubmatch(text, -1) {
-			list[m[1]] = source{create: m[1] + " " + viewReads.ReplaceAllString(m[2], "$1 {schema}.$2"), template: true}
+		for view := range between(text, "\nCREATE VIEW ", ";") {
+			name, query, _ := strings.Cut(view, " ")
+			list[name] = source{create: name + " " + viewReads.ReplaceAllString(query, "$1 {schema}.$2") + ";", template: true}
 		}
 	}
 	return list
+}
+
+// addFunctions adds the functions that a text creates.
+func addFunctions(text string, template bool, list map[string]source) {
+	const quote = "$f$"
+	for create := range between(text, "\nCREATE FUNCTION ", quote+";") {
+		name, _, _ := strings.Cut(create, "(")
+		_, body, _ := strings.Cut(create, quote)
+		list[name] = source{create: create + quote + ";", body: body, template: template}
+	}
+}
+
+// between yields what stands between a beginning and the next end.
+func between(text, begin, end string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for more := true; more; {
+			var part string
+			if _, text, more = strings.Cut(text, begin); more {
+				part, text, more = strings.Cut(text, end)
+				more = more && yield(part)
+			}
+		}
+	}
 }
 
 // content is the text of a file.
