@@ -2,14 +2,12 @@ package config
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
-	"github.com/oncebox/oncebox/internal/arrival"
+	"github.com/oncebox/oncebox/internal/configs"
 	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
@@ -83,40 +81,15 @@ type Config struct {
 
 // Validate names every field of every package that cannot be used.
 func (c *Config) Validate() error {
-	return errors.Join(
-		event.ValidateIdentifier("config: Config.Schema", c.Schema), c.validateIdle(), c.validateSilence(), c.validateWait(),
-		c.validateLog(), c.validateAudit(),
-		c.UoW.Validate(), c.Outbox.Validate(), c.Projector.Validate(), c.Inbox.Validate(), c.Consumer.Validate(),
-		c.Idempotency.Validate(),
-	)
-}
-
-func (c *Config) validateIdle() error {
-	if c.IdleInTransaction == 0 || c.IdleInTransaction == -1 || c.IdleInTransaction >= time.Millisecond {
-		return nil
-	}
-	return fmt.Errorf("config: Config.IdleInTransaction is %s: give 1ms or more, or -1 for the server's own", c.IdleInTransaction)
-}
-
-func (c *Config) validateSilence() error {
-	if c.TCPUserTimeout == 0 || c.TCPUserTimeout == -1 || c.TCPUserTimeout >= time.Second {
-		return nil
-	}
-	return fmt.Errorf("config: Config.TCPUserTimeout is %s: give 1s or more, or -1 for what the system does", c.TCPUserTimeout)
-}
-
-func (c *Config) validateAudit() error {
-	if c.AuditRetention == 0 || c.AuditRetention == -1 || c.AuditRetention >= 24*time.Hour {
-		return nil
-	}
-	return fmt.Errorf("config: Config.AuditRetention is %s: give 24h or more, or -1 to keep the audit for ever", c.AuditRetention)
-}
-
-func (c *Config) validateWait() error {
-	if c.DatabaseWait == 0 || c.DatabaseWait == arrival.Off || c.DatabaseWait >= time.Millisecond {
-		return nil
-	}
-	return fmt.Errorf("config: Config.DatabaseWait is %s: give 1ms or more, or -1 for an error at once", c.DatabaseWait)
+	check := configs.CheckOf("config: Config")
+	check.Add(event.ValidateIdentifier("config: Config.Schema", c.Schema))
+	check.AtLeast("IdleInTransaction", c.IdleInTransaction, time.Millisecond, "give 1ms or more, or -1 for the server's own")
+	check.AtLeast("TCPUserTimeout", c.TCPUserTimeout, time.Second, "give 1s or more, or -1 for what the system does")
+	check.AtLeast("DatabaseWait", c.DatabaseWait, time.Millisecond, "give 1ms or more, or -1 for an error at once")
+	check.AtLeast("LogInterval", c.LogInterval, time.Second, "give 1s or more, or -1 for every failure")
+	check.AtLeast("AuditRetention", c.AuditRetention, 24*time.Hour, "give 24h or more, or -1 to keep the audit for ever")
+	check.Add(c.UoW.Validate(), c.Outbox.Validate(), c.Projector.Validate(), c.Inbox.Validate(), c.Consumer.Validate(), c.Idempotency.Validate())
+	return check.Err()
 }
 
 // WithDefaults returns the configuration that is in effect: a copy of [Config.Shared] in which the fields that are zero have their defaults. Use it

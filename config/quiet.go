@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -19,11 +18,4 @@ import (
 // l nil: slog.Default(). interval 0: 1m; -1: every failure is logged.
 func Quiet(l *slog.Logger, interval time.Duration) *slog.Logger {
 	return quietlog.New(l, interval)
-}
-
-func (c *Config) validateLog() error {
-	if c.LogInterval == 0 || c.LogInterval == quietlog.Off || c.LogInterval >= time.Second {
-		return nil
-	}
-	return fmt.Errorf("config: Config.LogInterval is %s: give 1s or more, or -1 for every failure", c.LogInterval)
 }

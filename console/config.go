@@ -10,6 +10,7 @@ import (
 
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/configs"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -46,10 +47,7 @@ type Config struct {
 
 // WithDefaults returns a copy in which unset fields have their defaults. A nil Config is the zero value.
 func (c *Config) WithDefaults() Config {
-	var out Config
-	if c != nil {
-		out = *c
-	}
+	out := configs.Copy(c)
 	out.Title = cmp.Or(out.Title, "oncebox")
 	return out
 }

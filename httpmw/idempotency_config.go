@@ -10,6 +10,7 @@ import (
 
 	"github.com/oncebox/oncebox/httpmw/internal/fingerprint"
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/internal/configs"
 	"github.com/oncebox/oncebox/telemetry"
 )
 
@@ -145,40 +146,24 @@ func (c *IdempotencyConfig) fingerprints() (*fingerprint.Printer, error) {
 
 // Validate names every field that cannot be used.
 func (c *IdempotencyConfig) Validate() error {
-	var errs []error
-	for _, limit := range []struct {
-		name  string
-		bytes int64
-	}{{"MaxBody", c.MaxBody}, {"MaxAnswer", int64(c.MaxAnswer)}, {"MaxHeld", int64(c.MaxHeld)}} {
-		if limit.bytes < -1 {
-			errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.%s is %d: give bytes, or -1 for no limit", limit.name, limit.bytes))
-		}
-	}
-	if c.Timeout < 0 && c.Timeout != -1 {
-		errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.Timeout is %s: give a duration, or -1 for no limit", c.Timeout))
-	}
-	if c.RetryAfter < 0 {
-		errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.RetryAfter is %s: give a duration", c.RetryAfter))
-	}
-	if err := c.Lease.validate(); err != nil {
-		errs = append(errs, err)
-	}
-	if c.Wait < 0 {
-		errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.Wait is %s: give a duration, or 0 for a 409 at once", c.Wait))
-	}
-	if c.MinKey < 0 || c.MinKey > idempotency.MaxKey {
-		errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.MinKey is %d: give a length up to %d", c.MinKey, idempotency.MaxKey))
-	}
-	if c.ReusedStatus != 0 && (c.ReusedStatus < 400 || c.ReusedStatus > 499) {
-		errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.ReusedStatus is %d: give a status of 400 to 499", c.ReusedStatus))
-	}
+	check := configs.CheckOf("httpmw: IdempotencyConfig")
+	check.That(c.MaxBody >= -1, "MaxBody", c.MaxBody, "give bytes, or -1 for no limit")
+	check.That(c.MaxAnswer >= -1, "MaxAnswer", c.MaxAnswer, "give bytes, or -1 for no limit")
+	check.That(c.MaxHeld >= -1, "MaxHeld", c.MaxHeld, "give bytes, or -1 for no limit")
+	check.That(c.Timeout >= -1, "Timeout", c.Timeout, "give a duration, or -1 for no limit")
+	check.That(c.RetryAfter >= 0, "RetryAfter", c.RetryAfter, "give a duration")
+	check.Add(c.Lease.validate())
+	check.That(c.Wait >= 0, "Wait", c.Wait, "give a duration, or 0 for a 409 at once")
+	check.That(c.MinKey >= 0 && c.MinKey <= idempotency.MaxKey, "MinKey", c.MinKey, fmt.Sprintf("give a length up to %d", idempotency.MaxKey))
+	check.That(c.ReusedStatus == 0 || c.ReusedStatus >= 400 && c.ReusedStatus <= 499, "ReusedStatus", c.ReusedStatus, "give a status of 400 to 499")
 	if _, err := c.fingerprints(); err != nil {
-		errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.Exclude: %w", err))
+		check.Add(fmt.Errorf("httpmw: IdempotencyConfig.Exclude: %w", err))
 	}
 	if c.Methods != nil && len(c.Methods) == 0 {
-		errs = append(errs, errors.New("httpmw: IdempotencyConfig.Methods is empty, and nothing would be protected: name methods, or leave it nil"))
+		check.Add(errors.New("httpmw: IdempotencyConfig.Methods is empty, and nothing would be protected: name methods, or leave it nil"))
 	}
-	return errors.Join(errors.Join(errs...), c.validateNames())
+	check.Add(c.validateNames())
+	return check.Err()
 }
 
 // validateNames names methods and headers that cannot be used.
@@ -208,10 +193,7 @@ func (c *IdempotencyConfig) validateNames() error {
 
 // WithDefaults returns a copy in which unset fields have their defaults. A nil config counts as the zero value.
 func (c *IdempotencyConfig) WithDefaults() IdempotencyConfig {
-	var out IdempotencyConfig
-	if c != nil {
-		out = *c
-	}
+	out := configs.Copy(c)
 	if out.Methods == nil {
 		out.Methods = defaultMethods()
 	}

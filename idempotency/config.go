@@ -1,10 +1,11 @@
 package idempotency
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/configs"
 	"github.com/oncebox/oncebox/telemetry"
 )
 
@@ -43,45 +44,26 @@ type Config struct {
 
 // Validate names every field that cannot be used.
 func (c *Config) Validate() error {
-	var errs []error
-	if c.TTL < 0 && c.TTL != KeepForever {
-		errs = append(errs, fmt.Errorf("idempotency: Config.TTL is %s: give a duration, or -1 (KeepForever)", c.TTL))
-	}
-	if c.AuditRetention != 0 && c.AuditRetention != KeepForever && c.AuditRetention < 24*time.Hour {
-		errs = append(errs, fmt.Errorf("idempotency: Config.AuditRetention is %s: give 24h or more, or -1 to keep the audit for ever", c.AuditRetention))
-	}
-	if c.PurgeBatch < 0 {
-		errs = append(errs, fmt.Errorf("idempotency: Config.PurgeBatch is %d: give a number of rows", c.PurgeBatch))
-	}
+	check := configs.CheckOf("idempotency: Config")
+	check.That(c.TTL >= 0 || c.TTL == KeepForever, "TTL", c.TTL, "give a duration, or -1 (KeepForever)")
+	check.AtLeast("AuditRetention", c.AuditRetention, 24*time.Hour, "give 24h or more, or -1 to keep the audit for ever")
+	check.That(c.PurgeBatch >= 0, "PurgeBatch", c.PurgeBatch, "give a number of rows")
 	if c.DefaultTenant != "" {
 		probe := Scope{Tenant: c.DefaultTenant, Anonymous: true, Key: "k"}
 		if err := probe.validate(); err != nil {
-			errs = append(errs, fmt.Errorf("idempotency: Config.DefaultTenant: %w", err))
+			check.Add(fmt.Errorf("idempotency: Config.DefaultTenant: %w", err))
 		}
 	}
-	return errors.Join(errs...)
+	return check.Err()
 }
 
 // WithDefaults returns a copy in which the fields that are zero have their defaults. A nil Config counts as the zero one.
 func (c *Config) WithDefaults() Config {
-	var out Config
-	if c != nil {
-		out = *c
-	}
-	if out.TTL == 0 {
-		out.TTL = DefaultTTL
-	}
-	if out.AuditRetention == 0 {
-		out.AuditRetention = DefaultAuditRetention
-	}
-	if out.PurgeBatch <= 0 {
-		out.PurgeBatch = 5000
-	}
-	if out.Cache == 0 {
-		out.Cache = 4096
-	}
-	if out.DefaultTenant == "" {
-		out.DefaultTenant = "default"
-	}
+	out := configs.Copy(c)
+	out.TTL = cmp.Or(out.TTL, DefaultTTL)
+	out.AuditRetention = cmp.Or(out.AuditRetention, DefaultAuditRetention)
+	out.PurgeBatch = cmp.Or(out.PurgeBatch, 5000)
+	out.Cache = cmp.Or(out.Cache, 4096)
+	out.DefaultTenant = cmp.Or(out.DefaultTenant, "default")
 	return out
 }

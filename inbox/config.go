@@ -1,13 +1,13 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/arrival"
+	"github.com/oncebox/oncebox/internal/configs"
 	"github.com/oncebox/oncebox/internal/envelope"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/telemetry"
@@ -97,75 +97,41 @@ type Config struct {
 
 // Validate names every field that cannot be used.
 func (c *Config) Validate() error {
-	errs := []error{event.ValidateIdentifier("inbox: Config.Schema", c.Schema)}
-	if c.Retention != 0 && c.Retention != KeepForever && c.Retention < 24*time.Hour {
-		errs = append(errs, fmt.Errorf("inbox: Config.Retention is %s: give 24h or more, or KeepForever", c.Retention))
-	}
-	if c.DeadRetention != 0 && c.DeadRetention != KeepForever && c.DeadRetention < 24*time.Hour {
-		errs = append(errs, fmt.Errorf("inbox: Config.DeadRetention is %s: give 24h or more, or 0 to keep dead letters for ever", c.DeadRetention))
-	}
-	if c.AuditRetention != 0 && c.AuditRetention != KeepForever && c.AuditRetention < 24*time.Hour {
-		errs = append(errs, fmt.Errorf("inbox: Config.AuditRetention is %s: give 24h or more, or KeepForever", c.AuditRetention))
-	}
-	errs = append(errs, c.Retry.validate("Config.Retry"))
-	if c.HandlerTimeout < -1 {
-		errs = append(errs, fmt.Errorf("inbox: Config.HandlerTimeout is %s: give a duration, or -1 for no limit", c.HandlerTimeout))
-	}
-	if c.DrainTimeout < -1 {
-		errs = append(errs, fmt.Errorf("inbox: Config.DrainTimeout is %s: give a duration, or -1 to cancel at once", c.DrainTimeout))
-	}
-	if c.CrashGuard < -1 {
-		errs = append(errs, fmt.Errorf("inbox: Config.CrashGuard is %d: give a count, or -1 for none", c.CrashGuard))
-	}
-	if c.OnDeadTimeout < 0 {
-		errs = append(errs, fmt.Errorf("inbox: Config.OnDeadTimeout is %s: give a duration", c.OnDeadTimeout))
-	}
-	if c.ParkedConcurrency < 0 {
-		errs = append(errs, fmt.Errorf("inbox: Config.ParkedConcurrency is %d: give a count of at least 1", c.ParkedConcurrency))
-	}
-	if c.MaxPayload < -1 {
-		errs = append(errs, fmt.Errorf("inbox: Config.MaxPayload is %d: give bytes, or -1 for no limit", c.MaxPayload))
-	}
-	if c.DatabaseWait < arrival.Off {
-		errs = append(errs, fmt.Errorf("inbox: Config.DatabaseWait is %s: give a duration, or -1 for an error at once", c.DatabaseWait))
-	}
-	if c.PollInterval < 0 {
-		errs = append(errs, fmt.Errorf("inbox: Config.PollInterval is %s: give a duration", c.PollInterval))
-	}
-	if c.LockTimeout != 0 && c.LockTimeout < time.Millisecond {
-		errs = append(errs, fmt.Errorf("inbox: Config.LockTimeout is %s: give 1ms or more", c.LockTimeout))
-	}
-	if c.ParkedLease != 0 && c.ParkedLease < time.Second {
-		errs = append(errs, fmt.Errorf("inbox: Config.ParkedLease is %s: give 1s or more", c.ParkedLease))
-	}
-	if c.LeaseTTL != 0 && c.LeaseTTL < time.Second {
-		errs = append(errs, fmt.Errorf("inbox: Config.LeaseTTL is %s: give 1s or more", c.LeaseTTL))
-	}
-	return errors.Join(errs...)
+	check := configs.CheckOf("inbox: Config")
+	check.Add(event.ValidateIdentifier("inbox: Config.Schema", c.Schema))
+	check.AtLeast("Retention", c.Retention, 24*time.Hour, "give 24h or more, or KeepForever")
+	check.AtLeast("DeadRetention", c.DeadRetention, 24*time.Hour, "give 24h or more, or 0 to keep dead letters for ever")
+	check.AtLeast("AuditRetention", c.AuditRetention, 24*time.Hour, "give 24h or more, or KeepForever")
+	check.Add(c.Retry.validate("Config.Retry"))
+	check.That(c.HandlerTimeout >= -1, "HandlerTimeout", c.HandlerTimeout, "give a duration, or -1 for no limit")
+	check.That(c.DrainTimeout >= -1, "DrainTimeout", c.DrainTimeout, "give a duration, or -1 to cancel at once")
+	check.That(c.CrashGuard >= -1, "CrashGuard", c.CrashGuard, "give a count, or -1 for none")
+	check.That(c.OnDeadTimeout >= 0, "OnDeadTimeout", c.OnDeadTimeout, "give a duration")
+	check.That(c.ParkedConcurrency >= 0, "ParkedConcurrency", c.ParkedConcurrency, "give a count of at least 1")
+	check.That(c.MaxPayload >= -1, "MaxPayload", c.MaxPayload, "give bytes, or -1 for no limit")
+	check.That(c.DatabaseWait >= arrival.Off, "DatabaseWait", c.DatabaseWait, "give a duration, or -1 for an error at once")
+	check.That(c.PollInterval >= 0, "PollInterval", c.PollInterval, "give a duration")
+	check.That(c.LockTimeout == 0 || c.LockTimeout >= time.Millisecond, "LockTimeout", c.LockTimeout, "give 1ms or more")
+	check.That(c.ParkedLease == 0 || c.ParkedLease >= time.Second, "ParkedLease", c.ParkedLease, "give 1s or more")
+	check.That(c.LeaseTTL == 0 || c.LeaseTTL >= time.Second, "LeaseTTL", c.LeaseTTL, "give 1s or more")
+	return check.Err()
 }
 
 // WithDefaults returns a copy in which unset fields have their defaults. A nil Config is the zero one.
 func (c *Config) WithDefaults() Config {
-	var out Config
-	if c != nil {
-		out = *c
-	}
-	for field, value := range map[*time.Duration]time.Duration{
-		&out.Retention:      DefaultRetention,
-		&out.AuditRetention: DefaultAuditRetention, &out.HandlerTimeout: 5 * time.Minute,
-		&out.DrainTimeout: 30 * time.Second, &out.OnDeadTimeout: 2 * time.Second,
-		&out.LockTimeout: 250 * time.Millisecond,
-		&out.ParkedLease: 30 * time.Second, &out.LeaseTTL: 30 * time.Second, &out.PollInterval: time.Second,
-	} {
-		if *field == 0 {
-			*field = value
-		}
-	}
-	for field, value := range map[*int]int{&out.CrashGuard: 128, &out.ParkedConcurrency: 4, &out.MaxPayload: envelope.DefaultMaxPayload} {
-		if *field == 0 {
-			*field = value
-		}
-	}
+	out := configs.Copy(c)
+	out.Retention = cmp.Or(out.Retention, DefaultRetention)
+	out.AuditRetention = cmp.Or(out.AuditRetention, DefaultAuditRetention)
+	out.HandlerTimeout = cmp.Or(out.HandlerTimeout, 5*time.Minute)
+	out.DrainTimeout = cmp.Or(out.DrainTimeout, 30*time.Second)
+	out.OnDeadTimeout = cmp.Or(out.OnDeadTimeout, 2*time.Second)
+	out.LockTimeout = cmp.Or(out.LockTimeout, 250*time.Millisecond)
+	out.ParkedLease = cmp.Or(out.ParkedLease, 30*time.Second)
+	out.LeaseTTL = cmp.Or(out.LeaseTTL, 30*time.Second)
+	out.PollInterval = cmp.Or(out.PollInterval, time.Second)
+	out.CrashGuard = cmp.Or(out.CrashGuard, 128)
+	out.ParkedConcurrency = cmp.Or(out.ParkedConcurrency, 4)
+	out.MaxPayload = cmp.Or(out.MaxPayload, envelope.DefaultMaxPayload)
 	out.Retry = out.Retry.or(defaultRetry())
 	return out
 }

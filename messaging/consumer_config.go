@@ -2,10 +2,10 @@ package messaging
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/configs"
 	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/telemetry"
 )
@@ -42,32 +42,23 @@ type ConsumerConfig struct {
 
 // Validate names every field that cannot be used.
 func (c *ConsumerConfig) Validate() error {
-	var errs []error
-	for name, n := range map[string]int{"Concurrency": c.Concurrency, "BatchSize": c.BatchSize, "Queue": c.Queue} {
-		if n < 0 {
-			errs = append(errs, fmt.Errorf("messaging: ConsumerConfig.%s is %d: give a count of at least 1", name, n))
-		}
-	}
+	check := configs.CheckOf("messaging: ConsumerConfig")
+	check.That(c.Concurrency >= 0, "Concurrency", c.Concurrency, "give a count of at least 1")
+	check.That(c.BatchSize >= 0, "BatchSize", c.BatchSize, "give a count of at least 1")
+	check.That(c.Queue >= 0, "Queue", c.Queue, "give a count of at least 1")
 	if c.Queue > 0 && c.Queue < c.BatchSize {
-		errs = append(errs, fmt.Errorf("messaging: ConsumerConfig.Queue is %d and ConsumerConfig.BatchSize %d: no batch would ever be full; "+
+		check.Add(fmt.Errorf("messaging: ConsumerConfig.Queue is %d and ConsumerConfig.BatchSize %d: no batch would ever be full; "+
 			"let Queue be 0, or twice the batches of all handlers", c.Queue, c.BatchSize))
 	}
-	errs = append(errs, c.Retry.Validate("messaging: ConsumerConfig.Retry"))
-	if c.DrainTimeout < -1 {
-		errs = append(errs, fmt.Errorf("messaging: ConsumerConfig.DrainTimeout is %s: give a duration, or -1 to cancel at once", c.DrainTimeout))
-	}
-	if c.BacklogInterval < -1 {
-		errs = append(errs, fmt.Errorf("messaging: ConsumerConfig.BacklogInterval is %s: give a duration, or -1 for never", c.BacklogInterval))
-	}
-	return errors.Join(errs...)
+	check.Add(c.Retry.Validate("messaging: ConsumerConfig.Retry"))
+	check.That(c.DrainTimeout >= -1, "DrainTimeout", c.DrainTimeout, "give a duration, or -1 to cancel at once")
+	check.That(c.BacklogInterval >= -1, "BacklogInterval", c.BacklogInterval, "give a duration, or -1 for never")
+	return check.Err()
 }
 
 // WithDefaults returns a copy in which unset fields have their defaults. A nil configuration is the zero value.
 func (c *ConsumerConfig) WithDefaults() ConsumerConfig {
-	var out ConsumerConfig
-	if c != nil {
-		out = *c
-	}
+	out := configs.Copy(c)
 	out.Concurrency = cmp.Or(out.Concurrency, 8)
 	out.BatchSize = cmp.Or(out.BatchSize, 1)
 	out.Retry = out.Retry.Or(retry.Policy{Delay: 100 * time.Millisecond, MaxDelay: 30 * time.Second})

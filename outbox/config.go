@@ -1,14 +1,14 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/configs"
 	"github.com/oncebox/oncebox/internal/envelope"
 	"github.com/oncebox/oncebox/outbox/dead"
 	"github.com/oncebox/oncebox/outbox/upkeep"
@@ -102,58 +102,31 @@ const (
 
 // Validate names every field that cannot be used.
 func (c *Config) Validate() error {
-	var errs []error
-	if c.Retention < 0 && c.Retention != NoRetention && c.Retention != KeepForever ||
-		c.Retention > 0 && c.Retention < 24*time.Hour {
-		errs = append(errs, fmt.Errorf("outbox: Config.Retention is %s: give 24h or more, NoRetention or KeepForever", c.Retention))
-	}
-	if c.DeadRetention != 0 && c.DeadRetention != KeepForever && c.DeadRetention < 24*time.Hour {
-		errs = append(errs, fmt.Errorf("outbox: Config.DeadRetention is %s: give 24h or more, or 0 to keep dead letters for ever", c.DeadRetention))
-	}
-	if c.AuditRetention != 0 && c.AuditRetention != KeepForever && c.AuditRetention < 24*time.Hour {
-		errs = append(errs, fmt.Errorf("outbox: Config.AuditRetention is %s: give 24h or more, or -1 to keep the audit for ever", c.AuditRetention))
-	}
-	if c.DedupRetention != 0 && c.DedupRetention != KeepForever && c.DedupRetention < time.Hour {
-		errs = append(errs, fmt.Errorf("outbox: Config.DedupRetention is %s: give 1h or more, or -1 to remember keys for ever", c.DedupRetention))
-	}
-	if c.OnDeadTimeout < 0 {
-		errs = append(errs, fmt.Errorf("outbox: Config.OnDeadTimeout is %s: give a duration", c.OnDeadTimeout))
-	}
-	if c.MaxPayload < -1 {
-		errs = append(errs, fmt.Errorf("outbox: Config.MaxPayload is %d: give bytes, or -1 for no limit", c.MaxPayload))
-	}
-	errs = append(errs,
+	check := configs.CheckOf("outbox: Config")
+	check.That(c.Retention == NoRetention || c.Retention == KeepForever || c.Retention == 0 || c.Retention >= 24*time.Hour,
+		"Retention", c.Retention, "give 24h or more, NoRetention or KeepForever")
+	check.AtLeast("DeadRetention", c.DeadRetention, 24*time.Hour, "give 24h or more, or 0 to keep dead letters for ever")
+	check.AtLeast("AuditRetention", c.AuditRetention, 24*time.Hour, "give 24h or more, or -1 to keep the audit for ever")
+	check.AtLeast("DedupRetention", c.DedupRetention, time.Hour, "give 1h or more, or -1 to remember keys for ever")
+	check.That(c.OnDeadTimeout >= 0, "OnDeadTimeout", c.OnDeadTimeout, "give a duration")
+	check.That(c.MaxPayload >= -1, "MaxPayload", c.MaxPayload, "give bytes, or -1 for no limit")
+	check.Add(
 		event.ValidateIdentifier("outbox: Config.Schema", c.Schema),
 		event.ValidateIdentifier("outbox: Config.Deployment", c.Deployment),
 		event.ValidateIdentifier("outbox: Config.Source", c.Source),
 		event.ValidateIdentifier("outbox: Config.DefaultTenant", c.DefaultTenant))
-	return errors.Join(errs...)
+	return check.Err()
 }
 
 // WithDefaults returns a copy in which the fields that say nothing have their defaults. A nil Config is the zero one. [NewStore] wants the configuration
 // as it is: a Retention that is set is entered in the database, and the default is not.
 func (c *Config) WithDefaults() Config {
-	var out Config
-	if c != nil {
-		out = *c
-	}
-	if out.Retention == 0 {
-		out.Retention = DefaultRetention
-	}
-	if out.AuditRetention == 0 {
-		out.AuditRetention = DefaultAuditRetention
-	}
-	if out.DedupRetention == 0 {
-		out.DedupRetention = DefaultDedupRetention
-	}
-	if out.OnDeadTimeout == 0 {
-		out.OnDeadTimeout = 2 * time.Second
-	}
-	if out.DefaultTenant == "" {
-		out.DefaultTenant = "default"
-	}
-	if out.MaxPayload == 0 {
-		out.MaxPayload = envelope.DefaultMaxPayload
-	}
+	out := configs.Copy(c)
+	out.Retention = cmp.Or(out.Retention, DefaultRetention)
+	out.AuditRetention = cmp.Or(out.AuditRetention, DefaultAuditRetention)
+	out.DedupRetention = cmp.Or(out.DedupRetention, DefaultDedupRetention)
+	out.OnDeadTimeout = cmp.Or(out.OnDeadTimeout, 2*time.Second)
+	out.DefaultTenant = cmp.Or(out.DefaultTenant, "default")
+	out.MaxPayload = cmp.Or(out.MaxPayload, envelope.DefaultMaxPayload)
 	return out
 }

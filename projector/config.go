@@ -1,12 +1,13 @@
 package projector
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"time"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/arrival"
+	"github.com/oncebox/oncebox/internal/configs"
 	"github.com/oncebox/oncebox/projector/internal/progress"
 	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/telemetry"
@@ -77,78 +78,47 @@ type Config struct {
 // Validate names every field that cannot be used. A nil Config is valid.
 func (c *Config) Validate() error {
 	d := c.WithDefaults()
-	var errs []error
+	check := configs.CheckOf("projector: Config")
 	for name, v := range map[string]time.Duration{
 		"Retry.Delay": d.Retry.Delay, "Retry.MaxDelay": d.Retry.MaxDelay, "PublishTimeout": d.PublishTimeout,
 		"Lease": d.Lease, "Renew": d.Renew, "SleepBusy": d.SleepBusy, "SleepIdle": d.SleepIdle,
 	} {
-		if v <= 0 {
-			errs = append(errs, fmt.Errorf("projector: Config.%s is %s: give a duration of more than 0", name, v))
-		}
+		check.That(v > 0, name, v, "give a duration of more than 0")
 	}
-	if d.BatchBytes < -1 {
-		errs = append(errs, fmt.Errorf("projector: Config.BatchBytes is %d: give bytes, or -1 for no bound", d.BatchBytes))
-	}
-	for name, n := range map[string]int{"Workers": d.Workers, "BatchSize": d.BatchSize} {
-		if n < 1 {
-			errs = append(errs, fmt.Errorf("projector: Config.%s is %d: give a count of at least 1", name, n))
-		}
-	}
-	for name, n := range map[string]int{"MaxRetryAttempts": d.MaxRetryAttempts, "MaxCrashes": d.MaxCrashes} {
-		if n < -1 {
-			errs = append(errs, fmt.Errorf("projector: Config.%s is %d: give a count, or -1 for no end", name, n))
-		}
-	}
-	if d.CleanInterval < -1 {
-		errs = append(errs, fmt.Errorf("projector: Config.CleanInterval is %s: give a duration, or -1 for never", d.CleanInterval))
-	}
-	if d.DatabaseWait < arrival.Off {
-		errs = append(errs, fmt.Errorf("projector: Config.DatabaseWait is %s: give a duration, or -1 for an error at once", d.DatabaseWait))
-	}
-	if d.Group < 0 {
-		errs = append(errs, fmt.Errorf("projector: Config.Group is %d: give the number of a group", d.Group))
-	}
+	check.That(d.BatchBytes >= -1, "BatchBytes", d.BatchBytes, "give bytes, or -1 for no bound")
+	check.That(d.Workers >= 1, "Workers", d.Workers, "give a count of at least 1")
+	check.That(d.BatchSize >= 1, "BatchSize", d.BatchSize, "give a count of at least 1")
+	check.That(d.MaxRetryAttempts >= -1, "MaxRetryAttempts", d.MaxRetryAttempts, "give a count, or -1 for no end")
+	check.That(d.MaxCrashes >= -1, "MaxCrashes", d.MaxCrashes, "give a count, or -1 for no end")
+	check.That(d.CleanInterval >= -1, "CleanInterval", d.CleanInterval, "give a duration, or -1 for never")
+	check.That(d.DatabaseWait >= arrival.Off, "DatabaseWait", d.DatabaseWait, "give a duration, or -1 for an error at once")
+	check.That(d.Group >= 0, "Group", d.Group, "give the number of a group")
 	// A batch that was begun right before a renewal failed must be settled before the lease ends, or its rows would be
 	// published by two projectors.
 	if d.PublishTimeout+settleMargin >= d.Lease-d.Renew {
-		errs = append(errs, fmt.Errorf("projector: Config.PublishTimeout (%s) + %s must be less than Config.Lease - Config.Renew (%s)",
+		check.Add(fmt.Errorf("projector: Config.PublishTimeout (%s) + %s must be less than Config.Lease - Config.Renew (%s)",
 			d.PublishTimeout, settleMargin, d.Lease-d.Renew))
 	}
-	errs = append(errs, event.ValidateIdentifier("projector: Config.Name", d.Name))
-	return errors.Join(errs...)
+	check.Add(event.ValidateIdentifier("projector: Config.Name", d.Name))
+	return check.Err()
 }
 
 // WithDefaults returns a copy in which every field that is zero has its default. A nil Config counts as the zero
 // Config.
 func (c *Config) WithDefaults() Config {
-	var out Config
-	if c != nil {
-		out = *c
-	}
-	count := func(n *int, v int) {
-		if *n == 0 {
-			*n = v
-		}
-	}
-	span := func(d *time.Duration, v time.Duration) {
-		if *d == 0 {
-			*d = v
-		}
-	}
-	count(&out.Workers, 3)
-	count(&out.BatchSize, 1000)
-	if out.BatchBytes == 0 {
-		out.BatchBytes = 16 << 20
-	}
-	count(&out.MaxRetryAttempts, 5)
-	count(&out.MaxCrashes, 10)
+	out := configs.Copy(c)
+	out.Workers = cmp.Or(out.Workers, 3)
+	out.BatchSize = cmp.Or(out.BatchSize, 1000)
+	out.BatchBytes = cmp.Or(out.BatchBytes, 16<<20)
+	out.MaxRetryAttempts = cmp.Or(out.MaxRetryAttempts, 5)
+	out.MaxCrashes = cmp.Or(out.MaxCrashes, 10)
 	out.Retry = out.Retry.Or(retry.Policy{Delay: time.Minute, MaxDelay: time.Hour})
-	span(&out.PublishTimeout, 5*time.Second)
-	span(&out.Lease, 10*time.Second)
-	span(&out.Renew, 3*time.Second)
-	span(&out.SleepBusy, 100*time.Millisecond)
-	span(&out.SleepIdle, 2*time.Second)
-	span(&out.CleanInterval, time.Hour)
+	out.PublishTimeout = cmp.Or(out.PublishTimeout, 5*time.Second)
+	out.Lease = cmp.Or(out.Lease, 10*time.Second)
+	out.Renew = cmp.Or(out.Renew, 3*time.Second)
+	out.SleepBusy = cmp.Or(out.SleepBusy, 100*time.Millisecond)
+	out.SleepIdle = cmp.Or(out.SleepIdle, 2*time.Second)
+	out.CleanInterval = cmp.Or(out.CleanInterval, time.Hour)
 	return out
 }
 

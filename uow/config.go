@@ -1,12 +1,12 @@
 package uow
 
 import (
-	"errors"
-	"fmt"
+	"cmp"
 	"math"
 	"time"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/configs"
 	"github.com/oncebox/oncebox/internal/envelope"
 	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/telemetry"
@@ -63,69 +63,39 @@ func (c *Config) Validate() error {
 	if c == nil {
 		return nil
 	}
-	var errs []error
-	refuse := func(field string, value any, hint string) {
-		errs = append(errs, fmt.Errorf("uow: Config.%s is %v: %s", field, value, hint))
-	}
-	if c.MaxPayload < -1 {
-		refuse("MaxPayload", c.MaxPayload, "give bytes, or -1 for no limit")
-	}
-	if c.MaxHandled < -1 {
-		refuse("MaxHandled", c.MaxHandled, "give a count, or -1 for no limit")
-	}
-	if c.Retry.MaxAttempts < -1 {
-		refuse("Retry.MaxAttempts", c.Retry.MaxAttempts, "give a count, or -1 for none")
-	}
-	errs = append(errs, c.Retry.Policy.Validate("uow: Config.Retry"))
-	if c.Retry.MaxElapsed < -1 {
-		refuse("Retry.MaxElapsed", c.Retry.MaxElapsed, "give a duration, or -1 for no limit")
-	}
-	if c.CommitTimeout < 0 {
-		refuse("CommitTimeout", c.CommitTimeout, "give a duration")
-	}
-	for _, f := range []struct{ name, value string }{
-		{"Source", c.Source}, {"DefaultTenant", c.DefaultTenant}, {"TopicPrefix", c.TopicPrefix},
-	} {
-		errs = append(errs, event.ValidateIdentifier("uow: Config."+f.name, f.value))
-	}
-	return errors.Join(errs...)
+	check := configs.CheckOf("uow: Config")
+	check.That(c.MaxPayload >= -1, "MaxPayload", c.MaxPayload, "give bytes, or -1 for no limit")
+	check.That(c.MaxHandled >= -1, "MaxHandled", c.MaxHandled, "give a count, or -1 for no limit")
+	check.That(c.Retry.MaxAttempts >= -1, "Retry.MaxAttempts", c.Retry.MaxAttempts, "give a count, or -1 for none")
+	check.Add(c.Retry.Policy.Validate("uow: Config.Retry"))
+	check.That(c.Retry.MaxElapsed >= -1, "Retry.MaxElapsed", c.Retry.MaxElapsed, "give a duration, or -1 for no limit")
+	check.That(c.CommitTimeout >= 0, "CommitTimeout", c.CommitTimeout, "give a duration")
+	check.Add(
+		event.ValidateIdentifier("uow: Config.Source", c.Source),
+		event.ValidateIdentifier("uow: Config.DefaultTenant", c.DefaultTenant),
+		event.ValidateIdentifier("uow: Config.TopicPrefix", c.TopicPrefix))
+	return check.Err()
 }
 
 // WithDefaults returns a copy in which the fields that are zero have their defaults. A nil Config counts as the zero one. A limit that is off (-1)
 // becomes a number that is never reached.
 func (c *Config) WithDefaults() Config {
-	var out Config
-	if c != nil {
-		out = *c
-	}
-	def := func(d *time.Duration, v time.Duration) {
-		if *d == 0 {
-			*d = v
-		}
-	}
+	out := configs.Copy(c)
 	out.Retry.Policy = out.Retry.Policy.Or(retry.Policy{Delay: 10 * time.Millisecond, MaxDelay: time.Second})
-	def(&out.CommitTimeout, 30*time.Second)
-	def(&out.Retry.MaxElapsed, 30*time.Second)
+	out.Retry.MaxAttempts = cmp.Or(out.Retry.MaxAttempts, 5)
+	out.Retry.MaxElapsed = cmp.Or(out.Retry.MaxElapsed, 30*time.Second)
 	if out.Retry.MaxElapsed < 0 {
 		out.Retry.MaxElapsed = math.MaxInt64
 	}
 	if out.Retry.If == nil {
 		out.Retry.If = IsRetryable
 	}
-	if out.Retry.MaxAttempts == 0 {
-		out.Retry.MaxAttempts = 5
-	}
-	switch out.MaxHandled {
-	case 0:
-		out.MaxHandled = 1000
-	case -1:
+	out.CommitTimeout = cmp.Or(out.CommitTimeout, 30*time.Second)
+	out.MaxHandled = cmp.Or(out.MaxHandled, 1000)
+	if out.MaxHandled < 0 {
 		out.MaxHandled = math.MaxInt
 	}
-	if out.DefaultTenant == "" {
-		out.DefaultTenant = "default"
-	}
-	if out.MaxPayload == 0 {
-		out.MaxPayload = envelope.DefaultMaxPayload
-	}
+	out.DefaultTenant = cmp.Or(out.DefaultTenant, "default")
+	out.MaxPayload = cmp.Or(out.MaxPayload, envelope.DefaultMaxPayload)
 	return out
 }

@@ -1,9 +1,7 @@
 package main
 
 // exceptions were made with the rules, and go as the code they name is mended.
-var exceptions = []exception{
-	{ruleRepeated, "product", 1},
-}
+var exceptions = []exception{}
 
 // explained are the pairs that may stay as they are.
 var explained = []explanation{

@@ -2,9 +2,8 @@ package memory
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 
+	"github.com/oncebox/oncebox/internal/configs"
 	"github.com/oncebox/oncebox/telemetry"
 )
 
@@ -27,25 +26,16 @@ type Config struct {
 // Validate names every field that cannot be used. A nil Config is valid.
 func (c *Config) Validate() error {
 	d := c.WithDefaults()
-	var errs []error
-	if d.Partitions < 1 {
-		errs = append(errs, fmt.Errorf("memory: Config.Partitions is %d: give a count of at least 1", d.Partitions))
-	}
-	if d.MaxMessageBytes < 1 {
-		errs = append(errs, fmt.Errorf("memory: Config.MaxMessageBytes is %d: give a number of bytes", d.MaxMessageBytes))
-	}
-	if d.Retain < 0 {
-		errs = append(errs, fmt.Errorf("memory: Config.Retain is %d: give a count, or 0 for all messages", d.Retain))
-	}
-	return errors.Join(errs...)
+	check := configs.CheckOf("memory: Config")
+	check.That(d.Partitions >= 1, "Partitions", d.Partitions, "give a count of at least 1")
+	check.That(d.MaxMessageBytes >= 1, "MaxMessageBytes", d.MaxMessageBytes, "give a number of bytes")
+	check.That(d.Retain >= 0, "Retain", d.Retain, "give a count, or 0 for all messages")
+	return check.Err()
 }
 
 // WithDefaults returns a copy in which unset fields have their defaults. A nil Config is the zero one.
 func (c *Config) WithDefaults() Config {
-	var out Config
-	if c != nil {
-		out = *c
-	}
+	out := configs.Copy(c)
 	out.Partitions = cmp.Or(out.Partitions, 4)
 	out.MaxMessageBytes = cmp.Or(out.MaxMessageBytes, 5<<20)
 	return out

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/configs"
 	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/topics"
@@ -186,10 +187,7 @@ func redacted(text string) string {
 
 // WithDefaults returns a copy in which unset fields have their defaults. A nil Config is the zero value.
 func (c *Config) WithDefaults() Config {
-	var out Config
-	if c != nil {
-		out = *c
-	}
+	out := configs.Copy(c)
 	out.Partitions = cmp.Or(out.Partitions, 4)
 	out.Producers = cmp.Or(out.Producers, 4)
 	out.MaxMessageBytes = cmp.Or(out.MaxMessageBytes, 5<<20)
