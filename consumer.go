@@ -7,24 +7,25 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// Consume registers h for the messages of a topic; each is handled once per consumer. The name identifies the subscription and the entries
-// of the inbox, so it must never change. Call it before [App.Run], in every process of the service: the processes that only publish make
-// sure of the subscription too. Without a broker subscriptions are rows of the database; [inbox.Inbox.Forget] removes those of a consumer
-// that is gone for good. An readmodel.Model, of the same name, may be given for h. It panics when an option cannot be used, when called
-// twice for one topic and consumer, or after Run.
+// Consume registers h for the messages of a topic. The consumer called name handles each message once. The name
+// identifies the subscription and the consumer's rows in the inbox, so it must never change. Call Consume before
+// [App.Run], in every process of the service: processes that only publish also make sure that the subscription exists.
+// Without a broker, subscriptions are rows of the database; [inbox.Inbox.Forget] removes those of a consumer that is
+// gone for good. h may be a readmodel.Model with the same name. Consume panics if an option cannot be used, after a
+// second call for the same topic and consumer, and after Run.
 func (a *App) Consume(topic, name string, h messaging.Handler, opts ...inbox.Option) {
 	must(a.validate(topic, name))
 	must(a.Inbox.Consume(topic, name, h, a.options(opts)...))
 }
 
-// ConsumeBatch is [App.Consume] for a bulk writer: it gets up to 100 messages at once, or as many as [inbox.Batch] says, in one
-// unit of work.
+// ConsumeBatch is [App.Consume] for a handler that writes in bulk. It gets up to 100 messages in one unit of work, or
+// as many as [inbox.Batch] sets.
 func (a *App) ConsumeBatch(topic, name string, fn inbox.BatchFunc, opts ...inbox.Option) {
 	must(a.validate(topic, name))
 	must(a.Inbox.ConsumeBatch(topic, name, fn, a.options(opts)...))
 }
 
-// validate asks the broker for its rule for names.
+// validate checks the names by the broker's rules, if it has any.
 func (a *App) validate(topic, name string) error {
 	broker, ok := a.broker.(messaging.Naming)
 	if !ok {
@@ -41,15 +42,16 @@ func (a *App) options(opts []inbox.Option) []inbox.Option {
 	return append([]inbox.Option{inbox.Receiving(a.cfg.Consumer), inbox.OwnedBy(a.cfg.UoW.Source)}, opts...)
 }
 
-// must panics: a consumer that is wired wrongly is a mistake in the program, found at its start.
+// must panics for a consumer that is wired wrongly, so that this mistake is found at the start of the program.
 func must(err error) {
 	if err != nil {
 		panic(fmt.Sprintf("oncebox: %v", err))
 	}
 }
 
-// Pause stops the flow of messages to all consumers of that name in this process, until [App.Resume]: see [inbox.Inbox.Pause].
+// Pause stops the consumers with this name in this process from receiving messages, until [App.Resume]: see
+// [inbox.Inbox.Pause].
 func (a *App) Pause(consumer string) error { return a.Inbox.Pause(consumer) }
 
-// Resume starts the flow again.
+// Resume lets the consumers with this name receive messages again.
 func (a *App) Resume(consumer string) error { return a.Inbox.Resume(consumer) }

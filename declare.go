@@ -14,7 +14,8 @@ import (
 	"github.com/oncebox/oncebox/retry"
 )
 
-// declaration is the error of the last attempt to make the subscriptions. Nil: they are made, or there was no attempt yet.
+// declaration holds the error of the last attempt to make the subscriptions. Nil means that they exist, or
+// that there was no attempt yet.
 type declaration struct{ last atomic.Pointer[error] }
 
 func (d *declaration) set(err error) { d.last.Store(&err) }
@@ -26,7 +27,8 @@ func (d *declaration) err() error {
 	return nil
 }
 
-// declare makes the subscriptions: a broker may delete messages of a topic without subscriptions at any moment.
+// declare makes the subscriptions of all consumers. It runs before anything is published, because a broker may delete
+// messages of a topic without subscriptions at once.
 func (a *App) declare(ctx context.Context) error {
 	if a.broker == nil {
 		return a.Inbox.SubscribeAll(ctx)
@@ -44,12 +46,12 @@ func (a *App) declare(ctx context.Context) error {
 	return nil
 }
 
-// introducer is a broker that shows who publishes.
+// introducer is a broker that can show operators which service publishes.
 type introducer interface {
 	Introduce(source, installation string)
 }
 
-// introduce gives the broker the names of the service and its database, if it can keep them.
+// introduce gives the broker the names of the service and of its database, if it can show them.
 func (a *App) introduce(ctx context.Context) error {
 	b, can := a.broker.(introducer)
 	if !can {
@@ -63,11 +65,11 @@ func (a *App) introduce(ctx context.Context) error {
 	return nil
 }
 
-// insistOnDeclaring tries until the broker has made the subscriptions, or refuses to. It logs once that it waits; the adapter logs the
-// state of the connection.
+// insistOnDeclaring tries until the broker has made the subscriptions, or refuses them for good. It logs once that it
+// waits; the broker adapter logs the state of the connection.
 func (a *App) insistOnDeclaring(ctx context.Context) error {
 	if a.broker == nil {
-		return nil // without a broker they are rows, which exist by now
+		return nil // without a broker subscriptions are rows, which prepare has made
 	}
 	began := time.Now()
 	for attempt := 1; ; attempt++ {
@@ -90,7 +92,8 @@ func (a *App) insistOnDeclaring(ctx context.Context) error {
 	}
 }
 
-// declareIn makes the subscriptions in a goroutine of group. It returns a function that runs another function in the group once they exist.
+// declareIn makes the subscriptions in a goroutine of group. It returns a function that starts another function in the
+// group as soon as the subscriptions exist.
 func (a *App) declareIn(ctx context.Context, group *errgroup.Group, parts []Part) (afterwards func(func() error)) {
 	declared := make(chan struct{})
 	group.Go(func() error {
@@ -104,7 +107,8 @@ func (a *App) declareIn(ctx context.Context, group *errgroup.Group, parts []Part
 		case slices.Contains(parts, Relay) || slices.Contains(parts, Consumers):
 			return fmt.Errorf("declare subscriptions: %w", err)
 		default:
-			// A process that only writes does not depend on the broker, and no relay publishes before it has declared.
+			// A process that only writes events does not depend on the broker: the relay declares, too,
+			// before it publishes.
 			a.log.WarnContext(ctx, "oncebox: this process could not declare the subscriptions; a process that runs the relay declares them "+
 				"before it publishes", "error", err)
 			return nil

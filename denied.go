@@ -24,15 +24,15 @@ type deniedLog struct {
 	told *told
 }
 
-// told is shared by all loggers that are derived from one.
+// told is the record of logged rights. All loggers that are derived from one share it.
 type told struct {
 	mu sync.Mutex
-	at map[string]time.Time // time of the last line, by the message of the server
+	at map[string]time.Time // time of the last line about a right, by the server's message
 }
 
 func newDeniedLog(h slog.Handler) deniedLog { return deniedLog{h, &told{at: map[string]time.Time{}}} }
 
-// Unwrap returns the handler behind.
+// Unwrap returns the wrapped handler.
 func (d deniedLog) Unwrap() slog.Handler { return d.Handler }
 
 // Handle logs a record, unless it is about a right that was logged already.

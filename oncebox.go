@@ -46,12 +46,12 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// Broker is what messaging/pulsar and messaging/memory give, and any adapter of one's own.
+// Broker is the interface of messaging/pulsar, messaging/memory and adapters of your own.
 type Broker interface {
 	messaging.Publisher
-	// Subscribe is that of [messaging.Subscriber].
+	// Subscribe is the method of [messaging.Subscriber].
 	Subscribe(ctx context.Context, s messaging.Subscription) (messaging.Receiver, error)
-	// Close releases the connection. [App] does not call it: close the broker when [App.Run] has returned.
+	// Close closes the connection. [App] does not call it: close the broker after [App.Run] has returned.
 	Close() error
 }
 
@@ -65,9 +65,9 @@ type App struct {
 	Inbox *inbox.Inbox
 	// Idempotency stores answers under the keys of requests, for httpmw.Idempotency.
 	Idempotency *idempotency.Store
-	// Projector is the relay, which publishes the events of Outbox. Read models are made with package inbox/readmodel.
+	// Projector is the relay, which publishes the events of Outbox. (Read models are in package inbox/readmodel.)
 	Projector *projector.Projector
-	// Registry has the types of events: register all types that consumers handle.
+	// Registry holds the types of events. Register every type that consumers handle.
 	Registry *event.Registry
 
 	db       *bun.DB
@@ -79,9 +79,9 @@ type App struct {
 	declaration declaration
 }
 
-// New wires an application. Without a broker (nil) the relay stores each event for each consumer of its topic, and the consumers handle
-// them from the database, with the same guarantees. New does not use the database yet. Further sinks, an event store for example, take the
-// events in the same commit, after the outbox.
+// New wires an application. Without a broker (nil) the relay stores each event for each consumer of its topic, and the
+// consumers handle it from the database, with the same guarantees. New does not access the database. Each of sinks, for
+// example an event store, gets the events in the same transaction, after the outbox.
 func New(db *bun.DB, broker Broker, cfg config.Config, sinks ...uow.Sink) (*App, error) {
 	if db == nil {
 		return nil, errors.New("oncebox: New: db is nil: open it with config.OpenDB")
@@ -129,7 +129,7 @@ func (a *App) Migrate(ctx context.Context) error {
 
 func (a *App) waiting() arrival.Wait { return arrival.Wait{Limit: a.cfg.DatabaseWait, Log: a.log} }
 
-// obey sets the broker's rule for names as the rule of recorded events, unless the service has set one.
+// obey makes the broker's rule for names the rule for recorded events, unless the service has set one.
 func obey(rule *func(topic string) error, broker messaging.Naming) {
 	if *rule == nil {
 		*rule = broker.ValidateTopic

@@ -10,17 +10,19 @@ import (
 	"github.com/oncebox/oncebox/migrations"
 )
 
-// stallLimit is how long a part may get nothing done, although there is work, before it is not ready.
+// stallLimit is how long a part may make no progress, although there is work, before it is not ready.
 const stallLimit = time.Minute
 
-// Ready returns nil if this process can do its work, and else what stands in the way. It is for readiness probes: the
-// database answers, has the tables and takes writes, and the parts, all of them if none is named, run and get on. A database
-// that is read-only or whose disk is full takes no writes; it is asked every two seconds at most. A relay does not get on when
-// database or broker have failed it for a minute, or the broker was away at the start and has not come yet; a consumer when it is
-// not subscribed, when a connection to the broker has been missing for a minute, or when there have been messages for a minute, in this
-// process or waiting at the broker, and none was settled. A consumer that is paused is ready.
+// Ready returns nil if this process can do its work, and otherwise what prevents it. It is for readiness
+// probes. It checks that the database answers, has the tables and takes writes, and that the parts (all of
+// them if none is named) run and make progress. A read-only database, or one with a full disk, takes no
+// writes; this is checked at most every two seconds. A relay makes no progress if database or broker have
+// failed it for a minute, or if the broker was down at its start and is still down. A consumer makes none
+// if it is not subscribed, if a connection to the broker has been missing for a minute, or if messages have
+// waited for a minute, here or at the broker, and none was settled. A paused consumer is ready.
 //
-// A process that takes requests asks [App.ReadyToWrite]: with Ready an outage of the broker would take it away from its callers.
+// A process that serves requests should use [App.ReadyToWrite]: with Ready an outage of the broker would make it
+// unavailable to its callers.
 func (a *App) Ready(ctx context.Context, parts ...Part) error {
 	if len(parts) == 0 {
 		parts = []Part{Relay, Consumers, Cleaner}
@@ -39,16 +41,16 @@ func (a *App) Ready(ctx context.Context, parts ...Part) error {
 			}
 		case Consumers:
 			errs = append(errs, a.consumersReady())
-		case Cleaner: // whether it runs or not matters to the size of tables, a day later
+		case Cleaner: // a Cleaner that does not run only lets tables grow, a day later
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// ReadyToWrite returns nil if units of work can commit: the database answers, has the tables and takes writes. It is for the
-// readiness probe of a process that takes requests: what they store waits in the outbox while the broker is away.
+// ReadyToWrite returns nil if units of work can commit: the database answers, has the tables and takes writes. It is
+// for the readiness probe of a process that serves requests: while the broker is down, their events wait in the outbox.
 func (a *App) ReadyToWrite(ctx context.Context) error {
-	// Run has logged how the tables differ.
+	// Only the list of applied files is compared; App.Run has compared the tables themselves at the start.
 	err := migrations.Applied(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema})
 	switch {
 	case pgerr.IsAway(err):
@@ -59,7 +61,7 @@ func (a *App) ReadyToWrite(ctx context.Context) error {
 	return a.writable.check(ctx, a.db)
 }
 
-// undeclared is why relay and consumers have not begun.
+// undeclared returns the reason why relay and consumers have not begun, nil if they have.
 func (a *App) undeclared() error {
 	if err := a.declaration.err(); err != nil {
 		return fmt.Errorf("oncebox: relay and consumers wait until the subscriptions of the broker are declared: %w", err)

@@ -11,9 +11,10 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// checkRetention warns if messages may come again after the inbox has forgotten them: they would be handled twice. A warning is enough,
-// because they come so late only if somebody replays them or resets a subscription. The time for which a message may stay unacknowledged
-// does not matter, because the inbox remembers a message from the moment when it is handled.
+// checkRetention logs a warning if a message can come again after the inbox has forgotten it: it would be
+// handled twice. This is only a warning, because messages come so late only if somebody replays them or
+// resets a subscription. How long a message may stay unacknowledged does not matter, because the inbox
+// remembers it from the moment it is handled.
 func (a *App) checkRetention(ctx context.Context) {
 	remembered := cmp.Or(a.cfg.Inbox.Retention, inbox.DefaultRetention)
 	if remembered == inbox.KeepForever || len(a.Inbox.Subscriptions()) == 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/oncebox/oncebox/migrations"
 )
 
-// Part is something that [App.Run] runs.
+// Part is a part of an application that [App.Run] runs.
 type Part int
 
 const (
@@ -23,24 +23,26 @@ const (
 	Relay Part = iota + 1
 	// Consumers receive messages and handle them, and handle parked messages. Without a broker the relay stores the messages.
 	Consumers
-	// Cleaner makes partitions ahead, drops what is older than its retention, and shows the state of the idempotency keys as metrics.
+	// Cleaner makes partitions for coming days, drops rows that are older than their retention, and reports
+	// idempotency keys as metrics.
 	Cleaner
 )
 
-// Run runs the parts, all of them if none is named, until ctx is done: then batches and handlers under way are finished,
-// lanes and messages handed back, and nil is returned. A service ends cleanly on SIGTERM with
+// Run runs the parts, all of them if none is named, until ctx is done: then it finishes the batches and handlers in
+// work, hands lanes and messages back, and returns nil. A service ends cleanly on SIGTERM with
 //
 //	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 //
-// While the broker is away ([messaging.ErrBrokerDown]) it is waited for: units commit their events into the outbox meanwhile. As soon
-// as it has come the subscriptions are made, and only then relay and consumers begin, so that no event is published that a
-// subscription would miss.
+// Run waits for a broker that is down ([messaging.ErrBrokerDown]). Units of work can commit meanwhile, and their events
+// wait in the outbox. When the broker is back, Run makes the subscriptions, and only then starts relay and consumers,
+// so that no subscription misses an event.
 //
-// A database that is away at the start is waited for, see config.Config.DatabaseWait: nothing begins before it has come.
+// Run also waits for a database that is down at the start, see config.Config.DatabaseWait.
 //
-// It returns an error at once when the tables are missing, a part is unknown, or a pooler that Config.Pooler does not know of loses
-// prepared statements, and when the broker refuses to make a subscription. It logs how the tables differ from what Migrate makes, each
-// difference with the statement that mends it, and goes on; to refuse such tables, call [migrations.Verify] before.
+// It returns an error at once when the tables are missing, a part is unknown, a pooler loses prepared statements
+// although Config.Pooler is not set, or the broker refuses a subscription. It logs how the tables differ from what
+// Migrate makes, each difference with the statement that mends it, and goes on; to refuse such tables, call
+// [migrations.Verify] before.
 func (a *App) Run(ctx context.Context, parts ...Part) error {
 	if len(parts) == 0 {
 		parts = []Part{Relay, Consumers, Cleaner}
@@ -76,7 +78,7 @@ func (a *App) Run(ctx context.Context, parts ...Part) error {
 	return nil
 }
 
-// prepare is what a start asks of the database before anything begins.
+// prepare checks the database before anything begins.
 func (a *App) prepare(ctx context.Context) error {
 	if err := a.verify(ctx); err != nil {
 		return err
@@ -94,8 +96,8 @@ func (a *App) prepare(ctx context.Context) error {
 	return nil
 }
 
-// verify returns an error if tables are missing. It logs how they differ, and the process goes on: the tables served until it was
-// started again, and a service that is down because somebody dropped an index is worse than a slow one.
+// verify returns an error if tables are missing. Other differences are only logged: the tables served until the process
+// was restarted, and a service that is down because an index is missing is worse than a slow one.
 func (a *App) verify(ctx context.Context) error {
 	err := migrations.Verify(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema, Logger: a.log})
 	found, differs := errors.AsType[*migrations.DifferenceError](err)
@@ -109,7 +111,7 @@ func (a *App) verify(ctx context.Context) error {
 	return nil
 }
 
-// start has group run one part, and what needs the broker afterwards.
+// start runs one part in group; what needs the broker runs through afterwards, when the subscriptions exist.
 func (a *App) start(ctx context.Context, group *errgroup.Group, part Part, afterwards func(func() error)) {
 	switch part {
 	case Relay:
@@ -126,7 +128,7 @@ func (a *App) start(ctx context.Context, group *errgroup.Group, part Part, after
 	}
 }
 
-// subscriber is the broker, nil if there is none.
+// subscriber returns the broker, nil if there is none.
 func (a *App) subscriber() messaging.Subscriber {
 	if a.broker == nil {
 		return nil
@@ -137,8 +139,8 @@ func (a *App) subscriber() messaging.Subscriber {
 // cleanInterval is how often the cleaner runs.
 const cleanInterval = time.Hour
 
-// clean keeps inbox and keys within their retention. What fails is tried again at the next turn; nothing depends on it
-// soon. The outbox is cleaned by the relay, whose first settle needs the partition of today.
+// clean removes old rows of inbox and keys. An error is tried again at the next turn, because nothing depends on it
+// soon. The relay cleans the outbox itself: its first settlement needs today's partition.
 func (a *App) clean(ctx context.Context) error {
 	ticker := time.NewTicker(cleanInterval)
 	defer ticker.Stop()

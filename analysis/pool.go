@@ -9,8 +9,9 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// Pool finds statements that are sent through the pool within a unit of work: they are committed by themselves, and done again when
-// the unit is run again. config.Config.RefusePool refuses such a statement where the program runs, whichever way the pool has got there.
+// Pool finds statements that use the pool inside a unit of work. Such a statement commits by itself, and is executed
+// again when the unit is run again. config.Config.RefusePool refuses these statements at run time, however the code got
+// hold of the pool; this analyzer finds only what it can see in the source.
 var Pool = &analysis.Analyzer{ //nolint:gochecknoglobals // analyzers are variables
 	Name:     "unitpool",
 	Doc:      "finds statements on the pool within a unit of work, where u.DB(), u.SQL() or u.Pgx() is meant",
@@ -18,12 +19,12 @@ var Pool = &analysis.Analyzer{ //nolint:gochecknoglobals // analyzers are variab
 	Run:      runPool,
 }
 
-// pools are the types of pools.
+// pools are the types of connection pools, with what a unit of work offers in place of each.
 var pools = map[string]string{ //nolint:gochecknoglobals // a constant list
 	"github.com/uptrace/bun.DB": "u.DB()", "database/sql.DB": "u.SQL()", "github.com/jackc/pgx/v5/pgxpool.Pool": "u.Pgx()",
 }
 
-// harmless are methods of pools that send no statement of the program's.
+// harmless are methods of pools that send no statement of the program.
 var harmless = map[string]bool{ //nolint:gochecknoglobals // a constant list
 	"Stats": true, "Stat": true, "Close": true, "Ping": true, "PingContext": true, "Dialect": true, "Formatter": true, "Config": true,
 	"RegisterModel": true, "AddQueryHook": true, "Driver": true, "Table": true, "SetMaxOpenConns": true, "SetMaxIdleConns": true,
@@ -54,7 +55,7 @@ func runPool(pass *analysis.Pass) (any, error) {
 	return nil, nil //nolint:nilnil // an analyzer without a result
 }
 
-// poolOf returns what to use in place of an expression that is a pool, "" if it is not one.
+// poolOf returns what to use in place of the expression, "" if the expression is not a pool.
 func poolOf(info *types.Info, e ast.Expr) string {
 	t := info.TypeOf(e)
 	if t == nil {
@@ -71,8 +72,9 @@ func poolOf(info *types.Info, e ast.Expr) string {
 	return pools[named.Obj().Pkg().Path()+"."+named.Obj().Name()]
 }
 
-// takesAnyHandle reports whether the parameter is an interface: a function that takes a transaction as well as a pool, such as one with
-// bun.IDB. A function that asks for the pool itself, such as a constructor, wants the pool.
+// takesAnyHandle reports whether the parameter is an interface, such as bun.IDB: such a function works with a
+// transaction as well as with a pool, so it should get the transaction. A function whose parameter is the pool's own
+// type, such as a constructor, means the pool.
 func takesAnyHandle(info *types.Info, call *ast.CallExpr, at int) bool {
 	signature, ok := info.TypeOf(call.Fun).(*types.Signature)
 	if !ok || at >= signature.Params().Len() || signature.Variadic() && at >= signature.Params().Len()-1 {

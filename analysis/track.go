@@ -11,7 +11,8 @@ import (
 	"golang.org/x/tools/go/types/typeutil"
 )
 
-// Track finds aggregates that have recorded events within a unit of work and are never given to it.
+// Track finds aggregates that record events inside a unit of work and are never given to the unit, so that
+// their events are lost.
 var Track = &analysis.Analyzer{ //nolint:gochecknoglobals // analyzers are variables
 	Name:      "unittrack",
 	Doc:       "finds aggregates that have recorded events within a unit of work, and that are neither tracked nor saved",
@@ -20,7 +21,8 @@ var Track = &analysis.Analyzer{ //nolint:gochecknoglobals // analyzers are varia
 	Run:       runTrack,
 }
 
-// records is the fact that a method records events on its receiver, or that what a function returns first has recorded some.
+// records is a fact about a function: it records events on its receiver, or on its first result. Facts are how the
+// analyzer knows functions of other packages.
 type records struct{}
 
 // AFact implements [analysis.Fact].
@@ -30,7 +32,7 @@ func (*records) String() string { return "records" }
 
 func runTrack(pass *analysis.Pass) (any, error) {
 	in := pass.ResultOf[inspect.Analyzer].(*inspector.Inspector) //nolint:forcetypeassert // what inspect returns
-	for exportRecords(pass, in) {                                // until nothing is found that calls what was found
+	for exportRecords(pass, in) {                                // again, until no further function calls a known one
 	}
 	units(pass, in, func(body *ast.BlockStmt) {
 		for object, at := range recorded(pass, body) {
@@ -43,7 +45,7 @@ func runTrack(pass *analysis.Pass) (any, error) {
 	return nil, nil //nolint:nilnil // an analyzer without a result
 }
 
-// exportRecords looks for functions that record, and reports whether there was a new one.
+// exportRecords looks for functions that record events, and reports whether it has found a new one.
 func exportRecords(pass *analysis.Pass, in *inspector.Inspector) (more bool) {
 	in.Preorder([]ast.Node{(*ast.FuncDecl)(nil)}, func(n ast.Node) {
 		decl, ok := n.(*ast.FuncDecl)
@@ -67,7 +69,7 @@ func exportRecords(pass *analysis.Pass, in *inspector.Inspector) (more bool) {
 	return more
 }
 
-// returned is the variable that a function returns first, if it is the same everywhere.
+// returned returns the variable that is the first result at every return of the function; nil if they differ.
 func returned(info *types.Info, body *ast.BlockStmt) (object types.Object) {
 	ast.Inspect(body, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -86,7 +88,7 @@ func returned(info *types.Info, body *ast.BlockStmt) (object types.Object) {
 	return object
 }
 
-// recorded returns the variables on which something records in a body, and where.
+// recorded returns the variables of a body on which events are recorded, with the place of the first recording.
 func recorded(pass *analysis.Pass, body *ast.BlockStmt) map[types.Object]token.Pos {
 	found := map[types.Object]token.Pos{}
 	note := func(e ast.Expr, at token.Pos) {
@@ -112,7 +114,7 @@ func recorded(pass *analysis.Pass, body *ast.BlockStmt) map[types.Object]token.P
 	return found
 }
 
-// hasFact reports whether a call is one of a function, or of a method, that records.
+// hasFact reports whether the call is of a function, or of a method, that records events.
 func hasFact(pass *analysis.Pass, call *ast.CallExpr, method bool) bool {
 	fn, ok := typeutil.Callee(pass.TypesInfo, call).(*types.Func)
 	return ok && (fn.Signature().Recv() != nil) == method && pass.ImportObjectFact(fn.Origin(), new(records))
@@ -137,8 +139,9 @@ func variable(info *types.Info, e ast.Expr) types.Object {
 	return nil
 }
 
-// isLeftAlone reports whether a variable is one of the body, and all that is done with it are calls of its own methods and uses of its
-// fields, and bun storing it. Whatever else is done may end in the unit: it is passed to a function, stored, returned or captured by a function that is.
+// isLeftAlone reports whether the variable is declared in the body and is only used for calls of its methods, for its
+// fields and as a model of bun. Any other use may lead to the unit: it is passed to a function, stored, returned, or
+// captured by a function literal that is.
 func isLeftAlone(info *types.Info, body *ast.BlockStmt, object types.Object) bool {
 	if object.Pos() < body.Pos() || object.Pos() > body.End() {
 		return false
@@ -160,9 +163,9 @@ func isLeftAlone(info *types.Info, body *ast.BlockStmt, object types.Object) boo
 			parent, at = stack[len(stack)-3], address
 		}
 		switch parent := parent.(type) {
-		case *ast.CallExpr: // a model of bun
+		case *ast.CallExpr: // an argument of bun, which stores it
 			alone = alone && at != parent.Fun && isOfBun(info, parent)
-		case *ast.SelectorExpr: // a method or a field
+		case *ast.SelectorExpr: // a call of a method, or a field
 			if _, isFunc := info.ObjectOf(parent.Sel).(*types.Func); isFunc && !callKeepsIt(info, stack, parent) {
 				alone = false
 			}
@@ -183,12 +186,12 @@ func isLeftAlone(info *types.Info, body *ast.BlockStmt, object types.Object) boo
 	return alone
 }
 
-// callKeepsIt reports whether a selector is a method that is called, and not a method that may give its receiver to the unit: that would have
-// the unit, or a context, among its arguments.
+// callKeepsIt reports whether the selector is a call of a method that cannot give its receiver to the unit. A method
+// that could do so has the unit or a context among its arguments.
 func callKeepsIt(info *types.Info, stack []ast.Node, selector *ast.SelectorExpr) bool {
 	call, ok := stack[len(stack)-3].(*ast.CallExpr)
 	if !ok || call.Fun != ast.Expr(selector) {
-		return false // a method value
+		return false // the method is used as a value, and may be called anywhere
 	}
 	for _, arg := range call.Args {
 		if t := info.TypeOf(arg); isNamed(t, uowPath, "Unit") || isNamed(t, "context", "Context") {

@@ -19,8 +19,8 @@ const (
 	messagingPath = rootPath + "/messaging"
 )
 
-// units calls fn for the body of each function that a unit of work runs: what is given to Manager.Do, and what a consumer of an inbox calls
-// for its messages. A function that is given by its name is found if it is one of the package.
+// units calls fn for the body of each function that runs in a unit of work: the argument of Manager.Do, and the
+// handlers of an inbox's consumers. A function that is named there is found if it belongs to the analyzed package.
 func units(pass *analysis.Pass, in *inspector.Inspector, fn func(body *ast.BlockStmt)) {
 	decls := map[types.Object]*ast.BlockStmt{}
 	consumes := false
@@ -70,7 +70,7 @@ func units(pass *analysis.Pass, in *inspector.Inspector, fn func(body *ast.Block
 	})
 }
 
-// isConsumer reports whether a call gives a handler to an inbox, which runs it in a unit.
+// isConsumer reports whether the call gives a handler to an inbox, which runs it in a unit of work.
 func isConsumer(info *types.Info, call *ast.CallExpr) bool {
 	for _, name := range []string{"Consume", "ConsumeBatch", "Wrap", "WrapBatch"} {
 		if isMethod(info, call, inboxPath, "Inbox", name) || isMethod(info, call, rootPath, "App", name) {
@@ -80,7 +80,7 @@ func isConsumer(info *types.Info, call *ast.CallExpr) bool {
 	return false
 }
 
-// isLeased reports whether a consumer runs without a unit.
+// isLeased reports whether the consumer's handler runs under a lease, and so without a unit of work.
 func isLeased(info *types.Info, consumer *ast.CallExpr) bool {
 	for _, arg := range consumer.Args {
 		if option, ok := ast.Unparen(arg).(*ast.CallExpr); ok && isFunc(info, option, inboxPath, "Leased") {
@@ -90,19 +90,19 @@ func isLeased(info *types.Info, consumer *ast.CallExpr) bool {
 	return false
 }
 
-// isFunc reports whether a call is one of a function of a package.
+// isFunc reports whether the call is of this function of a package.
 func isFunc(info *types.Info, call *ast.CallExpr, path, name string) bool {
 	called, ok := typeutil.Callee(info, call).(*types.Func)
 	return ok && called.Name() == name && called.Signature().Recv() == nil && called.Pkg() != nil && called.Pkg().Path() == path
 }
 
-// isOfBun reports whether a call is one of bun, which stores a model and knows nothing of its events.
+// isOfBun reports whether the call is of a method of bun, which stores a model and ignores its events.
 func isOfBun(info *types.Info, call *ast.CallExpr) bool {
 	called, ok := typeutil.Callee(info, call).(*types.Func)
 	return ok && called.Pkg() != nil && strings.HasPrefix(called.Pkg().Path()+"/", bunPath+"/")
 }
 
-// isMethod reports whether a call is one of a method of a named type.
+// isMethod reports whether the call is of this method of a named type.
 func isMethod(info *types.Info, call *ast.CallExpr, path, typ, name string) bool {
 	called, ok := typeutil.Callee(info, call).(*types.Func)
 	if !ok || called.Name() != name {

@@ -24,9 +24,9 @@ const (
 	insufficientPrivilege = "42501"
 )
 
-// DB is an empty database of this run.
+// DB is an empty database for one run of a program or its tests.
 type DB struct {
-	// URL is its connection string, for example of [database/sql] or ONCEBOX_DATABASE_URL.
+	// URL is its connection string, for [database/sql] or for ONCEBOX_DATABASE_URL.
 	URL string
 
 	server *devenv.PostgresServer
@@ -34,11 +34,11 @@ type DB struct {
 	closed func() error
 }
 
-// Start finds or starts a server and makes a database on it. The caller calls [DB.Close]. Start gives up when ctx is done, when a download takes
-// more than 15 minutes, or the start of a server more than 10.
+// Start finds or starts a PostgreSQL server, and makes a database on it. Call [DB.Close] at the end. Start gives up
+// when ctx is done, when a download takes more than 15 minutes, or when the server takes more than 10 minutes to start.
 //
-// Errors name what is missing and the step that provides it. An error about a server that was started here ends with the last lines of
-// that server's log.
+// An error names what is missing, and the step that provides it. If it is about a server that was started here, it ends
+// with the last lines of the server's log.
 func Start(ctx context.Context, opts ...Option) (*DB, error) {
 	o := &options{devenv.Options{PostgresVariables: []string{"ONCEBOX_DATABASE_URL", "DATABASE_URL"}}}
 	for _, opt := range opts {
@@ -59,7 +59,8 @@ func Start(ctx context.Context, opts ...Option) (*DB, error) {
 	return db, nil
 }
 
-// create copies template0, to which no session can connect. A session in template1 would make the copy fail.
+// create makes the database as a copy of template0, to which no session can connect: with template1, a session there
+// would make the copy fail.
 func (db *DB) create(ctx context.Context) error {
 	err := execute(ctx, db.server.URL, "CREATE DATABASE "+db.name+" TEMPLATE template0")
 	if pgerr.Code(err) == insufficientPrivilege {
@@ -69,8 +70,8 @@ func (db *DB) create(ctx context.Context) error {
 	return err
 }
 
-// Close removes the database with all that is in it, ends its sessions, and stops the server if Start started it. A second call
-// returns what the first one did.
+// Close removes the database with everything in it, ends its sessions, and stops the server if Start has started it. A
+// second call returns the result of the first.
 func (db *DB) Close() error { return db.closed() }
 
 func (db *DB) close() error {
@@ -79,7 +80,7 @@ func (db *DB) close() error {
 	for {
 		err := execute(ctx, db.server.URL, "DROP DATABASE IF EXISTS "+db.name+" WITH (FORCE)")
 		if pgerr.Code(err) == objectInUse && ctx.Err() == nil {
-			continue // the server has waited for 5 s for the sessions that it ended
+			continue // the server gives up after 5 s of waiting for the sessions that it has ended
 		}
 		if err != nil {
 			err = fmt.Errorf("localpg: Close: %w", err)
@@ -100,15 +101,15 @@ func execute(ctx context.Context, server, statement string) error {
 	return nil
 }
 
-// inDatabase returns the connection string with another database in it, in either of libpq's forms: a URL or keywords with values
+// inDatabase replaces the database in a connection string, in either form of libpq: a URL, or keywords with values
 // (PostgreSQL, chapter libpq, "Connection Strings").
 func inDatabase(server, name string) (string, error) {
 	if !strings.HasPrefix(server, "postgres://") && !strings.HasPrefix(server, "postgresql://") {
-		return server + " dbname=" + name, nil // the last value counts
+		return server + " dbname=" + name, nil // of several values libpq takes the last
 	}
 	u, err := url.Parse(server)
 	if err != nil {
-		return "", errors.New("the server's URL cannot be read") // the cause repeats the password
+		return "", errors.New("the server's URL cannot be read") // the original error would show the password
 	}
 	query := u.Query()
 	query.Del("dbname") // it would count more than the path

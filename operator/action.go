@@ -1,11 +1,11 @@
 package operator
 
-// Action is what was done, as the audit has it.
+// Action is what was done, in the words of the audit.
 type Action string
 
-// The actions. Each belongs to the call that is named after it.
+// The actions. Each is named after the method that does it.
 const (
-	// Replay: a dead letter is published, or handled, after all.
+	// Replay: a dead letter is published, or handled, again.
 	Replay Action = "replay"
 	// Edit: a dead letter is replayed with another payload.
 	Edit Action = "edit"
@@ -42,7 +42,7 @@ const (
 	NotDone Action = "not_done"
 )
 
-// needsReason returns why an action needs a reason, "" if it needs none.
+// needsReason returns the reason why an action requires one from the operator, "" if it does not.
 func (a Action) needsReason() string {
 	switch a {
 	case Discard, Expire, Cancel:

@@ -7,57 +7,58 @@ type Part string
 
 // The parts.
 const (
-	// PartOutbox: dead letters, delayed events, tenants and settings of the outbox.
+	// PartOutbox has dead letters, delayed events, tenants and settings of the outbox.
 	PartOutbox Part = "outbox"
-	// PartInbox: parked messages and dead letters of consumers.
+	// PartInbox has parked messages and dead letters of consumers.
 	PartInbox Part = "inbox"
-	// PartIdempotency: steps of requests.
+	// PartIdempotency has steps of requests.
 	PartIdempotency Part = "idempotency"
-	// EveryPart selects all of them, in an [AuditFilter].
+	// EveryPart selects all parts in an [AuditFilter].
 	EveryPart Part = "*"
 )
 
 // AuditEntry is an action of an operator, or of a retention.
 type AuditEntry struct {
-	// ID grows with time.
+	// ID is the number of the entry; later entries have larger numbers.
 	ID int64
 	// At is when it was done, by the clock of the database.
 	At time.Time
 	// Part is the part of oncebox in which it was done.
 	Part Part
-	// Actor and Reason are those of [By].
+	// Actor and Reason come from [By].
 	Actor string
 	// Action is what was done.
 	Action Action
 	Reason string
 
-	// TenantID owns the event, message or request. For Pause, Resume and Move it is the tenant itself.
+	// TenantID is the tenant of the event, message or request. For Pause, Resume and Move it is the tenant itself.
 	TenantID string
-	// EventID is the id of the event. For a message it is the message key, which is that id if it is a UUIDv7. "" for an entry about a tenant, a
-	// setting or a request, and for an entry of a retention.
+	// EventID is the id of the event. For a message it is the message key, which is the message's id if that is a
+	// UUIDv7. It is empty for an entry about a tenant, a setting, a request or a retention.
 	EventID string
-	// Events is how many events or messages the entry stands for: 1, but for a retention.
+	// Events is how many events or messages the entry stands for: 1, except for a retention.
 	Events int64
 	// Topic and Type are those of the event or message.
 	Topic, Type string
-	// Consumer, Source and MessageID are those of a message. MessageID is its id, which need not be a UUID.
+	// Consumer, Source and MessageID belong to a message. MessageID is its id, which may be any text.
 	Consumer, Source, MessageID string
 
-	// Key is the hash of the scope of a request, in hexadecimal digits. Step is the name of its step, and Epoch says which beginning of it.
+	// Key is the hash of a request's scope, in hexadecimal digits. Step is the name of the step. Epoch
+	// is the number of its beginning, because a step can be begun again.
 	Key, Step string
 	Epoch     int
 }
 
 // AuditFilter selects the entries of the audit that match every field that is set.
 type AuditFilter struct {
-	// Part is the part of oncebox, or [EveryPart]. Default: the part that is asked.
+	// Part is the part of oncebox, or [EveryPart]. Default: the part whose method is called.
 	Part Part
-	// EventID selects what was done to one event, or by whatever consumers to one message.
+	// EventID selects entries about one event, or about one message at any consumer.
 	EventID string
-	// TenantID selects what was done to one tenant and its events, messages and requests.
+	// TenantID selects entries about one tenant, and about its events, messages and requests.
 	TenantID string
-	// Consumer selects what was done to messages of one consumer.
+	// Consumer selects entries about messages of one consumer.
 	Consumer string
-	// Key selects what was done to one request.
+	// Key selects entries about one request.
 	Key string
 }

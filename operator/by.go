@@ -7,15 +7,17 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
-// By says who acts, and why. Both are written to the audit.
+// By is who acts and why. The audit stores both.
 type By struct {
-	// Actor is a person or a program, in the words of the organisation: a login, an address. Required.
+	// Actor is a login or address of a person or program, as the organisation writes it. Required.
 	Actor string
-	// Reason says why, for readers of the audit, at most 2 KiB. Required where something is deleted, given up or paused.
+	// Reason explains the action to readers of the audit, in at most 2 KiB. Required for actions that
+	// delete, give up or pause something.
 	Reason string
 }
 
-// Validate names what is missing for an action. A wrong Actor is an [event.ErrInvalid].
+// Validate returns an error if Actor or Reason is missing or wrong for the action. A wrong Actor is an
+// [event.ErrInvalid].
 func (by By) Validate(a Action) error {
 	var errs []error
 	if strings.TrimSpace(by.Actor) == "" {

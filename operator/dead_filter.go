@@ -20,16 +20,16 @@ import (
 // Each field but Error has an index. Error is compared with the texts of all letters that the other fields select, so set one of
 // them as well when there are millions.
 type DeadFilter struct {
-	// Consumer gave the message up. The outbox has no letter with one.
+	// Consumer is the consumer that gave the message up. It selects no letter of the outbox.
 	Consumer string
 	// TenantID, Topic and Type are those of the event or message.
 	TenantID, Topic, Type string
-	// ID is that of the event, in the inbox the message key. An event may be dead at several consumers, and a producer may have
-	// given one id to several events.
+	// ID is the id of the event; in the inbox it is the message key. Several letters may have it: an event can be dead
+	// at several consumers, and a producer may have given one id to several events.
 	ID string
-	// Error is a part of the error text, as it is written there.
+	// Error is a part of the error's text, exactly as it is written there.
 	Error string
-	// DiedFrom and DiedBefore bound the time of death: from the first, included, to the second, excluded.
+	// DiedFrom and DiedBefore limit when the letter died: from the first, inclusive, to the second, exclusive.
 	DiedFrom, DiedBefore time.Time
 }
 

@@ -2,23 +2,24 @@ package ops
 
 import "github.com/oncebox/oncebox/internal/cause"
 
-// Looked is the most stuck things of each kind that [View.Causes] groups, the oldest if there are more.
+// Looked is how many stuck things of each kind [View.Causes] reads at most, the oldest ones.
 const Looked = 10_000
 
-// Cause is a group of stuck things with the same reason: of one kind, at one place, with errors that differ only in numbers, ids and
-// quotations.
+// Cause is a group of stuck things with the same reason: they have one kind and one place, and their errors differ only
+// in numbers, ids and quotations.
 type Cause struct {
-	// Stuck is the first of them, with changed fields: Since is that of the oldest, Next the earliest of all, and Attempts the highest
-	// number.
+	// Stuck is the first thing of the group, except that Since is the earliest and Next the earliest of
+	// all, and Attempts the highest.
 	Stuck
-	// Text is the common text of their errors, with "…" where they differ. For a single one it is its error.
+	// Text is the common text of the errors, with "…" where they differ. For a single thing it is its error.
 	Text string
-	// Count is the size of the group. More says that it may be larger: only [Looked] of this kind were read.
+	// Count is the size of the group. More is true if it may be larger, because only [Looked] things of
+	// this kind were read.
 	Count int
 	More  bool
 }
 
-// Total adds up causes. more says that it is a lower bound.
+// Total adds up the counts. more is true if the sum is a lower bound.
 func Total(list []Cause) (n int, more bool) {
 	for i := range list {
 		n, more = n+list[i].Count, more || list[i].More
@@ -26,7 +27,7 @@ func Total(list []Cause) (n int, more bool) {
 	return n, more
 }
 
-// Group groups a list by causes, in the order of the first of each cause.
+// Group groups stuck things by cause, in the order in which each cause comes first.
 func Group(all []Stuck) (list []Cause) {
 	ofKind := map[Kind]int{}
 	found := map[causeKey]int{}
@@ -71,12 +72,12 @@ func keyOf(s *Stuck) causeKey {
 	return k
 }
 
-// CauseOf returns the text that errors with one cause share.
+// CauseOf returns the common text of all errors with the same cause as this one.
 func CauseOf(text string) string { return cause.Of(text) }
 
-// CommonPart returns the longest part of an error that does not differ within its cause and can be typed, as the text of a filter for
-// errors. "": there is none.
+// CommonPart returns the longest part of an error that is equal for all errors of its cause and that a person can type,
+// to search for these errors. "" if there is none.
 func CommonPart(text string) string { return cause.Common(text) }
 
-// Has reports whether something that is stuck has this cause.
+// Has reports whether the stuck thing has this cause.
 func (c *Cause) Has(s *Stuck) bool { return keyOf(&c.Stuck) == keyOf(s) }

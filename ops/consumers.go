@@ -11,8 +11,8 @@ import (
 	"github.com/oncebox/oncebox/inbox/state"
 )
 
-// WithConsumers returns a view that calls read for the list of consumers. By default a view calls [state.Reader.Consumers]. A program with a connection
-// to the broker passes a function that calls [state.Reader.ConsumersAt].
+// WithConsumers returns a view that calls read for the list of consumers. A view calls [state.Reader.Consumers] by
+// default. A program with a connection to the broker passes a function that calls [state.Reader.ConsumersAt].
 func (v *View) WithConsumers(read func(context.Context) ([]state.Consumer, error)) *View {
 	other := *v
 	other.read = read
@@ -27,7 +27,7 @@ func (v *View) known(ctx context.Context) ([]state.Consumer, error) {
 	return v.inbox.State().Consumers(ctx)
 }
 
-// stuckConsumers finds consumers that do not run, or make no progress.
+// stuckConsumers finds consumers that do not run or make no progress.
 func (v *View) stuckConsumers(ctx context.Context, filter Filter) (list []Stuck, err error) {
 	if v.inbox == nil {
 		return nil, nil
@@ -56,7 +56,7 @@ func (v *View) stuckConsumers(ctx context.Context, filter Filter) (list []Stuck,
 	return list, nil
 }
 
-// missing returns a consumer that no process runs, if messages wait for it, or if that is unknown.
+// missing returns a finding for a consumer that no process runs, if messages wait for it, or may wait.
 func missing(c *state.Consumer, since time.Time, parked bool) (Stuck, bool) {
 	s := Stuck{Kind: ConsumerMissing, Consumer: c.Consumer, Since: c.SeenAt, BacklogKnown: true, Vanished: !c.Stopped && !c.SeenAt.IsZero()}
 	if parked {
@@ -82,7 +82,7 @@ func missing(c *state.Consumer, since time.Time, parked bool) (Stuck, bool) {
 	return s, parked || len(found) > 0
 }
 
-// fate says how the processes that ran a consumer ended, as far as that is known.
+// fate returns a sentence about how the consumer's processes ended, as far as that is known.
 func fate(s *Stuck, stopped bool) string {
 	switch {
 	case stopped:
@@ -97,7 +97,7 @@ func fate(s *Stuck, stopped bool) string {
 	}
 }
 
-// waitingAt says how many messages wait at the broker.
+// waitingAt returns a sentence about how many messages wait at the broker.
 func waitingAt(n int64) string {
 	if n == 1 {
 		return "1 message waits at the broker"
@@ -112,7 +112,7 @@ func messages(n int64) string {
 	return fmt.Sprintf("%d messages", n)
 }
 
-// unknownWaiting says that it is unknown how many messages wait.
+// unknownWaiting returns a sentence that it is unknown how many messages wait, and why.
 func unknownWaiting(topic string, w *state.Waiting) string {
 	text := "what waits at the broker in topic " + topic + " is not known"
 	if !w.At.IsZero() {
@@ -124,7 +124,7 @@ func unknownWaiting(topic string, w *state.Waiting) string {
 	return text
 }
 
-// troubles returns the troubles of a consumer that runs.
+// troubles returns a finding for each trouble of a running consumer.
 func troubles(c *state.Consumer) (list []Stuck) {
 	kinds := map[state.TroubleKind]Kind{
 		state.TroubleMissing: ConsumerMissing, state.TroubleAway: ConsumerAway, state.TroubleLate: ConsumerLate, state.TroublePaused: ConsumerPaused,
@@ -144,8 +144,8 @@ func troubles(c *state.Consumer) (list []Stuck) {
 	return list
 }
 
-// Unknown lists the consumers for which the number of messages at the broker is unknown, and why. Messages that are stuck there cannot be
-// seen.
+// Unknown lists the consumers for which the number of messages at the broker is unknown, with the reason. Messages that
+// are stuck there would not be noticed.
 func (v *View) Unknown(ctx context.Context, filter Filter) (list []string, err error) {
 	if v.inbox == nil {
 		return nil, nil
@@ -166,7 +166,7 @@ func (v *View) Unknown(ctx context.Context, filter Filter) (list []string, err e
 	return list, nil
 }
 
-// byConsumer sorts parts: relays, then consumers by their names.
+// byConsumer sorts findings: relays first, then consumers by name.
 func byConsumer(list []Stuck) {
 	slices.SortStableFunc(list, func(a, b Stuck) int { return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), a.Since.Compare(b.Since)) })
 }

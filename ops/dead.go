@@ -9,15 +9,15 @@ import (
 	"github.com/oncebox/oncebox/outbox/dead"
 )
 
-// DeadLetters are the dead letters of both boxes, as command line and console show and treat them. A box that the view does not have may not be
-// named.
+// DeadLetters reads and treats the dead letters of both boxes, for command line and console. Do not name a box whose
+// store the view does not have.
 type DeadLetters struct {
 	outbox *outbox.Store
 	inbox  *inbox.Inbox
 }
 
-// List lists letters of a box, the oldest first, without their payloads. A page has at most limit of them (0: 100) and begins behind after (nil:
-// from the start).
+// List lists letters of a box, the oldest first, without payloads. A page has at most limit letters (0: 100) and begins
+// after the letter after (nil: at the beginning).
 func (d DeadLetters) List(ctx context.Context, box Box, filter operator.DeadFilter, after *Letter, limit int) ([]Letter, error) {
 	if box == BoxInbox {
 		page, err := d.inbox.Dead().List(ctx, filter, after.afterInbox(), limit)
@@ -67,7 +67,8 @@ func (d DeadLetters) Act(ctx context.Context, action operator.Action, ref Letter
 	}
 }
 
-// ActOnAll replays or discards all letters of a box that the filter selects. It returns how many, also beside an error.
+// ActOnAll replays or discards all letters of a box that the filter selects. It returns their number, also
+// beside an error.
 func (d DeadLetters) ActOnAll(
 	ctx context.Context, action operator.Action, box Box, filter operator.DeadFilter, by operator.By, bulk *operator.Bulk,
 ) (int64, error) {

@@ -9,16 +9,16 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// LetterRef names one dead letter.
+// LetterRef identifies one dead letter.
 type LetterRef struct {
 	Box Box
-	// ID is that of the event, in the inbox the message key.
+	// ID is the id of the event; in the inbox it is the message key.
 	ID, Tenant string
-	// Consumer and Source are those of a message, "" in the outbox.
+	// Consumer and Source belong to a message. They are empty in the outbox.
 	Consumer, Source string
 }
 
-// Message is the name of a letter of the inbox for the calls of package inbox.
+// Message returns the reference as package inbox uses it.
 func (r LetterRef) Message() operator.MessageRef {
 	return operator.MessageRef{MessageKey: r.ID, Consumer: r.Consumer, TenantID: r.Tenant, Source: r.Source}
 }
@@ -34,9 +34,9 @@ type Letter struct {
 	DiedAt time.Time
 	// Attempts counts its tries.
 	Attempts int
-	// Error is the last error. It may be any text.
+	// Error is the last error. It may contain any text.
 	Error string
-	// Holds says that the later events or messages of its key wait until it is replayed or discarded.
+	// Holds is true if later events or messages of the key wait until this one is replayed or discarded.
 	Holds bool
 }
 
@@ -54,7 +54,7 @@ func letterOfInbox(d *inbox.DeadLetter) Letter {
 	}
 }
 
-// afterOutbox returns the letter as the place behind which a page of the outbox begins.
+// afterOutbox returns the letter as the start of a page of the outbox.
 func (l *Letter) afterOutbox() *outbox.DeadLetter {
 	if l == nil {
 		return nil
@@ -64,7 +64,7 @@ func (l *Letter) afterOutbox() *outbox.DeadLetter {
 	return d
 }
 
-// afterInbox is a letter as the place behind which a page of the inbox begins.
+// afterInbox returns the letter as the start of a page of the inbox.
 func (l *Letter) afterInbox() *inbox.DeadLetter {
 	if l == nil {
 		return nil

@@ -19,87 +19,91 @@ import (
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
-// Life is the history of an event, as far as the tables of this service show it.
+// Life is the history of an event, as far as tables of this service show it.
 type Life struct {
 	// ID is the id of the event. MessageKey identifies it in the inbox, for the calls of package inbox.
 	ID, MessageKey string
-	// Type, Topic, Tenant and Source of the event. Type and Topic are empty if only an entry of the inbox is left.
+	// Type, Topic, Tenant and Source describe the event. Type and Topic are empty if only an entry of the
+	// inbox is left.
 	Type, Topic, Tenant, Source string
 	AggregateType, AggregateID  string
 	AggregateVersion            int64
-	// Sequence is its place in the outbox that recorded it. 0: unknown.
+	// Sequence is its number in the outbox that has recorded it. 0: unknown.
 	Sequence int64
 	// Key is its ordering key, "" for an event without order.
 	Key string
-	// Metadata is what travels with it. It may hold any text.
+	// Metadata is the event's metadata. It may contain any text.
 	Metadata event.Metadata
-	// TraceID is that of the trace in which it was recorded, "" if there was none.
+	// TraceID is the id of the trace in which it was recorded, "" if there was none.
 	TraceID string
-	// Outbox lists its places in the outbox, usually one. It is empty if the event was recorded elsewhere, or is gone.
+	// Outbox lists its places in the outbox, usually one. The list is empty if the event was recorded
+	// elsewhere, or was removed.
 	Outbox []outboxstate.Located
 	// Consumers lists the consumers of this database that have received it, by their names.
 	Consumers []state.Located
-	// History lists everything that happened to it, in the order of time. A consumer may have an event before the outbox has recorded that
-	// it was published.
+	// History lists everything that has happened to the event, ordered by time. A consumer may have received it before
+	// the outbox has recorded that it was published.
 	History []Moment
-	// Elsewhere says that another service, Source, has recorded it: the outbox of that service has its life before it came here.
+	// Elsewhere is true if another service, Source, has recorded the event: the first part of its life is
+	// in the outbox of that service.
 	Elsewhere bool
-	// Gone says what may be missing and why, in a sentence for people. "": nothing is missing.
+	// Gone is a sentence about what may be missing here, and why; "" if nothing is.
 	Gone string
 }
 
 // Moment is something that happened to an event.
 type Moment struct {
-	// At is the time, by the clock of the database. Zero: it is the present state.
+	// At is the time, by the clock of the database. Zero means that it is the present state.
 	At   time.Time
 	What What
-	// Consumer is the place, "" for the outbox.
+	// Consumer is the consumer at which it happened, "" for the outbox.
 	Consumer string
-	// Attempts and Error are the values of that time.
+	// Attempts and Error are the values at that time.
 	Attempts int
 	Error    string
-	// Until is when it is tried next, or until when it waits. Zero: not known, or not before somebody decides.
+	// Until is when it is tried next, or until when it waits. Zero: unknown, or an operator has to decide.
 	Until time.Time
-	// Behind is the event, or the message, of its key for which it waits.
+	// Behind is the event or message of its key that it waits for.
 	Behind string
 	// Step is the name of a step.
 	Step string
-	// Actor, Action and Reason are those of an entry of the audit.
+	// Actor, Action and Reason come from an entry of the audit.
 	Actor  string
 	Action operator.Action
 	Reason string
 }
 
-// What happened.
+// What is a kind of thing that can happen to an event.
 type What string
 
 // The values of What.
 const (
-	Recorded  What = "recorded"      // it was stored with the data that it announces
-	Waiting   What = "waiting"       // it is not published yet, or waits at a consumer
-	Delayed   What = "delayed"       // it waits for its time
-	Paused    What = "tenant paused" // it waits until somebody resumes its tenant: see Actor and Reason
-	Refused   What = "refused"       // the broker has refused it, and it is tried again
+	Recorded  What = "recorded"      // stored together with the data that it announces
+	Waiting   What = "waiting"       // not published yet, or waiting at a consumer
+	Delayed   What = "delayed"       // waits for its time
+	Paused    What = "tenant paused" // waits until an operator resumes its tenant: see Actor and Reason
+	Refused   What = "refused"       // the broker has refused it; it is tried again
 	Published What = "published"     // the broker has confirmed it
-	Dead      What = "dead"          // it was given up
-	Tried     What = "tried"         // a consumer has tried to handle it, and it is at the broker
+	Dead      What = "dead"          // given up
+	Tried     What = "tried"         // a consumer has tried to handle it; it is still at the broker
 	Failing   What = "failing"       // a consumer fails to handle it, and tries again
-	StepDone  What = "step done"     // a consumer has done a step of it
-	Entered   What = "entered"       // a consumer had it first: it was handled, or parked and handled later
-	Decided   What = "decided"       // somebody has decided: see Actor, Action and Reason
+	StepDone  What = "step done"     // a consumer has completed a step of it
+	Entered   What = "entered"       // a consumer has entered it in its inbox: it was handled, or parked and handled later
+	Decided   What = "decided"       // an operator has decided about it: see Actor, Action and Reason
 )
 
-// ErrUnknown means that no table has the event: it never was here, or was removed. The text says which retention may have removed it.
+// ErrUnknown means that no table has the event: it was never here, or it was removed. The text names the
+// retention that may have removed it.
 var ErrUnknown = errors.New("nothing is known of it")
 
-// The most entries of the audit that are read for an event, and for a message.
+// mostDecisions is how many entries of the audit are read for an event, and for a message.
 const mostDecisions = 100
 
-// Life returns the history of the event or message with this id or message key. It returns several if tenants or sources use the same id,
-// and [ErrUnknown] if no table has it.
+// Life returns the history of the event or message with this id or message key. It returns several lives if tenants or
+// sources use the same id, and [ErrUnknown] if no table has it.
 //
-// An id of another system that is not a UUIDv7 is stored in the inbox only together with its source: give the sources that it may have, or
-// the message key. See [outbox.Store.Locate] for what it costs.
+// An id of another system that is not a UUIDv7 is stored in the inbox only together with its source: give the sources
+// that it may have, or the message key. [outbox.Store.Locate] describes the cost.
 func (v *View) Life(ctx context.Context, id string, sources ...string) ([]Life, error) {
 	found := &lives{id: id}
 	if uuid.Validate(id) == nil {
@@ -167,7 +171,7 @@ func (v *View) messages(ctx context.Context, keys []string) ([]state.Located, er
 	return v.inbox.State().Locate(ctx, keys...)
 }
 
-// decisions adds the actions of operators.
+// decisions adds the actions of operators to the lives.
 func (v *View) decisions(ctx context.Context, found *lives) error {
 	for _, id := range found.keys {
 		entries, err := v.Audit(ctx, operator.AuditFilter{EventID: id}, nil, mostDecisions)
@@ -181,8 +185,8 @@ func (v *View) decisions(ctx context.Context, found *lives) error {
 	return nil
 }
 
-// ownSources returns the names of the services that use this database: the source of the outbox, if it is configured, and the owners of the
-// consumers.
+// ownSources returns the names of the services that use this database: the configured source of the outbox,
+// and the owners of the consumers.
 func (v *View) ownSources(ctx context.Context) (own []string, err error) {
 	if v.outbox != nil && v.outbox.Source() != "" {
 		own = append(own, v.outbox.Source())
@@ -194,13 +198,13 @@ func (v *View) ownSources(ctx context.Context) (own []string, err error) {
 	return slices.AppendSeq(own, maps.Values(owners)), err
 }
 
-// finish sorts what was found, and says what may be missing.
+// finish sorts the histories, and adds what may be missing.
 func (v *View) finish(found *lives, kept time.Duration) []Life {
 	list := make([]Life, len(found.list))
 	for n, l := range found.list {
 		slices.SortStableFunc(l.History, func(a, b Moment) int {
 			if a.At.IsZero() != b.At.IsZero() {
-				return cmp.Compare(b.At.Unix(), a.At.Unix()) // what is so now comes last
+				return cmp.Compare(b.At.Unix(), a.At.Unix()) // the present state comes last
 			}
 			return a.At.Compare(b.At)
 		})
@@ -218,7 +222,8 @@ func (v *View) finish(found *lives, kept time.Duration) []Life {
 	return list
 }
 
-// deleted says that somebody cancelled or discarded the event in the outbox, and that nothing was done with it afterwards.
+// deleted reports whether an operator has cancelled or discarded the event in the outbox, and nothing
+// happened to it afterwards.
 func (l *Life) deleted() bool {
 	if len(l.History) == 0 {
 		return false
@@ -235,7 +240,7 @@ func (v *View) retention(kept time.Duration) string {
 	return events + ", and what a consumer has handled is " + Kept(v.inbox.Retention())
 }
 
-// Kept says in words how long something is kept: "kept for 72h0m0s", "kept for ever", "not kept".
+// Kept returns in words how long something is kept: "kept for 72h0m0s", "kept for ever" or "not kept".
 func Kept(d time.Duration) string {
 	switch {
 	case d == outbox.NoRetention:

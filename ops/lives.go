@@ -13,10 +13,10 @@ import (
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
-// lives holds the events with one id, each of another tenant or source.
+// lives holds the events with one id. They differ in tenant or source.
 type lives struct {
 	id   string
-	keys []string // message keys
+	keys []string // message keys under which the inbox may have them
 	list []*Life
 }
 
@@ -32,7 +32,7 @@ func (f *lives) of(tenant, source string) *Life {
 	return l
 }
 
-// ofTenant finds the event of an entry of the audit that has no source.
+// ofTenant returns the event that an audit entry without a source is about.
 func (f *lives) ofTenant(tenant string) *Life {
 	for _, l := range f.list {
 		if l.Tenant == tenant {
@@ -100,7 +100,7 @@ func (f *lives) message(m *state.Located) {
 	}
 }
 
-// describe copies the description of the event from the first place that has one.
+// describe copies the description of the event from the first place that has it.
 func (l *Life) describe(e *event.Envelope) {
 	if e.ID == "" || l.Type != "" {
 		return

@@ -8,8 +8,9 @@ import (
 	"github.com/oncebox/oncebox/outbox/tenants"
 )
 
-// Pauses are the tenants that an operator has paused, and not for so long that [View.Stuck] lists them. Their events wait on purpose. The oldest pause
-// is first. A filter by topic selects all of them, for a pause is of every topic; one by consumer selects none.
+// Pauses returns the tenants that an operator has paused, the oldest pause first. Pauses that are so old that
+// [View.Stuck] lists them are left out. A filter by topic selects all, because a pause covers all topics of a tenant; a
+// filter by consumer selects none.
 func (v *View) Pauses(ctx context.Context, filter Filter) ([]tenants.Pause, error) {
 	if filter.Consumer != "" || v.outbox == nil {
 		return nil, nil
@@ -31,7 +32,7 @@ func (v *View) longPauses(ctx context.Context, filter Filter, limit int) (list [
 	return list[:min(len(list), limit)], err
 }
 
-// pausesOf are the pauses of a tenant, or of all, the oldest first.
+// pausesOf returns the pauses of one tenant, or of all, the oldest first.
 func (v *View) pausesOf(ctx context.Context, tenant string) ([]tenants.Pause, error) {
 	paused, err := v.outbox.Tenants().Paused(ctx)
 	paused = slices.DeleteFunc(paused, func(p tenants.Pause) bool { return tenant != "" && p.Tenant != tenant })
@@ -39,7 +40,7 @@ func (v *View) pausesOf(ctx context.Context, tenant string) ([]tenants.Pause, er
 	return paused, err
 }
 
-// paused adds to events that wait in the outbox that their tenant is paused.
+// paused adds the pause of the tenant to events that wait in the outbox.
 func (v *View) paused(ctx context.Context, found *lives) error {
 	if !slices.ContainsFunc(found.list, (*Life).waits) {
 		return nil
@@ -56,7 +57,7 @@ func (v *View) paused(ctx context.Context, found *lives) error {
 	return err
 }
 
-// waits reports whether the outbox has yet to publish the event.
+// waits reports whether the event still waits in the outbox to be published.
 func (l *Life) waits() bool {
 	return slices.ContainsFunc(l.Outbox, func(e outboxstate.Located) bool {
 		return e.Status != outboxstate.StatusSent && e.Status != outboxstate.StatusDead

@@ -11,41 +11,42 @@ import (
 	"github.com/oncebox/oncebox/operator"
 )
 
-// Box is where dead letters lie.
+// Box is one of the two places that hold dead letters.
 type Box string
 
 // The boxes.
 const (
-	// BoxOutbox has events that could not be published.
+	// BoxOutbox holds events that could not be published.
 	BoxOutbox Box = "outbox"
-	// BoxInbox has messages that consumers gave up.
+	// BoxInbox holds messages that consumers have given up.
 	BoxInbox Box = "inbox"
 )
 
-// Selection selects dead letters by the texts that an operator typed. Command line and console share it. For a new property see operator.DeadFilter.
+// Selection selects dead letters by texts that an operator has typed. Command line and console share it.
+// operator.DeadFilter says what to do for a new property.
 type Selection struct {
-	// Box is the box of the letters. "": both.
+	// Box is the box of the letters; "" means both.
 	Box Box
-	// Consumer, Tenant, Topic, Type, ID and Error are those of an operator.DeadFilter.
+	// Consumer, Tenant, Topic, Type, ID and Error are as in operator.DeadFilter.
 	Consumer, Tenant, Topic, Type, ID, Error string
-	// From and Before bound the time of death, in [TimeForms].
+	// From and Before limit when the letters died, in one of [TimeForms].
 	From, Before string
 }
 
-// Field is a field of a [Selection], for errors about it.
+// Field names a field of a [Selection] in errors.
 type Field string
 
-// Fields whose text may not be understood.
+// Fields whose text may be invalid.
 const (
 	FieldID     Field = "id"
 	FieldFrom   Field = "from"
 	FieldBefore Field = "before"
 )
 
-// IsEmpty reports whether the selection is of all letters of its boxes.
+// IsEmpty reports whether the selection has no condition but its box.
 func (s *Selection) IsEmpty() bool { return *s == Selection{Box: s.Box} }
 
-// Boxes are the boxes whose letters can be meant. Only the inbox has letters with a consumer.
+// Boxes returns the boxes that can have selected letters. With a consumer only the inbox can.
 func (s *Selection) Boxes() []Box {
 	switch {
 	case s.Box != "":
@@ -57,7 +58,8 @@ func (s *Selection) Boxes() []Box {
 	}
 }
 
-// Filter returns the selection as a filter of both boxes. name says how a field is called where it was typed.
+// Filter returns the selection as a filter for both boxes. name returns what a field is called where the
+// operator has typed it, for errors.
 func (s *Selection) Filter(now time.Time, name func(Field) string) (operator.DeadFilter, error) {
 	f := operator.DeadFilter{Consumer: s.Consumer, TenantID: s.Tenant, Topic: s.Topic, Type: s.Type, ID: s.ID, Error: s.Error}
 	var errs []error

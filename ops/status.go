@@ -13,30 +13,32 @@ import (
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
-// Counted is the bound of the counts of [View.Status], except for counts that [outboxstate.Counted] bounds.
+// Counted is where the counts of [View.Status] stop, except for counts that [outboxstate.Counted] limits.
 const Counted = 1000
 
-// Status has the numbers that an operator looks at first, over all tables.
+// Status has the numbers over all tables that an operator looks at first.
 type Status struct {
-	// Outbox has the statistics of the outbox. With a filter by tenant or topic, New, Held, Paused, Dead and Shares count only selected
-	// events, and OldestAge, Failed, MostTries, Delayed and Blocked are 0, because they are known for the whole outbox only.
+	// Outbox has the statistics of the outbox. With a filter by tenant or topic, New, Held, Paused, Dead and Shares
+	// count only selected events, and OldestAge, Failed, MostTries, Delayed and Blocked are 0, because they are known
+	// only for the whole outbox.
 	Outbox outboxstate.Stats
 	// Traffic counts all events; the difference of two readings gives a rate.
 	Traffic outboxstate.Traffic
-	// Projectors are the processes that publish.
+	// Projectors lists the processes with a relay.
 	Projectors []outboxstate.Projector
 	// Consumers lists the consumers that have run on this database, or have parked messages or dead letters, by their names.
 	Consumers []ConsumerStatus
-	// ReadModels are the read models, by their names.
+	// ReadModels lists the read models, by name.
 	ReadModels []readmodel.Status
-	// UnknownSteps of requests wait for a decision, of the tenant if there is one. Up to [Counted].
+	// UnknownSteps is the number of steps of requests that wait for an operator, of the selected tenant or
+	// of all. It stops at [Counted].
 	UnknownSteps int
 }
 
-// ConsumerStatus is a consumer, and what waits in the database for it.
+// ConsumerStatus is a consumer, and the messages that wait for it in the database.
 type ConsumerStatus struct {
 	Consumer string
-	// Run says whether it runs. Zero: it never did, on this database.
+	// Run is the state of its processes. Zero: it never ran on this database.
 	Run state.Consumer
 	// Stats count up to Stats.Counted. With a filter by tenant or topic, Parked and DeadLetters count the selected ones among the first
 	// [Counted] of each, and the other fields are 0, because they are known for the whole consumer only.
@@ -68,7 +70,7 @@ func (v *View) Status(ctx context.Context, filter Filter) (st Status, err error)
 	return st, err
 }
 
-// share reduces the statistics to the selected events.
+// share removes the numbers that are not about the selected events.
 func (f Filter) share(st *outboxstate.Stats) {
 	if f.Tenant == "" && f.Topic == "" {
 		return
@@ -117,7 +119,7 @@ func (v *View) Consumers(ctx context.Context, filter Filter) ([]ConsumerStatus, 
 	return list, nil
 }
 
-// selected counts what the filter selects of a consumer.
+// selected counts the consumer's parked messages and dead letters that the filter selects.
 func (v *View) selected(ctx context.Context, filter Filter, c *ConsumerStatus) error {
 	if filter.Tenant == "" && filter.Topic == "" {
 		return nil

@@ -11,35 +11,37 @@ import (
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
-// Kind says what is stuck.
+// Kind is the kind of a stuck thing.
 type Kind string
 
-// The kinds, and what an operator can do.
+// The kinds, and what an operator can do about each.
 const (
 	// RelayMissing: events wait, and no process publishes them. Start one.
 	RelayMissing Kind = "relay missing"
 	// RelayLate: events should have left more than a minute ago, and a relay has their lanes. The broker is in trouble, or the relay does not keep up.
 	RelayLate Kind = "relay late"
-	// ConsumerMissing: no process runs a consumer, or none at a topic if there is a Topic, and messages are parked or wait at the broker, or nobody knows
-	// whether some do. Start one, or say that the consumer is gone (inbox.Inbox.Forget).
+	// ConsumerMissing: no process runs a consumer, or handles its Topic if there is one, and messages are parked or
+	// wait at the broker, or may do so. Start a process, or declare that the consumer is gone (inbox.Inbox.Forget).
 	ConsumerMissing Kind = "consumer missing"
-	// ConsumerAway: processes run a consumer, and none of them has been connected to the broker for half a minute, or its subscription is gone there.
-	// It connects again by itself; mend the broker or the way to it.
+	// ConsumerAway: processes run a consumer, but none has been connected to the broker for half a minute, or its
+	// subscription no longer exists there. They connect again by themselves; mend the broker or the network.
 	ConsumerAway Kind = "consumer away"
-	// ConsumerLate: a consumer is connected, there has been work for more than a minute, and none got done. A handler hangs, or the broker delivers nothing.
+	// ConsumerLate: a consumer is connected, messages have waited for more than a minute, and none was settled. A
+	// handler hangs, or the broker delivers nothing.
 	ConsumerLate Kind = "consumer late"
 	// ConsumerPaused: the program has paused a consumer for longer than [LongPause] (inbox.Inbox.Pause).
 	ConsumerPaused Kind = "consumer paused"
-	// EventDead: an event was given up. Replay or discard it.
+	// EventDead: the relay has given an event up. Replay or discard it.
 	EventDead Kind = "event dead"
-	// EventFailing: the broker refuses an event. It is tried again; mend the cause.
+	// EventFailing: the broker refuses an event, which is tried again. Mend the cause.
 	EventFailing Kind = "event failing"
-	// MessageDead: a consumer gave a message up. Replay or discard it.
+	// MessageDead: a consumer has given a message up. Replay or discard it.
 	MessageDead Kind = "message dead"
-	// MessageFailing: a handler fails. It is tried again; mend the cause, and have it tried at once (package inbox/parked).
+	// MessageFailing: a handler fails, and the message is tried again. Mend the cause; package inbox/parked
+	// can try it at once.
 	MessageFailing Kind = "message failing"
-	// StepUnknown: it is unknown whether a step of a request was done, and requests with its key are refused. Find out, and say so
-	// (idempotency.Store.Resolve).
+	// StepUnknown: it is unknown whether a step of a request was done, and requests with its key are refused. Find out,
+	// and record it with idempotency.Store.Resolve.
 	StepUnknown Kind = "step unknown"
 	// TenantPaused: an operator has paused a tenant for longer than [LongPause]. Resume it (outbox.Store.Tenants().Resume).
 	TenantPaused Kind = "tenant paused"
@@ -48,27 +50,28 @@ const (
 // LongPause is how long a tenant may be paused before the pause counts as forgotten.
 const LongPause = 24 * time.Hour
 
-// LongTransaction is how long a transaction may be open before that counts as a fault: it keeps VACUUM from removing published events, and
-// the outbox becomes slower. See [outboxstate.Stats].
+// LongTransaction is the age from which an open transaction is a fault: it keeps VACUUM from removing published events,
+// so the outbox becomes slower. See [outboxstate.Stats].
 const LongTransaction = 10 * time.Minute
 
-// Action is something that an operator can do: a command of the command line, a button of a page.
+// Action is something that an operator can do, with a command or a button.
 type Action string
 
 // The actions.
 const (
-	StartRelay    Action = "start relay"    // start a process that publishes the events
-	StartConsumer Action = "start consumer" // start a process that runs the consumer
-	Replay        Action = "replay"         // publish or handle a dead letter after all
+	StartRelay    Action = "start relay"    // start a process with the relay
+	StartConsumer Action = "start consumer" // start a process with the consumer
+	Replay        Action = "replay"         // publish or handle a dead letter again
 	Edit          Action = "edit"           // replay a dead letter with another payload
-	Discard       Action = "discard"        // delete a dead letter for good
-	RetryNow      Action = "retry"          // have a message tried at once
-	GiveUp        Action = "give up"        // make a dead letter of a message
-	Resolve       Action = "resolve"        // say what became of a step
+	Discard       Action = "discard"        // delete a dead letter
+	RetryNow      Action = "retry"          // try a message at once
+	GiveUp        Action = "give up"        // make a message a dead letter
+	Resolve       Action = "resolve"        // record whether a step was done
 	Resume        Action = "resume"         // publish the events of a tenant again
 )
 
-// Actions returns what an operator can do about it, the usual action first. Empty: mend the cause, and it goes on by itself.
+// Actions returns what an operator can do about the kind, the usual action first. Empty: once the cause is
+// mended, it continues by itself.
 func (k Kind) Actions() []Action {
 	switch k {
 	case RelayMissing:
@@ -88,9 +91,9 @@ func (k Kind) Actions() []Action {
 	}
 }
 
-// Filter selects stuck things that match every field that is set. The zero filter selects all. A thing without the property is not
-// selected: a request has no topic, and an event in the outbox no consumer. Relays and consumers that do not run or do not get on are parts
-// of everything.
+// Filter selects stuck things that match every field that is set. The zero filter selects all. A thing without the
+// property is not selected: a request has no topic, and an event of the outbox no consumer. A relay or consumer that
+// does not run is always selected, because it affects all events.
 type Filter struct {
 	Tenant, Topic, Consumer string
 }
@@ -100,43 +103,46 @@ type Stuck struct {
 	Kind Kind
 	// Since is when it began to wait, by the clock of the database. Zero if that is not known.
 	Since time.Time
-	// ID is that of the event, or the hash of an idempotency key.
+	// ID is the id of the event, or the hash of an idempotency key.
 	ID string
-	// MessageKey is that of a message, for the calls of package inbox.
+	// MessageKey identifies a message in calls of package inbox.
 	MessageKey string
-	// Relay is the process that has the lane of the oldest event that waits, or had it and vanished. "" if that is not known.
+	// Relay is the process that has the lane of the oldest waiting event, or that had it and vanished. ""
+	// if it is unknown.
 	Relay string
-	// Consumer is that of a message.
+	// Consumer is the consumer of a message.
 	Consumer string
-	// Type, Topic and Tenant are those of the event or message.
+	// Type, Topic and Tenant describe the event or message.
 	Type, Topic, Tenant string
-	// Source is where an event or message came from.
+	// Source is the service that has recorded the event or message.
 	Source string
 	// Key is the ordering key, "" for an event or message without order.
 	Key string
-	// Holds says that the later events or messages of the key wait behind this one.
+	// Holds is true if later events or messages of the key wait behind this one.
 	Holds bool
-	// Step is the name of a step, Label what it is about, and Request the method and path of the request whose step it is. Caller is who sent that, as
-	// the service names him, and Principal the beginning of his hash.
+	// Step is the name of a step, and Label what it is about. Request is the method and path of its request. Caller is
+	// the sender's name in the service, and Principal the beginning of the sender's hash.
 	Step, Label, Request, Caller, Principal string
 	// Attempts counts the tries.
 	Attempts int
-	// Next is when it is tried again. Zero: not before somebody decides.
+	// Next is when the next try is. Zero: an operator has to decide first.
 	Next time.Time
-	// Error is the last error, or what is known of a consumer that does not get on. It may be any text.
+	// Error is the last error, or the state of a consumer that makes no progress. It may contain any text.
 	Error string
-	// Vanished says that the processes of a relay or consumer that is missing have not ended in order: they were killed, are frozen, or do not reach
-	// the database.
+	// Vanished is true if the processes of a missing relay or consumer did not shut down in order: they were killed,
+	// are frozen, or cannot reach the database.
 	Vanished bool
-	// Connections is how many consumers the broker has connected for a consumer that is missing.
+	// Connections is the number of consumers that the broker has connected for a missing consumer.
 	Connections int
-	// Backlog is how many messages wait for a consumer at the broker, as far as BacklogKnown, or did when that was known last.
+	// Backlog is the number of messages that wait for the consumer at the broker, at present if
+	// BacklogKnown, else when it was last known.
 	Backlog      int64
 	BacklogKnown bool
 }
 
-// Stuck lists the stuck things that the filter selects, of each kind at most limit (0: 100), the oldest first. Parts that do not run, or
-// make no progress, come before all. Events that wait for their turn, or for their time, are not stuck.
+// Stuck lists the stuck things that the filter selects, at most limit of each kind (0: 100), the oldest
+// first. Relays and consumers that do not run or make no progress come first. Events that wait for their
+// turn, or for their time, are not stuck.
 //
 // It reads at most [Looked] keys of failing messages and, with a filter, of failing events.
 func (v *View) Stuck(ctx context.Context, filter Filter, limit int) ([]Stuck, error) {
@@ -165,7 +171,7 @@ func (v *View) Stuck(ctx context.Context, filter Filter, limit int) ([]Stuck, er
 	return list, nil
 }
 
-// Causes is [View.Stuck] grouped by causes. The order is that of Stuck, by the oldest of each group.
+// Causes returns the things of [View.Stuck] grouped by cause, ordered by the oldest thing of each group.
 func (v *View) Causes(ctx context.Context, filter Filter) ([]Cause, error) {
 	all, err := v.Stuck(ctx, filter, Looked)
 	return Group(all), err
@@ -180,7 +186,7 @@ func isPart(k Kind) bool {
 	}
 }
 
-// selects checks the fields that the tables have no index for.
+// selects checks the fields for which the tables have no index.
 func (f Filter) selects(s *Stuck) bool {
 	return (f.Tenant == "" || s.Tenant == f.Tenant) && (f.Topic == "" || s.Topic == f.Topic) && (f.Consumer == "" || s.Consumer == f.Consumer)
 }
@@ -191,7 +197,7 @@ func (f Filter) few(list []Stuck, limit int) []Stuck {
 	return list[:min(len(list), limit)]
 }
 
-// parts finds relays and consumers that do not run, or make no progress.
+// parts finds relays and consumers that do not run or make no progress.
 func (v *View) parts(ctx context.Context, filter Filter, limit int) (list []Stuck, err error) {
 	var overdue []outboxstate.Overdue
 	if v.outbox != nil {
@@ -211,7 +217,7 @@ func (v *View) parts(ctx context.Context, filter Filter, limit int) (list []Stuc
 		return nil, err
 	}
 	consumers, err := v.stuckConsumers(ctx, filter)
-	topics = slices.DeleteFunc(topics, func(t Stuck) bool { // what waits at the broker, too, is said already
+	topics = slices.DeleteFunc(topics, func(t Stuck) bool { // the finding about the consumer also covers its messages at the broker
 		return slices.ContainsFunc(consumers, func(c Stuck) bool { return c.Kind == t.Kind && c.Consumer == t.Consumer && c.Topic == t.Topic })
 	})
 	list = append(append(list, topics...), consumers...)
@@ -219,7 +225,7 @@ func (v *View) parts(ctx context.Context, filter Filter, limit int) (list []Stuc
 	return list[:min(len(list), limit)], err
 }
 
-// absentTopics looks for topics that no process handles for a consumer that runs.
+// absentTopics finds topics that no process handles although their consumer runs.
 func (v *View) absentTopics(ctx context.Context, filter Filter) (list []Stuck, err error) {
 	if v.inbox == nil {
 		return nil, nil
@@ -287,7 +293,7 @@ func (v *View) failingMessages(ctx context.Context, filter Filter, limit int) ([
 		return nil, nil
 	}
 	first := parked.Filter{Consumer: filter.Consumer, TenantID: filter.Tenant, Topic: filter.Topic, State: parked.KeyFailed, FirstOnly: true}
-	page, err := v.inbox.Parked().List(ctx, first, nil, max(limit, Looked)) // they come in the order of their keys
+	page, err := v.inbox.Parked().List(ctx, first, nil, max(limit, Looked)) // ordered by key
 	list := make([]Stuck, len(page))
 	for n := range page {
 		p := &page[n]

@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// TimeForms are the forms of a time that [TimeAgo] and [TimeAhead] take, for a text about them.
+// TimeForms lists the forms of a time that [TimeAgo] and [TimeAhead] accept, for help texts.
 const TimeForms = "2006-01-02, 2006-01-02T15:04, 2006-01-02T15:04:05Z or a duration as 90m"
 
-// TimeAgo reads a time as operators type it: a duration is that long before now. A time without a zone is UTC. "" is the zero time.
+// TimeAgo parses a time as operators type it. A duration means that long before now. A time without a zone
+// is UTC. "" is the zero time.
 func TimeAgo(text string, now time.Time) (time.Time, error) {
 	return timeOf(text, func(d time.Duration) time.Time { return now.Add(-d) })
 }

@@ -19,16 +19,18 @@ type View struct {
 	outbox *outbox.Store
 	inbox  *inbox.Inbox
 	keys   *idempotency.Store
-	read   func(context.Context) ([]state.Consumer, error) // nil: the inbox's own
+	read   func(context.Context) ([]state.Consumer, error) // reads the consumers; nil: inbox.State().Consumers does
 }
 
-// New returns a view. db is the database of the keys. What is nil is left out: a service need not have all parts.
+// New returns a view. db is the database of the idempotency keys. Stores that are nil are left out, because
+// a service need not use all parts.
 func New(db *bun.DB, events *outbox.Store, messages *inbox.Inbox, keys *idempotency.Store) *View {
 	return &View{db: db, outbox: events, inbox: messages, keys: keys}
 }
 
-// Audit lists what was done by hand or by a retention in all parts, newest first, or in the part of the filter. A page has at most limit entries (0: 100)
-// and begins before the last one of the page before (nil: with the newest). Only its ID counts.
+// Audit lists the actions of operators and retentions, the newest first, in all parts or in the part of the filter. A
+// page has at most limit entries (0: 100). It begins after the entry before, the last of the previous page, of which
+// only the ID counts (nil: with the newest).
 func (v *View) Audit(ctx context.Context, filter operator.AuditFilter, before *operator.AuditEntry, limit int) ([]operator.AuditEntry, error) {
 	filter.Part = cmp.Or(filter.Part, operator.EveryPart)
 	switch {

@@ -11,10 +11,11 @@ import (
 	"github.com/oncebox/oncebox/internal/backoff"
 )
 
-// Policy says how long the pauses between tries are. How many tries there are, and what happens after the last one, is said beside it.
+// Policy sets how long the pauses between tries are. The number of tries, and what happens after the last one, is set
+// by other fields beside it.
 //
-// The pause after the first try is Delay. It doubles with each further try, up to MaxDelay. Each pause is shortened by a random part, up to half of
-// it, so that what failed together does not come back together.
+// The pause after the first try is Delay. It doubles with each further try, up to MaxDelay. Each pause is shortened by
+// a random part of up to half, so that tries that failed together do not come back together.
 type Policy struct {
 	// Delay is the pause between the first try and the second.
 	Delay time.Duration `env:"DELAY"`
@@ -31,7 +32,7 @@ func (p Policy) Longest(n int) time.Duration { return backoff.Exponential(n, p.D
 // Wait waits for the pause after the nth try. It returns the cause of ctx as soon as that ends.
 func (p Policy) Wait(ctx context.Context, n int) error { return backoff.Wait(ctx, p.Pause(n)) }
 
-// Or returns the policy with the fields that are 0 taken from another one.
+// Or returns the policy with its zero fields replaced by those of other.
 func (p Policy) Or(other Policy) Policy {
 	if p.Delay == 0 {
 		p.Delay = other.Delay
@@ -42,7 +43,8 @@ func (p Policy) Or(other Policy) Policy {
 	return p
 }
 
-// Validate names every field that cannot be used. what is the field that holds the policy, as in "uow: Config.Retry".
+// Validate names every field that cannot be used. what is the name of the field that holds the policy, such
+// as "uow: Config.Retry".
 func (p Policy) Validate(what string) error {
 	var errs []error
 	for _, f := range []struct {

@@ -12,15 +12,15 @@ import (
 
 // Config is where logs, traces and metrics go.
 type Config struct {
-	// Logger takes warnings and errors. Default: slog.Default().
+	// Logger receives warnings and errors. Default: slog.Default().
 	Logger *slog.Logger
-	// TracerProvider makes the spans. Default: the global one of OpenTelemetry.
+	// TracerProvider creates the spans. Default: the global provider of OpenTelemetry.
 	TracerProvider trace.TracerProvider
-	// MeterProvider takes the metrics. Default: the global one of OpenTelemetry.
+	// MeterProvider creates the metrics. Default: the global provider of OpenTelemetry.
 	MeterProvider metric.MeterProvider
 }
 
-// Or returns c, with the fields of other where c has none.
+// Or returns c with its unset fields taken from other.
 func (c Config) Or(other Config) Config {
 	if c.Logger == nil {
 		c.Logger = other.Logger

@@ -46,10 +46,10 @@ Exit code 0: nothing was found. 3: something was found; each finding says what t
 	return cmd
 }
 
-// diagnosis is what doctor prints as JSON.
+// diagnosis is the JSON output of doctor.
 type diagnosis struct {
 	Findings []doctor.Finding `json:"findings"`
-	// Broker says whether a broker was looked at.
+	// Broker is true if a broker was examined.
 	Broker bool `json:"broker"`
 }
 

@@ -61,7 +61,7 @@ type difference struct {
 	Mend    string `json:"mend"`
 }
 
-// judge prints findings, and returns the error of a check that failed.
+// judge prints the result of a check, and returns the error that sets the exit code.
 func judge(s *cli.Session, err error, fine string) error {
 	var (
 		missing *migrations.MissingError

@@ -10,7 +10,7 @@ import (
 	"github.com/oncebox/oncebox/outbox/upkeep"
 )
 
-// reconcileResult is what reconcile prints as JSON. The names stay.
+// reconcileResult is the JSON output of reconcile. Scripts use the names, so they never change.
 type reconcileResult struct {
 	DryRun     bool  `json:"dry_run"`
 	Repaired   int64 `json:"repaired"`
@@ -79,7 +79,7 @@ func printReconciled(s *cli.Session, r upkeep.Reconciled, dryRun bool) error {
 	return err
 }
 
-// some is a number, "" for none.
+// some formats a number, "" for 0: Pairs leaves empty values out.
 func some(n int64) string {
 	if n == 0 {
 		return ""

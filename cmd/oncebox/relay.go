@@ -23,7 +23,7 @@ import (
 	"github.com/oncebox/oncebox/messaging/pulsar"
 )
 
-// probeTimeout is less than what probes usually wait for.
+// probeTimeout is how long a readiness check may take: less than probes usually wait.
 const probeTimeout = 3 * time.Second
 
 func newRelay(s *cli.Session) *cobra.Command {
@@ -65,11 +65,12 @@ func relay(ctx context.Context, s *cli.Session, listen string) error {
 	return group.Wait()
 }
 
-// publish runs the relay, and shows it to the probes once the database has come.
+// publish runs the relay. It stores the App in shown when the database has answered; until then the probes
+// report that the relay waits.
 func publish(ctx context.Context, s *cli.Session, shown *atomic.Pointer[oncebox.App]) (err error) {
 	if err := s.OpenTables(ctx); err != nil {
 		if ctx.Err() != nil {
-			return nil // told to stop before it began
+			return nil // the process was stopped before it began
 		}
 		return err
 	}
@@ -77,9 +78,11 @@ func publish(ctx context.Context, s *cli.Session, shown *atomic.Pointer[oncebox.
 	if err != nil {
 		return err
 	}
+	// App requires a source, and the relay announces no events under this one: each event carries the source of the
+	// service that has recorded it.
 	defer func() { err = errors.Join(err, broker.Close()) }()
 	if s.Cfg.UoW.Source == "" {
-		s.Cfg.UoW.Source = "oncebox-relay" // it announces nothing of its own
+		s.Cfg.UoW.Source = "oncebox-relay"
 	}
 	app, err := oncebox.New(s.DB, broker, s.Cfg)
 	if err != nil {
@@ -114,7 +117,7 @@ func probes(shown *atomic.Pointer[oncebox.App], registry *prometheus.Registry, l
 		ctx, cancel := context.WithTimeout(r.Context(), probeTimeout)
 		defer cancel()
 		if err := app.Ready(ctx, oncebox.Relay); err != nil {
-			// The reason may name hosts and users.
+			// Probes get no details, because the reason may contain names of hosts and users.
 			log.WarnContext(ctx, "oncebox: the relay is not ready", "error", err)
 			http.Error(w, "not ready: the log of this process says why", http.StatusServiceUnavailable)
 			return
@@ -125,7 +128,7 @@ func probes(shown *atomic.Pointer[oncebox.App], registry *prometheus.Registry, l
 	return mux
 }
 
-// serve answers requests until ctx is done.
+// serve answers requests until ctx is done, and then lets running requests end.
 func serve(ctx context.Context, group *errgroup.Group, listener net.Listener, h http.Handler) {
 	server := &http.Server{Handler: h, ReadHeaderTimeout: probeTimeout, ReadTimeout: probeTimeout, WriteTimeout: 2 * probeTimeout}
 	group.Go(func() error {

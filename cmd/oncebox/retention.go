@@ -13,7 +13,8 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// retentionResult is what retention run prints as JSON. The names stay. A retention is in seconds; -1: for ever, 0: not kept.
+// retentionResult is the JSON output of retention run. Scripts use the names, so they never change. Retentions are in
+// seconds; -1: for ever, 0: not kept.
 type retentionResult struct {
 	DryRun           bool    `json:"dry_run"`
 	PublishedSeconds float64 `json:"published_seconds"`
@@ -71,10 +72,10 @@ func printRetention(s *cli.Session, r retentionResult, text string) error {
 	return err
 }
 
-// keptDead says how long dead letters are kept: for ever unless something else is set.
+// keptDead returns in words how long dead letters are kept: for ever, unless a retention is set.
 func keptDead(d time.Duration) string { return ops.Kept(cmp.Or(d, outbox.KeepForever)) }
 
-// keptSeconds is kept for programs.
+// keptSeconds returns a retention as a number for programs: -1 for ever, 0 not kept.
 func keptSeconds(d time.Duration) float64 {
 	switch {
 	case d == outbox.NoRetention:

@@ -52,7 +52,7 @@ func newRoot(s *cli.Session) *cobra.Command {
 	return root
 }
 
-// withoutFiles has the shell offer no files as arguments: no command takes one.
+// withoutFiles keeps the shell from completing arguments with names of files: no command takes a file as an argument.
 func withoutFiles(cmd *cobra.Command) {
 	if len(cmd.ValidArgs) == 0 {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions

@@ -1,4 +1,4 @@
-// Package domain has aggregates of another package than those who use them.
+// Package domain has aggregates that are used from another package.
 package domain
 
 import (

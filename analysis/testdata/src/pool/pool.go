@@ -38,12 +38,12 @@ func (s *service) wrong(ctx context.Context) error {
 }
 
 func (s *service) right(ctx context.Context) error {
-	if err := s.db.Exec("SELECT"); err != nil { // before the unit
+	if err := s.db.Exec("SELECT"); err != nil { // the unit has not begun
 		return err
 	}
 	return s.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
 		_ = s.plain.Stats()
-		_ = open(s.db) // it asks for the pool itself
+		_ = open(s.db) // open has a parameter of the pool's own type, so it means the pool
 		if err := u.DB().Exec("INSERT"); err != nil {
 			return err
 		}
@@ -65,7 +65,7 @@ func (s *service) consume(box *inbox.Inbox, router *messaging.Router) {
 	box.Consume("order", "method", messaging.HandlerFunc(s.handle))
 	box.ConsumeBatch("order", "batch", s.handleAll)
 	box.Consume("order", "leased", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
-		return s.db.Exec("INSERT") // there is no unit
+		return s.db.Exec("INSERT") // runs outside of any unit
 	}), inbox.Leased())
 }
 

@@ -50,7 +50,7 @@ func (s *service) right(ctx context.Context, outer *domain.Order) error {
 		s.last = stored
 		itself := domain.Load()
 		itself.PayIn(u)
-		outer.Pay() // perhaps tracked where it comes from
+		outer.Pay() // its creator may have given it to the unit
 		unchanged := domain.Load()
 		_ = unchanged.Total
 		return nil

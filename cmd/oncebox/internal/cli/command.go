@@ -18,7 +18,7 @@ const (
 	ExitRefused
 )
 
-// ExitError ends the command with a code of its own.
+// ExitError is an error that ends the command with an exit code of its own.
 type ExitError struct {
 	Code int
 	err  error
@@ -30,12 +30,13 @@ func Exit(code int, err error) error { return &ExitError{code, err} }
 func (e *ExitError) Error() string { return e.err.Error() }
 func (e *ExitError) Unwrap() error { return e.err }
 
-// Usage is an error of the caller.
+// Usage marks an error as a mistake in the command line, for which the exit code is ExitUsage, and adds
+// where the help is.
 func Usage(cmd *cobra.Command, err error) error {
 	return Exit(ExitUsage, fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 }
 
-// NoArgs refuses arguments.
+// NoArgs refuses arguments. cobra's own function does not say which command was meant.
 func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return Usage(cmd, fmt.Errorf("%s takes no argument, and got %q", cmd.CommandPath(), args[0]))
@@ -43,7 +44,7 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// Group is a command that has others and does nothing by itself.
+// Group returns a command that only has subcommands.
 func Group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
@@ -55,7 +56,7 @@ func Group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// Takes refuses another number of arguments. what is the rule in words, for example "grants takes one duty".
+// Takes refuses any other number of arguments. what is the rule in words, such as "grants takes one duty".
 func Takes(number int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != number {
@@ -65,7 +66,7 @@ func Takes(number int, what string) cobra.PositionalArgs {
 	}
 }
 
-// ExactlyOneID refuses more than one argument, and none.
+// ExactlyOneID accepts exactly one argument.
 func ExactlyOneID(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return Usage(cmd, fmt.Errorf("%s takes one id, and got %d arguments", cmd.CommandPath(), len(args)))
@@ -73,7 +74,7 @@ func ExactlyOneID(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// NeedsActor refuses a decision of nobody.
+// NeedsActor refuses a decision without an actor, because the audit has to name one.
 func NeedsActor(by string) error {
 	if strings.TrimSpace(by) == "" {
 		return errors.New("--by is missing: say who decides, --by ann")

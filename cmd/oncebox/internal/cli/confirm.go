@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Confirm asks before something is changed. Without a terminal nobody can answer, and --yes has to be given.
+// Confirm asks the operator before something is changed. Without a terminal there is nobody to ask, and
+// --yes is required.
 func (s *Session) Confirm(yes bool, question string) error {
 	if yes {
 		return nil
@@ -21,7 +22,7 @@ func (s *Session) Confirm(yes bool, question string) error {
 	}
 	fmt.Fprintf(s.Errs, "%s [y/N] ", question)
 	if s.answers == nil {
-		s.answers = bufio.NewReader(s.In) // it may read more than one answer
+		s.answers = bufio.NewReader(s.In) // kept for the next question, because it may read more than one line
 	}
 	line, err := s.answers.ReadString('\n')
 	if answer := strings.ToLower(strings.TrimSpace(line)); err == nil && (answer == "y" || answer == "yes") {

@@ -2,8 +2,8 @@ package cli
 
 import "fmt"
 
-// List prints what a command has listed: a table with a row for each item, or one JSON document. Of an empty list it prints the sentence none
-// on stderr, so that a pipe gets nothing.
+// List prints the items of a list: a table with a row for each, or one JSON document. For an empty list it prints the
+// sentence none to stderr, so that a pipe gets nothing.
 func List[T any](s *Session, list []T, none string, header []string, row func(*T) []string) error {
 	if s.JSON {
 		return s.Document(list)
@@ -19,7 +19,8 @@ func List[T any](s *Session, list []T, none string, header []string, row func(*T
 	return s.Table(header, rows)
 }
 
-// Each prints items that fill several lines, with an empty line between two, or one JSON document with all of them.
+// Each prints items that take several lines each, with an empty line between them, or one JSON document
+// with all of them.
 func Each[T any](s *Session, list []T, item func(*Session, *T) error) error {
 	if s.JSON {
 		return s.Document(list)

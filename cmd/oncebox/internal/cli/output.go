@@ -12,7 +12,7 @@ import (
 	"unicode"
 )
 
-// Document prints a value as one JSON document.
+// Document prints v as one indented JSON document.
 func (s *Session) Document(v any) error {
 	enc := json.NewEncoder(s.Out)
 	enc.SetEscapeHTML(false)
@@ -20,7 +20,7 @@ func (s *Session) Document(v any) error {
 	return enc.Encode(v)
 }
 
-// Acted is what a command that changes one thing prints as JSON. The names stay.
+// Acted is the JSON output of a command that changes one thing. Scripts use the names, so they never change.
 type Acted struct {
 	Action   string `json:"action"`
 	ID       string `json:"id"`
@@ -28,12 +28,12 @@ type Acted struct {
 	Step     string `json:"step,omitempty"`
 }
 
-// Table prints rows below a header, in columns.
+// Table prints a header and rows, in columns.
 func (s *Session) Table(header []string, rows [][]string) error {
 	return Columns(s.Out, append([][]string{header}, rows...))
 }
 
-// Pairs prints names and values, one pair to a line. Pairs without a value are left out.
+// Pairs prints names with their values, one pair to a line. It leaves out pairs with an empty value.
 func (s *Session) Pairs(pairs ...string) error {
 	var rows [][]string
 	for n := 0; n+1 < len(pairs); n += 2 {
@@ -59,7 +59,8 @@ func Columns(to io.Writer, rows [][]string) error {
 	return w.Flush()
 }
 
-// Printable is a text without what would move the cursor, change colours or break a column: errors and identifiers may be any text.
+// Printable removes characters that would move the cursor, change colours or break a column. Errors and identifiers may
+// contain any text, also an attacker's.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) {
@@ -72,7 +73,7 @@ func Printable(text string) string {
 	}, text)
 }
 
-// Short cuts a text for a column.
+// Short cuts a text to the width of a column.
 func Short(text string, limit int) string {
 	if runes := []rune(text); len(runes) > limit {
 		return string(runes[:limit-1]) + "…"
@@ -80,7 +81,7 @@ func Short(text string, limit int) string {
 	return text
 }
 
-// Several is a number of things, with the words for one of them and for more.
+// Several returns a number with its noun, in singular or plural.
 func Several[N int | int64](n N, one, more string) string {
 	if n == 1 {
 		return "1 " + one
@@ -88,7 +89,7 @@ func Several[N int | int64](n N, one, more string) string {
 	return strconv.FormatInt(int64(n), 10) + " " + more
 }
 
-// Moment is a time to the second, as the flags take it.
+// Moment formats a time to the second, in a form that the flags accept.
 func Moment(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -96,7 +97,7 @@ func Moment(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// UpTo is a number that was counted up to a bound.
+// UpTo formats a count that stops at bound: then it has a plus.
 func UpTo(n, bound int64) string {
 	if n >= bound {
 		return strconv.FormatInt(bound, 10) + "+"
@@ -104,7 +105,7 @@ func UpTo(n, bound int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// Age is a number of seconds as people read it.
+// Age formats a number of seconds for people.
 func Age(seconds float64) string {
 	d := time.Duration(seconds * float64(time.Second))
 	switch {
@@ -119,7 +120,7 @@ func Age(seconds float64) string {
 	}
 }
 
-// Number is "" for 0.
+// Number formats n, and is empty for 0.
 func Number(n int) string {
 	if n == 0 {
 		return ""
@@ -127,7 +128,7 @@ func Number(n int) string {
 	return strconv.Itoa(n)
 }
 
-// TimeOf returns nil for the zero time, which JSON leaves out.
+// TimeOf returns nil for the zero time, so that JSON leaves it out.
 func TimeOf(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -135,7 +136,7 @@ func TimeOf(t time.Time) *time.Time {
 	return &t
 }
 
-// At is a time to the second, "" if there is none.
+// At formats a time to the second, "" for nil.
 func At(t *time.Time) string {
 	if t == nil {
 		return ""
@@ -143,7 +144,7 @@ func At(t *time.Time) string {
 	return Moment(*t)
 }
 
-// AskedBy names who sent a request, by what the service calls him and by the beginning of his hash.
+// AskedBy names the sender of a request: the service's name for the caller, and the beginning of the principal's hash.
 func AskedBy(caller, principal string) string {
 	if principal != "" {
 		principal = "principal " + principal
@@ -151,10 +152,10 @@ func AskedBy(caller, principal string) string {
 	return Join(caller, principal)
 }
 
-// Join joins the parts that are not empty by blanks.
+// Join joins the parts that are not empty with blanks.
 func Join(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), " ")
 }
 
-// Most is how many dead letters are read at once where all of them are meant: those with one id.
+// Most is how many dead letters with one id are read at once, when a command is about all of them.
 const Most = 1000

@@ -5,14 +5,14 @@ import (
 	"io"
 )
 
-// Progress shows on a terminal how far a long command is.
+// Progress shows the progress of a long command on a terminal.
 type Progress struct {
-	to   io.Writer // nil: nobody looks
+	to   io.Writer // nil: there is no terminal
 	verb string
 	Of   int64
 }
 
-// Progress begins to show how many of so many are done.
+// Progress begins to show how many of a total are done.
 func (s *Session) Progress(verb string, of int64) *Progress {
 	p := &Progress{verb: verb, Of: of}
 	if s.Shows {
@@ -23,7 +23,7 @@ func (s *Session) Progress(verb string, of int64) *Progress {
 
 const barWidth = 30
 
-// Show shows that so many are done.
+// Show writes over the line with the number that is done by now.
 func (p *Progress) Show(done int64) {
 	if p.to == nil || p.Of == 0 {
 		return
@@ -39,7 +39,7 @@ func (p *Progress) Show(done int64) {
 	fmt.Fprintf(p.to, "\r[%s] %d of %d %s", bar, done, p.Of, p.verb)
 }
 
-// End leaves the line.
+// End ends the line, so that the next output begins on a new one.
 func (p *Progress) End() {
 	if p.to != nil {
 		fmt.Fprintln(p.to)

@@ -24,32 +24,34 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// Session is what the commands share: where they read and write, and the database, which the first that needs it opens.
+// Session is what all commands share: the terminal, the flags, and the database, which the first command
+// that needs it opens.
 type Session struct {
 	*Terminal
 
-	// DatabaseURL and Schema are those of the flags, in place of the variables.
+	// DatabaseURL and Schema are the values of the flags, which replace those of the variables.
 	DatabaseURL, Schema string
-	// JSON asks for one JSON document in place of tables.
+	// JSON selects one JSON document as the output, in place of tables.
 	JSON bool
-	// Running is the command that runs.
+	// Running is the command that was called.
 	Running *cobra.Command
 
-	// Level is from which on the log is shown.
+	// Level is the lowest level of log lines that are shown.
 	Level slog.Level
-	// Meters takes the metrics.
+	// Meters receives the metrics.
 	Meters metric.MeterProvider
-	// Waits says that the command waits for a database that is away, as a service does.
+	// Waits makes the command wait for a database that is away, as a service does. Other commands fail at
+	// once, because a person waits for them.
 	Waits bool
 
-	// DB and Cfg are the database and the configuration of the service, once it is open.
+	// DB and Cfg are the database and the configuration of the service. They are set once the database is open.
 	DB  *bun.DB
 	Cfg config.Config
 
-	answers *bufio.Reader // of the terminal
+	answers *bufio.Reader // reads the terminal; nil before the first question
 }
 
-// Open opens the database of the service.
+// Open reads the configuration from the variables and opens the database of the service.
 func (s *Session) Open(ctx context.Context) error {
 	cfg, err := config.FromEnv()
 	if err != nil {
@@ -63,7 +65,7 @@ func (s *Session) Open(ctx context.Context) error {
 	}
 	cfg.Telemetry.Logger = s.Logger()
 	cfg.Telemetry.MeterProvider = s.Meters
-	if !s.Waits { // somebody waits for the answer
+	if !s.Waits { // a person waits for the answer
 		cfg.DatabaseWait = arrival.Off
 	}
 	s.Cfg = cfg.Shared()
@@ -71,12 +73,12 @@ func (s *Session) Open(ctx context.Context) error {
 	return err
 }
 
-// Logger returns a logger to the standard error.
+// Logger returns a logger that writes to stderr.
 func (s *Session) Logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(s.Errs, &slog.HandlerOptions{Level: s.Level}))
 }
 
-// OpenTables opens the database, and makes sure that it has the tables.
+// OpenTables opens the database and checks that all migrations were applied.
 func (s *Session) OpenTables(ctx context.Context) error {
 	if err := s.Open(ctx); err != nil {
 		return err
@@ -89,7 +91,8 @@ func (s *Session) OpenTables(ctx context.Context) error {
 	return err
 }
 
-// OpenList is OpenTables for a command that lists at most limit things. errs are what is wrong with its other flags.
+// OpenList is OpenTables for a command that lists at most limit things. errs are the errors of its other flags, so that
+// all mistakes are reported at once.
 func (s *Session) OpenList(cmd *cobra.Command, limit int, errs ...error) error {
 	if limit < 1 {
 		errs = append(errs, errors.New("--limit is below 1"))
@@ -100,7 +103,7 @@ func (s *Session) OpenList(cmd *cobra.Command, limit int, errs ...error) error {
 	return s.OpenTables(cmd.Context())
 }
 
-// Migrations returns where the tables of the service are.
+// Migrations returns the schema of the tables, for package migrations.
 func (s *Session) Migrations() *migrations.Config {
 	return &migrations.Config{Schema: s.Cfg.Schema, Logger: s.Cfg.Telemetry.Logger}
 }
@@ -117,8 +120,8 @@ func (s *Session) Keys() *idempotency.Store { return idempotency.NewStore(&s.Cfg
 // View returns the view over all tables of the service.
 func (s *Session) View() *ops.View { return ops.New(s.DB, s.Outbox(), s.Inbox(), s.Keys()) }
 
-// ViewOfBroker is the view that asks the broker what waits there, if the variables of the service name it. Otherwise it shows what processes of the
-// service have written down.
+// ViewOfBroker is View with fresh numbers of waiting messages from the broker, if the service's variables name one.
+// Otherwise it shows the numbers that processes of the service have stored.
 func (s *Session) ViewOfBroker() (*ops.View, error) {
 	cfg, err := s.PulsarConfig()
 	if cfg == nil || err != nil {
@@ -140,7 +143,7 @@ func (s *Session) Close() error {
 	return s.DB.Close()
 }
 
-// PulsarConfig is nil where there is no broker.
+// PulsarConfig returns the configuration of the broker, nil if the service has none.
 func (s *Session) PulsarConfig() (*pulsar.Config, error) {
 	if s.Cfg.PulsarURL == "" {
 		return nil, nil
@@ -149,7 +152,7 @@ func (s *Session) PulsarConfig() (*pulsar.Config, error) {
 	if err := config.Env("ONCEBOX_PULSAR_", cfg); err != nil {
 		return nil, err
 	}
-	if cfg.URL == "" { // it came from PULSAR_URL
+	if cfg.URL == "" { // ONCEBOX_PULSAR_URL is not set, but PULSAR_URL is
 		cfg.URL = s.Cfg.PulsarURL
 	}
 	return cfg, nil

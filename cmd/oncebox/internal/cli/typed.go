@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Typed is a command as an operator types it. Words that a shell would change are quoted.
+// Typed returns a command as an operator types it in a shell. Words that the shell would interpret are quoted.
 func Typed(words ...string) string { return line(words, "") }
 
-// Decided is a command that asks who decides: the shell knows.
+// Decided is Typed for a command that needs an actor: the shell puts in the name of its user.
 func Decided(words ...string) string { return line(words, ` --by "$USER"`) }
 
-// line puts an id that begins with a dash, as one in 64 ids in base64 does, at the end of the line, together with the words up to the next
-// flag. There the shell command does not take it for a flag.
+// line puts ids that begin with a dash, as one in 64 ids in base64 does, at the end of the line, behind "--". Elsewhere
+// the command would take such an id for a flag.
 func line(words []string, more string) string {
 	begin := slices.IndexFunc(words, func(word string) bool { return strings.HasPrefix(word, "-") })
 	if begin < 0 || isFlag(words[begin]) {

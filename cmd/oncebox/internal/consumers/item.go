@@ -11,11 +11,11 @@ import (
 	"github.com/oncebox/oncebox/ops"
 )
 
-// Item is what status prints of a consumer as JSON. The names stay.
+// Item is a consumer in the JSON output of status and of consumers list. Scripts use the names, so they never change.
 type Item struct {
 	Consumer string `json:"consumer"`
 	Runs     bool   `json:"runs"`
-	// Stopped says that its last process ended in order, at SeenAt.
+	// Stopped is true if the last process of the consumer has shut down in order, at SeenAt.
 	Stopped          bool        `json:"stopped"`
 	SeenAt           *time.Time  `json:"seen_at,omitempty"`
 	Topics           []TopicItem `json:"topics"`
@@ -25,19 +25,20 @@ type Item struct {
 	KeysFailed       int         `json:"keys_failed"`
 	KeysDead         int         `json:"keys_dead"`
 	Dead             int         `json:"dead"`
-	// CountedUpTo is how far these numbers go. 0: none of them is known.
+	// CountedUpTo is where the counts above stop. 0: no count is known.
 	CountedUpTo int `json:"counted_up_to"`
 }
 
-// TopicItem is what is known of a consumer at a topic.
+// TopicItem is the state of a consumer at one topic.
 type TopicItem struct {
 	Topic string `json:"topic"`
-	// Backlog is how many messages wait at the broker. null: it is not known; then BacklogError says why, as far as that is known.
+	// Backlog is the number of messages that wait at the broker. null: unknown; BacklogError is the reason,
+	// if that is known.
 	Backlog       *int64     `json:"backlog"`
 	BacklogAt     *time.Time `json:"backlog_at,omitempty"`
 	BacklogError  string     `json:"backlog_error,omitempty"`
 	StandingSince *time.Time `json:"standing_since,omitempty"`
-	// Connections is how many consumers the broker has.
+	// Connections is the number of consumers that the broker has connected.
 	Connections int           `json:"connections"`
 	Missing     bool          `json:"missing"`
 	Processes   []ProcessItem `json:"processes"`
@@ -55,7 +56,7 @@ type ProcessItem struct {
 	FailedAt   *time.Time `json:"failed_at,omitempty"`
 }
 
-// ItemOf returns how a consumer is printed.
+// ItemOf makes the output for a consumer.
 func ItemOf(c *ops.ConsumerStatus) Item {
 	item := Item{
 		Consumer: c.Consumer, Runs: c.Run.Runs, Stopped: c.Run.Stopped, SeenAt: cli.TimeOf(c.Run.SeenAt), Topics: []TopicItem{}, Parked: c.Stats.Parked,
@@ -83,7 +84,7 @@ func topicOf(t *state.Topic) TopicItem {
 	return item
 }
 
-// HowItRuns says in a few words whether it runs, and how.
+// HowItRuns returns in a few words whether and how the consumer runs.
 func (c *Item) HowItRuns() string {
 	switch {
 	case c.Stopped:
@@ -121,7 +122,8 @@ func (c *Item) HowItRuns() string {
 	return "yes, but " + strings.Join(parts, "; ")
 }
 
-// AtBroker is how many messages wait at the broker for all its topics, "?" if that is not known, "-" if there is no broker.
+// AtBroker returns how many messages wait at the broker in all topics of the consumer: "?" if that is
+// unknown, "-" if there is no broker.
 func (c *Item) AtBroker() string {
 	sum, stored, known := int64(0), true, true
 	for _, t := range c.Topics {
@@ -143,7 +145,7 @@ func (c *Item) AtBroker() string {
 	}
 }
 
-// Count is a number of this consumer, with a plus if there may be more.
+// Count formats one of the consumer's counts, with a plus if there may be more.
 func (c *Item) Count(n int) string {
 	if c.CountedUpTo == 0 {
 		return strconv.Itoa(n)

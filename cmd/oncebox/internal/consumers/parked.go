@@ -16,7 +16,7 @@ func NewParked(s *cli.Session) *cobra.Command {
 	return cli.Group("parked", "Messages that failed and are tried again, and those behind them", newParkedList(s), newParkedRetry(s), newParkedGiveUp(s))
 }
 
-// parkedSelection is which parked messages a command is about.
+// parkedSelection is the part of the parked messages that a command is about.
 type parkedSelection struct {
 	consumer, tenant, topic, kind, text string
 }
@@ -36,7 +36,7 @@ func (f *parkedSelection) filter() parked.Filter {
 	return parked.Filter{Consumer: f.consumer, TenantID: f.tenant, Topic: f.topic, Type: f.kind, Error: f.text}
 }
 
-// ParkedItem is what list prints as JSON. The names stay.
+// ParkedItem is a message in the JSON output of parked list. Scripts use the names, so they never change.
 type ParkedItem struct {
 	Consumer   string          `json:"consumer"`
 	MessageKey string          `json:"message_key"`

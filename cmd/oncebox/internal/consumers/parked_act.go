@@ -65,7 +65,7 @@ message_key that oncebox stuck prints, of the first message of a key; it needs -
 	return cmd
 }
 
-// RetryResult is what retry prints as JSON for several messages. The names stay.
+// RetryResult is the JSON output of parked retry for several messages. Scripts use the names, so they never change.
 type RetryResult struct {
 	Action   operator.Action `json:"action"`
 	DryRun   bool            `json:"dry_run"`
@@ -168,7 +168,7 @@ func newParkedGiveUp(s *cli.Session) *cobra.Command {
 	return cmd
 }
 
-// decideParked asks, and does something to one parked message.
+// decideParked asks for confirmation, and then calls do for one parked message.
 func decideParked(s *cli.Session, name, done, consumer, id string, yes bool, do func() error) error {
 	if err := s.Confirm(yes, name+" the message "+id+" of consumer "+consumer+"?"); err != nil {
 		return err
@@ -186,7 +186,8 @@ func decideParked(s *cli.Session, name, done, consumer, id string, yes bool, do 
 	return err
 }
 
-// firstParked looks for the message among the first ones of the consumer's keys.
+// firstParked searches the message among the first messages of the consumer's keys: only those can be tried
+// or given up.
 func firstParked(ctx context.Context, s *cli.Session, consumer, key string) (operator.MessageRef, error) {
 	var after *parked.Message
 	for {

@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/inbox/readmodel"
 )
 
-// ModelItem is what rebuild status prints as JSON. The names stay.
+// ModelItem is a read model in the JSON output of rebuild status. Scripts use the names, so they never change.
 type ModelItem struct {
 	Name       string     `json:"name"`
 	State      string     `json:"state"`
@@ -27,8 +27,8 @@ type ModelItem struct {
 // The states of a read model.
 const (
 	ModelLive        = "live"
-	ModelRebuilding  = "rebuilding"  // a process is at it
-	ModelInterrupted = "interrupted" // none is: Model.Resume goes on
+	ModelRebuilding  = "rebuilding"  // a process is rebuilding it
+	ModelInterrupted = "interrupted" // no process is rebuilding it; Model.Resume continues
 )
 
 // NewRebuild returns the commands "oncebox rebuild".
@@ -77,7 +77,7 @@ Exit code 0: none is interrupted. 3: one is. 4: there is no read model of a name
 	return cli.Group("rebuild", "Rebuilds of read models", show)
 }
 
-// ModelOf returns how a read model is printed.
+// ModelOf makes the output for a read model.
 func ModelOf(p *readmodel.Status) ModelItem {
 	state := ModelLive
 	switch {

@@ -14,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/ops"
 )
 
-// decision is an action on dead letters.
+// decision is an action on dead letters, with the texts of its command.
 type decision struct {
 	action            operator.Action
 	short, long, done string
@@ -33,7 +33,7 @@ var (
 	}
 )
 
-// order is an action on a selection.
+// order is a decision about a selection of dead letters.
 type order struct {
 	selection
 
@@ -73,7 +73,7 @@ func newDeadAct(s *cli.Session, d *decision) *cobra.Command {
 	return cmd
 }
 
-// check finds what is missing or contradicts itself before anything is asked of the database.
+// check reports missing and contradictory flags before the command asks the database anything.
 func (o *order) check(ids []string) error {
 	errs := []error{o.complete(time.Now())}
 	for _, id := range ids {
@@ -98,7 +98,7 @@ func (o *order) check(ids []string) error {
 	return errors.Join(errs...)
 }
 
-// parts are the selections of the order: one for each id, or the flags alone.
+// parts returns the selections of the order: one for each id, or only the selection of the flags.
 func (o *order) parts(ids []string) []selection {
 	if len(ids) == 0 {
 		return []selection{o.selection}
@@ -111,7 +111,7 @@ func (o *order) parts(ids []string) []selection {
 	return parts
 }
 
-// Result is the JSON output of an action.
+// Result is the JSON output of dead replay and dead discard. Scripts use the names, so they never change.
 type Result struct {
 	Action operator.Action `json:"action"`
 	DryRun bool            `json:"dry_run"`
@@ -151,7 +151,7 @@ func carryOut(ctx context.Context, s *cli.Session, o *order, ids []string) error
 	return err
 }
 
-// treat does what was ordered, part by part.
+// treat carries out the order, one selection after the other.
 func treat(ctx context.Context, s *cli.Session, o *order, parts []selection, of Counts) (done Counts, err error) {
 	p := s.Progress(o.done, of.total())
 	defer p.End()

@@ -19,7 +19,7 @@ func New(s *cli.Session) *cobra.Command {
 		newDeadList(s), newDeadShow(s), newDeadAct(s, &replay), newDeadAct(s, &discard), newDeadEdit(s))
 }
 
-// selection is which dead letters a command is about.
+// selection is the part of the dead letters that a command is about.
 type selection struct {
 	ops.Selection
 
@@ -40,7 +40,7 @@ func (f *selection) flags(cmd *cobra.Command) {
 	flags.StringVar(&f.Before, "died-before", "", "only letters that died before this time, in the same forms")
 }
 
-// complete makes a filter of the flags. It refuses flags that cannot be used together.
+// complete makes a filter from the flags. It refuses flags that cannot be used together.
 func (f *selection) complete(now time.Time) error {
 	var contradiction error
 	switch {
@@ -57,7 +57,7 @@ func (f *selection) complete(now time.Time) error {
 	return errors.Join(contradiction, err)
 }
 
-// Counts are how many dead letters were selected or treated.
+// Counts is a number of dead letters, selected or treated, by box.
 type Counts struct {
 	Outbox int64 `json:"outbox"`
 	Inbox  int64 `json:"inbox"`
@@ -76,7 +76,7 @@ func (c Counts) String() string {
 	return fmt.Sprintf("%d of the outbox, %d of consumers", c.Outbox, c.Inbox)
 }
 
-// count counts what is selected.
+// count counts the selected dead letters.
 func count(ctx context.Context, s *cli.Session, f *selection) (c Counts, err error) {
 	for _, box := range f.Boxes() {
 		n, err := s.View().Dead().Count(ctx, box, f.filter)

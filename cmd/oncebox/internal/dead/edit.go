@@ -68,7 +68,7 @@ An event is published with the new payload, to all of its consumers. A message t
 	return cmd
 }
 
-// editable is a dead letter with its payload.
+// editable is a dead letter whose payload may be replaced.
 type editable struct {
 	Letter
 
@@ -76,7 +76,7 @@ type editable struct {
 	payload []byte
 }
 
-// only reads the dead letter that is selected, and refuses several.
+// only reads the selected dead letter with its payload. It refuses a selection of several.
 func only(ctx context.Context, s *cli.Session, f *selection) (*editable, error) {
 	list, err := letters(ctx, s, f, 2)
 	switch {
@@ -96,7 +96,7 @@ func only(ctx context.Context, s *cli.Session, f *selection) (*editable, error) 
 	return &editable{letterOf(&l), l.Ref, l.Envelope.Payload}, err
 }
 
-// newPayload is that of the file, or what the editor leaves. It is checked.
+// newPayload returns the content of the file, or the operator's text from the editor, after checking it.
 func newPayload(ctx context.Context, s *cli.Session, d *editable, file string) (payload []byte, err error) {
 	switch file {
 	case "":
@@ -115,7 +115,8 @@ func newPayload(ctx context.Context, s *cli.Session, d *editable, file string) (
 	return payload, nil
 }
 
-// isJSON says that the payload has to be JSON: by its content type, or as it was so without one.
+// isJSON reports whether the new payload has to be JSON: the content type says so, or there is no content
+// type and the present payload is JSON.
 func (d *editable) isJSON() bool {
 	if d.ContentType == "" {
 		return json.Valid(d.payload)
@@ -124,7 +125,7 @@ func (d *editable) isJSON() bool {
 	return err == nil && (kind == event.ContentTypeJSON || strings.HasSuffix(kind, "+json"))
 }
 
-// check finds what is wrong with a new payload.
+// check returns an error if a new payload cannot be used.
 func (d *editable) check(payload []byte) error {
 	var into json.RawMessage
 	if err := json.Unmarshal(payload, &into); d.isJSON() && err != nil {
@@ -140,7 +141,7 @@ func (d *editable) check(payload []byte) error {
 	}
 }
 
-// EditResult is what edit prints as JSON. The names stay.
+// EditResult is the JSON output of dead edit. Scripts use the names, so they never change.
 type EditResult struct {
 	Action      string `json:"action"`
 	DryRun      bool   `json:"dry_run"`

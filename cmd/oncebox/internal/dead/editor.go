@@ -15,7 +15,8 @@ import (
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 )
 
-// editor lets the operator change a payload. JSON in one line is shown in several lines, and is one line again afterwards.
+// editor lets the operator change a payload in an editor. JSON on one line is indented for that, and put on
+// one line again afterwards.
 func editor(ctx context.Context, s *cli.Session, d *editable) ([]byte, error) {
 	program := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"))
 	if program == "" {
@@ -78,10 +79,10 @@ func (d *editable) forEditor() (shown []byte, restore func([]byte) []byte) {
 	if bytes.HasSuffix(d.payload, []byte("\n")) {
 		return d.payload, func(text []byte) []byte { return text }
 	}
-	return d.payload, func(text []byte) []byte { return bytes.TrimSuffix(text, []byte("\n")) } // editors end the last line
+	return d.payload, func(text []byte) []byte { return bytes.TrimSuffix(text, []byte("\n")) } // editors add a line break at the end
 }
 
-// extension returns the file extension, by which editors recognize the format.
+// extension returns the file extension by which editors recognize the format.
 func (d *editable) extension() string {
 	if d.isJSON() {
 		return ".json"

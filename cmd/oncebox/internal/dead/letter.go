@@ -8,9 +8,10 @@ import (
 	"github.com/oncebox/oncebox/ops"
 )
 
-// Letter is a dead letter, of the outbox or of a consumer. The names of its JSON stay.
+// Letter is a dead letter of the outbox or of a consumer, in the JSON output. Scripts use the names, so
+// they never change.
 type Letter struct {
-	// Box is "outbox" for an event that could not be published, "inbox" for a message that a consumer gave up.
+	// Box is "outbox" for an event that could not be published, and "inbox" for a message that a consumer has given up.
 	Box              string            `json:"box"`
 	ID               string            `json:"id"`
 	Consumer         string            `json:"consumer,omitempty"`
@@ -32,7 +33,7 @@ type Letter struct {
 	Error            string            `json:"error"`
 	ContentType      string            `json:"content_type,omitempty"`
 	Metadata         map[string]string `json:"metadata,omitempty"`
-	// Payload is the payload itself where that is JSON. Payload64 is any other payload.
+	// Payload is the payload if it is JSON; Payload64 is any other payload, in base64.
 	Payload   json.RawMessage `json:"payload,omitempty"`
 	Payload64 string          `json:"payload_base64,omitempty"`
 }
@@ -59,7 +60,7 @@ func lettersOf(found []ops.Letter) []Letter {
 	return list
 }
 
-// setPayload shows the payload.
+// setPayload puts the payload into the field for its format.
 func (l *Letter) setPayload(payload []byte) {
 	if json.Valid(payload) {
 		l.Payload = payload
@@ -68,7 +69,7 @@ func (l *Letter) setPayload(payload []byte) {
 	l.Payload64 = base64.StdEncoding.EncodeToString(payload)
 }
 
-// of is where it is dead.
+// of returns where the letter died: in the outbox, or at which consumer.
 func (l *Letter) of() string {
 	if l.Consumer != "" {
 		return "consumer " + l.Consumer

@@ -61,7 +61,7 @@ func newDeadShow(s *cli.Session) *cobra.Command {
 	return cmd
 }
 
-// whole reads the selected dead letters, with their payloads if they are asked for.
+// whole reads the selected dead letters with all their fields, and with their payloads if asked to.
 func whole(ctx context.Context, s *cli.Session, f *selection, payload bool) ([]Letter, error) {
 	found, err := letters(ctx, s, f, cli.Most)
 	list := lettersOf(found)

@@ -13,6 +13,8 @@ import (
 	"github.com/oncebox/oncebox/messaging/pulsar"
 )
 
+// The check "connection" comes first, because it needs only the network: if it fails, the findings about
+// topics have the same cause.
 func brokerChecks() []check {
 	return []check{{"connection", (*examination).connection}, {"broker", needsTables((*examination).broker)}}
 }
@@ -20,13 +22,14 @@ func brokerChecks() []check {
 // dialTimeout is how long one host of the broker may take to accept a connection.
 const dialTimeout = 3 * time.Second
 
-// connection dials the hosts of the broker's own address, which the admin API does not use. One host that answers is enough.
+// connection connects to the hosts of ONCEBOX_PULSAR_URL, because the admin API uses another address. One host that
+// answers is enough, as for the service.
 func (e *examination) connection(ctx context.Context) ([]Finding, error) {
 	var failures []error
 	for _, host := range e.hosts() {
 		conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", host)
 		if err == nil {
-			_ = conn.Close() // it takes connections
+			_ = conn.Close() // it was only made to see that the host accepts connections
 			return e.probe(ctx)
 		}
 		failures = append(failures, err)
@@ -35,7 +38,7 @@ func (e *examination) connection(ctx context.Context) ([]Finding, error) {
 		"no host of the broker takes a connection: %v", errors.Join(failures...))}, nil
 }
 
-// hosts are those of the broker's own address, with their ports.
+// hosts returns the hosts of ONCEBOX_PULSAR_URL, each with a port.
 func (e *examination) hosts() (list []string) {
 	scheme, hosts, _ := strings.Cut(e.Pulsar.URL, "://")
 	hosts, _, _ = strings.Cut(hosts, "/")
@@ -53,10 +56,11 @@ func (e *examination) hosts() (list []string) {
 	return list
 }
 
-// probeTimeout is how long the broker may take to be connected to, asked for a topic and read from.
+// probeTimeout is how long the whole probe may take: to connect, to look a topic up and to read from it.
 const probeTimeout = 15 * time.Second
 
-// probe connects to the broker as the service does, and to the broker that serves a topic, if there is one.
+// probe connects to the broker as the service does. A cluster may send clients to another broker for a topic, so it
+// also connects there if there is a topic.
 func (e *examination) probe(ctx context.Context) ([]Finding, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -67,7 +71,8 @@ func (e *examination) probe(ctx context.Context) ([]Finding, error) {
 	return nil, nil
 }
 
-// someTopic is a topic that is there, "" if none is known. What is wrong with the admin API is said by the check of the broker.
+// someTopic returns the name of an existing topic, "" if none is known. It ignores errors of the admin API, because the
+// check "broker" reports them.
 func (e *examination) someTopic(ctx context.Context) string {
 	reader, err := pulsar.NewReader(e.Pulsar)
 	if err != nil {
@@ -82,6 +87,8 @@ func (e *examination) someTopic(ctx context.Context) string {
 	return ""
 }
 
+// broker compares the topics at the broker with the processes and consumers of this database: which processes are connected, which
+// service a subscription belongs to, and settings of the broker that lose messages.
 func (e *examination) broker(ctx context.Context) ([]Finding, error) {
 	inspection, err := pulsar.Inspect(ctx, e.Pulsar, e.Topics...)
 	if err != nil {
@@ -111,9 +118,10 @@ func (e *examination) broker(ctx context.Context) ([]Finding, error) {
 	return found, nil
 }
 
-// installations finds other databases of this service that have a subscription, or that publish.
+// installations finds other databases that use this service's name and have a subscription of the topic or publish to
+// it. A message that goes to the other database is missing here.
 func (e *examination) installations(ctx context.Context, t *pulsar.TopicInspection) (found []Finding, err error) {
-	seen := map[string]string{} // what it does, by its id
+	seen := map[string]string{} // what the other database does at the topic, by its installation id
 	for _, p := range t.Publishers {
 		if p.Source == e.Config.UoW.Source {
 			seen[p.Installation] = "publishes to it"
@@ -141,6 +149,8 @@ func (e *examination) installations(ctx context.Context, t *pulsar.TopicInspecti
 	return found, nil
 }
 
+// topic finds settings of one topic that lose or delay messages. Subscriptions in cut are left out where they have no
+// consumer: cutOff has found why, and another process would not mend it.
 func (e *examination) topic(namespace string, t *pulsar.TopicInspection, owners map[string]string, cut map[subscription]bool) (found []Finding) {
 	full := "persistent://" + namespace + "/" + t.Name
 	add := func(severity Severity, mend, format string, args ...any) {
@@ -200,7 +210,7 @@ func waiting(n int64) string {
 	return fmt.Sprintf("%d messages that wait", n)
 }
 
-// where says whether the subscription has a consumer elsewhere.
+// where returns which part of the subscription has no consumer: some partitions, or all.
 func where(s *pulsar.SubscriptionInspection) string {
 	if s.Consumers > 0 {
 		return fmt.Sprintf("in %d of its partitions", s.Unattended)

@@ -16,38 +16,40 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// Target is the service to examine.
+// Target is the service that is examined.
 type Target struct {
 	// DB is the database, opened as the service opens it.
 	DB *bun.DB
 	// Config is the configuration of the service, with the shared settings filled in ([config.Config.Shared]).
 	Config config.Config
-	// Duty is what the role of the database does. Default: migrations.Service.
+	// Duty is the duty of the database role that the service uses, see migrations.Grants. Default: migrations.Service.
 	Duty migrations.Duty
-	// Pulsar is the broker. nil: the service has none.
+	// Pulsar is the broker's configuration; nil if the service has no broker.
 	Pulsar *pulsar.Config
-	// Topics are those to look at. Default: all of the namespace.
+	// Topics are the topics to examine. Default: all topics of the namespace.
 	Topics []string
-	// LongTransaction is how old a transaction may be. Rows that were published and deleted since it began cannot be reclaimed. Default: 10m.
+	// LongTransaction is the age from which an open transaction is a finding: rows that were published and deleted
+	// since it began cannot be reclaimed. Default: 10m.
 	LongTransaction time.Duration
-	// Now is the clock of this machine. Default: time.Now.
+	// Now returns the time of this machine. Default: time.Now.
 	Now func() time.Time
 }
 
-// examination is a target with what the checks share.
+// examination is a target, and the stores that several checks use.
 type examination struct {
 	Target
 	store *outbox.Store
 	inbox *inbox.Inbox
 }
 
-// check looks for faults of one kind.
+// check looks for one kind of fault. Its name is part of the output.
 type check struct {
 	name string
 	run  func(*examination, context.Context) ([]Finding, error)
 }
 
-// Examine runs all checks, and returns what they find. done, if it is not nil, is called after each check.
+// Examine runs all checks and returns their findings. An error of a check becomes a finding, so that the others still
+// run. done, if it is not nil, is called after each check.
 func Examine(ctx context.Context, t Target, done func(name string, n, of int)) []Finding {
 	if t.Duty == "" {
 		t.Duty = migrations.Service
@@ -58,7 +60,8 @@ func Examine(ctx context.Context, t Target, done func(name string, n, of int)) [
 	if t.Now == nil {
 		t.Now = time.Now
 	}
-	// Nothing is prepared: the checks work through a pooler too, whatever the setting is.
+	// Pooler is always set here, so that no statement is prepared: the checks have to work through a pooler even if the
+	// service's setting is wrong.
 	forOutbox, forInbox := t.Config.Outbox, t.Config.Inbox
 	forOutbox.Pooler, forInbox.Pooler = true, true
 	e := &examination{Target: t, store: outbox.NewStore(t.DB, &forOutbox), inbox: inbox.New(uow.New(t.DB, &t.Config.UoW), &forInbox)}
@@ -81,12 +84,13 @@ func Examine(ctx context.Context, t Target, done func(name string, n, of int)) [
 	return found
 }
 
-// scan reads one row.
+// scan reads one row. It uses the plain connection, because bun would prepare nothing but write the
+// arguments into the text.
 func (e *examination) scan(ctx context.Context, query string, args []any, dest ...any) error {
 	return e.DB.DB.QueryRowContext(ctx, query, args...).Scan(dest...)
 }
 
-// list reads rows of texts.
+// list reads rows of text columns.
 func (e *examination) list(ctx context.Context, query string, columns int, args ...any) ([][]string, error) {
 	return pgsql.Collect(pgsql.QueryPlain(ctx, e.DB.DB, query, args...), func(scan pgsql.Scan, row *[]string) error {
 		*row = make([]string, columns)

@@ -2,26 +2,26 @@ package doctor
 
 import "fmt"
 
-// Severity says what a finding means for the service.
+// Severity is what a finding means for the service.
 type Severity string
 
 const (
-	// Problem loses, doubles or stops events, or will do so.
+	// Problem is a fault that loses, doubles or stops events, or will do so.
 	Problem Severity = "problem"
-	// Warning costs speed or certainty.
+	// Warning is a fault that makes the service slower, or a guarantee weaker.
 	Warning Severity = "warning"
-	// Unknown could not be checked.
+	// Unknown means that a check failed, so that nothing is known about its subject.
 	Unknown Severity = "unknown"
 )
 
-// Finding is something that is not as it should be.
+// Finding is one fault, with the way to mend it.
 type Finding struct {
-	// Check is the name of the check, which stays the same.
+	// Check is the name of the check. Scripts use it, so it never changes.
 	Check    string   `json:"check"`
 	Severity Severity `json:"severity"`
-	// Problem says what is wrong, with the names and values that it is about.
+	// Problem is what is wrong, with the names and values concerned.
 	Problem string `json:"problem"`
-	// Mend says what to do: a statement, a variable, a command.
+	// Mend is what to do: a statement, a variable or a command.
 	Mend string `json:"mend"`
 }
 

@@ -12,8 +12,9 @@ import (
 // subscription is a consumer at a topic.
 type subscription struct{ topic, name string }
 
-// cutOff finds processes of the service that report missing connections although the broker has answered here: then the fault lies between
-// them and the broker. It returns the consumers without any connected process; starting another process would not mend them.
+// cutOff finds processes of the service that report missing connections although the broker has answered here: the
+// fault lies between them and the broker. It also returns their consumers, so that the other checks do not advise to
+// start another process, which would not help.
 func (e *examination) cutOff(ctx context.Context) (found []Finding, of map[subscription]bool, err error) {
 	states, err := e.inbox.State().Consumers(ctx)
 	of = map[subscription]bool{}
@@ -34,7 +35,8 @@ func (e *examination) cutOff(ctx context.Context) (found []Finding, of map[subsc
 	return found, of, err
 }
 
-// unconnected are the processes of a consumer, if none of them has all of its connections, since when, and why.
+// unconnected returns since when, and why, no process of the consumer has had all its connections, and the names of the
+// processes. The results are empty if a process has.
 func unconnected(all []state.Process) (since time.Time, names, why string) {
 	list := make([]string, len(all))
 	for n, p := range all {
@@ -49,7 +51,7 @@ func unconnected(all []state.Process) (since time.Time, names, why string) {
 	return since, strings.Join(list, ", "), why
 }
 
-// relays finds relays whose events do not leave, although the broker answers here.
+// relays finds relays that do not publish their events although the broker has answered here.
 func (e *examination) relays(ctx context.Context) (found []Finding, err error) {
 	overdue, err := e.store.State().Overdue(ctx)
 	for _, o := range overdue {

@@ -54,9 +54,9 @@ ORDER BY 1, 2`
 const (
 	// clockSkew is the tolerated difference of the clocks, in addition to the time that the query takes.
 	clockSkew = 2 * time.Second
-	// shortTimeout is a statement timeout too short for statements that take long on a busy day, of the cleaner for example.
+	// shortTimeout is the statement_timeout below which long statements may fail on a busy day, for example statements that clean tables.
 	shortTimeout = 30 * time.Second
-	// oldestVersion is the oldest PostgreSQL that is supported, as server_version_num has it.
+	// oldestVersion is the oldest supported PostgreSQL, in the form of server_version_num.
 	oldestVersion = 140000
 )
 
@@ -79,6 +79,8 @@ func (e *examination) version(ctx context.Context) ([]Finding, error) {
 	return []Finding{finding("version", Problem, "upgrade the server", "the server is PostgreSQL %d, and oncebox needs 14 or newer", number/10000)}, nil
 }
 
+// writable finds a standby, and a role or database whose transactions only read: units of work would fail
+// at their first write.
 func (e *examination) writable(ctx context.Context) ([]Finding, error) {
 	var standby bool
 	if err := e.scan(ctx, inRecovery, nil, &standby); err != nil {
@@ -95,6 +97,8 @@ func (e *examination) writable(ctx context.Context) ([]Finding, error) {
 		"transactions are read-only by default (default_transaction_read_only)")}, nil
 }
 
+// durability finds settings that can lose commits in a crash. A lost commit whose events were published cannot be
+// repaired: other services have acted on it.
 func (e *examination) durability(ctx context.Context) (found []Finding, err error) {
 	for _, s := range []struct{ name, loses, mend string }{
 		{"fsync", "a crash of the machine may destroy the database", "set fsync = on in postgresql.conf"},
@@ -136,6 +140,7 @@ func (e *examination) timeouts(ctx context.Context) (found []Finding, err error)
 	return found, nil
 }
 
+// connections finds a pool that is larger than the server allows. The server would refuse connections only under load.
 func (e *examination) connections(ctx context.Context) ([]Finding, error) {
 	var server int
 	if err := e.scan(ctx, `SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int`, nil, &server); err != nil {
@@ -148,6 +153,8 @@ func (e *examination) connections(ctx context.Context) ([]Finding, error) {
 	return nil, nil
 }
 
+// clock compares the clock of this machine with that of the server. The query takes some time, so the server's answer
+// is compared with the moments before and after it.
 func (e *examination) clock(ctx context.Context) ([]Finding, error) {
 	var theirs time.Time
 	before := e.Now()
@@ -155,7 +162,7 @@ func (e *examination) clock(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 	after := e.Now()
-	skew := max(before.Sub(theirs), theirs.Sub(after)) // below zero: their clock is between the two
+	skew := max(before.Sub(theirs), theirs.Sub(after)) // negative if the server's time lies between the two
 	if skew <= clockSkew {
 		return nil, nil
 	}
@@ -164,6 +171,7 @@ func (e *examination) clock(ctx context.Context) ([]Finding, error) {
 		skew.Round(time.Millisecond))}, nil
 }
 
+// snapshots finds old transactions, whose snapshots keep deleted rows alive.
 func (e *examination) snapshots(ctx context.Context) ([]Finding, error) {
 	rows, err := e.list(ctx, oldest, 3, e.LongTransaction.Seconds())
 	var found []Finding
@@ -174,6 +182,8 @@ func (e *examination) snapshots(ctx context.Context) ([]Finding, error) {
 	return found, err
 }
 
+// pooler finds a pooler that the setting does not mention. Prepared statements would fail through it, but
+// only now and then.
 func (e *examination) pooler(ctx context.Context) ([]Finding, error) {
 	err := pgsql.CheckSession(ctx, e.DB)
 	if !errors.Is(err, pgerr.ErrPooler) || e.Config.Pooler {
@@ -182,7 +192,7 @@ func (e *examination) pooler(ctx context.Context) ([]Finding, error) {
 	return []Finding{finding("pooler", Problem, "set ONCEBOX_POOLER=true", "%v", err)}, nil
 }
 
-// ignore returns err, unless it is of a kind.
+// ignore returns err, or nil if err wraps kind.
 func ignore(err, kind error) error {
 	if errors.Is(err, kind) {
 		return nil

@@ -25,12 +25,13 @@ func (e *examination) source(context.Context) ([]Finding, error) {
 		"the service has no name: it can announce no events, and another service that uses the name of one of its consumers is not noticed")}, nil
 }
 
-// remembered returns how long the inbox remembers a message. -1: for ever.
+// remembered returns how long the inbox remembers a handled message; -1 means for ever.
 func (e *examination) remembered() time.Duration {
 	return cmp.Or(e.Config.Inbox.Retention, inbox.DefaultRetention)
 }
 
-// outlives reports whether something is kept for longer than the inbox remembers it.
+// outlives reports whether messages are kept for longer than the inbox remembers them, so that a repeated
+// one would be handled twice.
 func (e *examination) outlives(kept time.Duration) bool {
 	return e.remembered() != inbox.KeepForever && (kept == -1 || kept > e.remembered())
 }
@@ -45,12 +46,14 @@ func (e *examination) retention(context.Context) ([]Finding, error) {
 		length(e.remembered()))}, nil
 }
 
-// The defaults of config.Config and inbox.Config.
+// The defaults of config.Config.IdleInTransaction and inbox.Config.HandlerTimeout.
 const (
 	defaultIdle    = 5 * time.Minute
 	defaultHandler = 5 * time.Minute
 )
 
+// handlerTimeout finds a handler that may be silent for longer than PostgreSQL keeps an idle session: its transaction
+// would be rolled back in the middle.
 func (e *examination) handlerTimeout(context.Context) ([]Finding, error) {
 	idle, handler := cmp.Or(e.Config.IdleInTransaction, defaultIdle), cmp.Or(e.Config.Inbox.HandlerTimeout, defaultHandler)
 	if idle == -1 || handler != -1 && handler <= idle {

@@ -24,10 +24,11 @@ func tableChecks() []check {
 	}
 }
 
-// hasTables returns whether the schema has tables of oncebox, of any version.
+// hasTables returns whether the schema has tables of oncebox, of any version: each version has this one.
 const hasTables = `SELECT to_regclass(quote_ident(coalesce(nullif($1::text, ''), current_schema())) || '.oncebox_migrations') IS NOT NULL`
 
-// needsTables skips a check if there are no tables at all: that is one finding, not one for each check.
+// needsTables makes a check that finds nothing if there are no tables at all: the check "tables" reports
+// that once, in place of every check.
 func needsTables(run func(*examination, context.Context) ([]Finding, error)) func(*examination, context.Context) ([]Finding, error) {
 	return func(e *examination, ctx context.Context) ([]Finding, error) {
 		var there bool
@@ -42,6 +43,8 @@ func (e *examination) migrations() *migrations.Config {
 	return &migrations.Config{Schema: e.Config.Schema, Logger: e.Config.Telemetry.Logger}
 }
 
+// tables compares the tables with the result of the migrations. If they are missing it looks for them in other
+// schemas first: making new ones would hide a wrong ONCEBOX_SCHEMA.
 func (e *examination) tables(ctx context.Context) ([]Finding, error) {
 	err := migrations.Verify(ctx, e.DB, e.migrations())
 	if differs, ok := errors.AsType[*migrations.DifferenceError](err); ok {
@@ -64,12 +67,14 @@ func (e *examination) tables(ctx context.Context) ([]Finding, error) {
 	return nil, err
 }
 
-// otherSchemas lists the schemas that have the tables of oncebox, unless that of the setting has them too, perhaps those of an older version.
+// otherSchemas lists other schemas with tables of oncebox. It lists none if the configured schema has tables as well,
+// of an older version for example.
 const otherSchemas = `
 SELECT n.nspname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relname = 'oncebox_migrations'
 	AND to_regclass(quote_ident(coalesce(nullif($1::text, ''), current_schema())) || '.oncebox_migrations') IS NULL ORDER BY 1`
 
-// inAnotherSchema is the finding where ONCEBOX_SCHEMA, or the search_path, leads past the tables. To make them would hide that.
+// inAnotherSchema returns the finding for tables that exist in another schema than ONCEBOX_SCHEMA or the
+// search_path says.
 func (e *examination) inAnotherSchema(missing error, elsewhere [][]string) Finding {
 	var names []string
 	for _, row := range elsewhere {
@@ -84,11 +89,12 @@ const openSchema = `
 SELECT n.nspname::text, has_schema_privilege('public', n.oid, 'CREATE') FROM pg_namespace n
 WHERE n.nspname = coalesce(nullif($1::text, ''), current_schema())`
 
+// schema finds a schema in which every role may create objects. A function there with the name of a function that a statement calls would run with the rights of that statement's role.
 func (e *examination) schema(ctx context.Context) ([]Finding, error) {
 	var name string
 	var open bool
 	err := e.scan(ctx, openSchema, []any{e.Config.Schema}, &name, &open)
-	if errors.Is(err, sql.ErrNoRows) || err == nil && !open { // what is missing is said by the check of the tables
+	if errors.Is(err, sql.ErrNoRows) || err == nil && !open { // a missing schema is reported by the check "tables"
 		return nil, nil
 	}
 	if err != nil {
@@ -116,6 +122,8 @@ FROM (VALUES ('outbox', 'outbox_make_partition'), ('outbox_progress', 'outbox_ma
 WHERE to_regclass(quote_ident(coalesce(nullif($1::text, ''), current_schema())) || '.' || p || '_' || to_char(d, 'YYYYMMDD')) IS NULL
 ORDER BY 1`
 
+// partitions finds missing daily partitions. Rows of those days go to the default partition, whose rows
+// have to be deleted one by one.
 func (e *examination) partitions(ctx context.Context) ([]Finding, error) {
 	rows, err := e.list(ctx, absent, 2, e.Config.Schema)
 	var found []Finding
@@ -126,6 +134,8 @@ func (e *examination) partitions(ctx context.Context) ([]Finding, error) {
 	return found, err
 }
 
+// deployment finds a database that belongs to another deployment, for example a copy of the production database for a
+// test. No events are published from it, on purpose.
 func (e *examination) deployment(ctx context.Context) ([]Finding, error) {
 	owner, err := e.store.Upkeep().Deployment(ctx)
 	if err != nil || owner == "" || owner == e.Config.Outbox.Deployment {
@@ -136,12 +146,12 @@ func (e *examination) deployment(ctx context.Context) ([]Finding, error) {
 		e.Config.Outbox.Deployment)}, nil
 }
 
-// mayLook reports whether the role may read what waits and who is paused.
+// mayLook reports whether the duty of the role includes reading waiting events and pauses.
 func (e *examination) mayLook() bool {
 	return e.Duty != migrations.Writer && e.Duty != migrations.Caller
 }
 
-// keys finds events that wait and were changed by hand, or restored in part.
+// keys finds waiting events that were changed by hand, or restored only in part.
 func (e *examination) keys(ctx context.Context) (found []Finding, err error) {
 	if !e.mayLook() {
 		return nil, nil
@@ -153,6 +163,7 @@ func (e *examination) keys(ctx context.Context) (found []Finding, err error) {
 	return found, err
 }
 
+// pauses finds tenants that were paused so long ago that it was probably forgotten.
 func (e *examination) pauses(ctx context.Context) ([]Finding, error) {
 	if !e.mayLook() {
 		return nil, nil

@@ -21,7 +21,7 @@ func NewDelayed(s *cli.Session) *cobra.Command {
 	return cli.Group("delayed", "Delayed events that wait for their time", newDelayedList(s), newDelayedAct(s, cancelDelayed), newDelayedAct(s, moveDelayed))
 }
 
-// DelayedEvent is what list prints as JSON. The names stay.
+// DelayedEvent is an event in the JSON output of delayed list. Scripts use the names, so they never change.
 type DelayedEvent struct {
 	ID            string    `json:"id"`
 	NotBefore     time.Time `json:"not_before"`
@@ -78,7 +78,7 @@ func printDelayed(s *cli.Session, list []DelayedEvent) error {
 	})
 }
 
-// delayedDecision is an action on a delayed event.
+// delayedDecision is an action on a delayed event, with the texts of its command.
 type delayedDecision struct {
 	name, short, done string
 	example           string
@@ -149,7 +149,7 @@ func newDelayedAct(s *cli.Session, d delayedDecision) *cobra.Command {
 	return cmd
 }
 
-// check finds what is missing before anything is asked of the database, and returns the new time.
+// check reports missing flags before the command asks the database anything, and returns the new time.
 func (d *delayedDecision) check(to string, by operator.By, now time.Time) (at time.Time, err error) {
 	errs := []error{cli.NeedsActor(by.Actor)}
 	if d.needsReason && by.Reason == "" {

@@ -11,7 +11,7 @@ import (
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
-// LaneItem is what lanes prints as JSON. The names stay.
+// LaneItem is a lane in the JSON output of lanes. Scripts use the names, so they never change.
 type LaneItem struct {
 	Lane       int16      `json:"lane"`
 	Group      int16      `json:"group"`

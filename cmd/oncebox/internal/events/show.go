@@ -13,7 +13,7 @@ import (
 	"github.com/oncebox/oncebox/ops"
 )
 
-// LifeItem is what show prints as JSON. The names stay.
+// LifeItem is the JSON output of show. Scripts use the names, so they never change.
 type LifeItem struct {
 	ID               string            `json:"id"`
 	MessageKey       string            `json:"message_key,omitempty"`
@@ -30,7 +30,7 @@ type LifeItem struct {
 	Metadata         map[string]string `json:"metadata,omitempty"`
 	History          []MomentItem      `json:"history"`
 	Gone             string            `json:"gone,omitempty"`
-	// Elsewhere says that another service, Source, has recorded it.
+	// Elsewhere is true if another service, Source, has recorded the event.
 	Elsewhere bool `json:"recorded_elsewhere,omitempty"`
 }
 
@@ -131,7 +131,7 @@ func printLife(s *cli.Session, l *LifeItem) error {
 	return s.Table([]string{"AT", "WHERE", "WHAT", ""}, rows)
 }
 
-// detail is what a moment has besides its time and place.
+// detail returns the fields of a moment besides its time and place.
 func (m *MomentItem) detail() string {
 	var parts []string
 	for _, p := range []struct{ name, text string }{

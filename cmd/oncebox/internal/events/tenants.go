@@ -21,7 +21,7 @@ func NewTenants(s *cli.Session) *cobra.Command {
 		newTenantsList(s), newTenantsMove(s), newTenantsAct(s, pauseTenant), newTenantsAct(s, resumeTenant))
 }
 
-// TenantItem is what tenants prints as JSON. The names stay.
+// TenantItem is a tenant in the JSON output of tenants list. Scripts use the names, so they never change.
 type TenantItem struct {
 	Tenant string     `json:"tenant"`
 	Group  int16      `json:"group"`
@@ -29,14 +29,14 @@ type TenantItem struct {
 	Paused *PauseItem `json:"paused,omitempty"`
 }
 
-// PauseItem says that a tenant is paused.
+// PauseItem is the pause of a tenant.
 type PauseItem struct {
 	Since time.Time `json:"since"`
 	By    string    `json:"by"`
 	Why   string    `json:"why"`
 }
 
-// tenantItems lists the tenants that were moved or are paused, in the order of their groups and names.
+// tenantItems merges the moved and the paused tenants, ordered by group and name.
 func tenantItems(moved []tenants.Group, paused []tenants.Pause) []TenantItem {
 	list := []TenantItem{}
 	for n := range paused {

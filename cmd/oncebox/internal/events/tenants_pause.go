@@ -13,7 +13,7 @@ import (
 	"github.com/oncebox/oncebox/outbox/tenants"
 )
 
-// tenantDecision is what can be done with the publishing of a tenant's events.
+// tenantDecision is an action on the publishing of a tenant's events, with the texts of its command.
 type tenantDecision struct {
 	name, short, long, done string
 	example                 string
@@ -39,7 +39,7 @@ Relays stop at once, or, where they cannot listen, when they renew their leases.
 	}
 )
 
-// TenantResult is what pause and resume print as JSON. The names stay.
+// TenantResult is the JSON output of tenants pause and tenants resume. Scripts use the names, so they never change.
 type TenantResult struct {
 	Action string `json:"action"`
 	Tenant string `json:"tenant"`

@@ -99,10 +99,11 @@ func resolve(s *cli.Session, cmd *cobra.Command, key, step, result string, outco
 	return err
 }
 
-// shortestKey is how many digits of a key are enough, if they are those of one key only: the log has 16.
+// shortestKey is the least number of hexadecimal digits that may stand for a key, if no other key begins
+// with them. The log shows 16.
 const shortestKey = 8
 
-// unknownStep finds a step by its name and the beginning of its key.
+// unknownStep searches a step by its name and the beginning of its key.
 func unknownStep(s *cli.Session, cmd *cobra.Command, key, step string) (*idempotency.Unknown, error) {
 	key = strings.TrimRight(key, ".…")
 	if len(key) < shortestKey {

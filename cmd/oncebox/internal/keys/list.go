@@ -12,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 )
 
-// Item is what keys list prints as JSON. The names stay.
+// Item is a key in the JSON output of keys list. Scripts use the names, so they never change.
 type Item struct {
 	Key        string     `json:"key"`
 	Tenant     string     `json:"tenant"`
@@ -24,15 +24,15 @@ type Item struct {
 	Epoch      int        `json:"epoch"`
 	LeaseUntil *time.Time `json:"lease_until,omitempty"`
 	Steps      []string   `json:"steps"`
-	// Labels are those of the steps, "" where one has none.
+	// Labels has the label of each step, "" for a step without one.
 	Labels []string `json:"labels"`
 }
 
 // The states of a key without an answer.
 const (
-	WorkedOn = "worked on" // a request has it
-	Free     = "free"      // its request ended or died, and the next one goes on
-	Unknown  = "unknown"   // nobody knows what became of a step, and requests are refused
+	WorkedOn = "worked on" // a request is using the key
+	Free     = "free"      // its request has ended or died, and the next one continues
+	Unknown  = "unknown"   // the outcome of a step is unknown, and requests are refused
 )
 
 func newKeysList(s *cli.Session) *cobra.Command {
@@ -101,7 +101,7 @@ func printKeys(s *cli.Session, list []Item) error {
 	})
 }
 
-// steps lists the steps with what they are about.
+// steps returns the steps with their labels.
 func (k *Item) steps() string {
 	list := make([]string, len(k.Steps))
 	for n, step := range k.Steps {

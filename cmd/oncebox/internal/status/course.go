@@ -8,12 +8,12 @@ import (
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 )
 
-// course is how numbers went since it was begun, the latest of them.
+// course holds the latest values of some numbers, for small charts.
 type course struct {
 	backlog, age, recorded, left []float64
 }
 
-// courseWidth is how many of them a line shows.
+// courseWidth is how many values a chart shows.
 const courseWidth = 60
 
 func (c *course) add(i *Item) {
@@ -33,7 +33,8 @@ func (c *course) add(i *Item) {
 	add(&c.left, i.Outbox.LeftPerSecond)
 }
 
-// rows are the numbers with their courses. What is not known of a filter, or not yet, has no row.
+// rows returns a row with number and chart for each value. Values that are unknown, or not selected by the
+// filter, have no row.
 func (c *course) rows(i *Item) (rows [][]string) {
 	add := func(name string, values []float64, now string) {
 		if len(values) > 0 {
@@ -51,7 +52,7 @@ func (c *course) rows(i *Item) (rows [][]string) {
 
 var bars = []rune("▁▂▃▄▅▆▇█")
 
-// sparkline draws a bar for each number, as high as it is beside the largest.
+// sparkline draws a bar for each value, relative to the largest.
 func sparkline(values []float64) string {
 	var line strings.Builder
 	most := slices.Max(values)

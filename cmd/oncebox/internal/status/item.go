@@ -8,7 +8,7 @@ import (
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
-// Item is what status prints as JSON. The names stay.
+// Item is the JSON output of status. Scripts use the names, so they never change.
 type Item struct {
 	At           time.Time             `json:"at"`
 	Outbox       OutboxItem            `json:"outbox"`
@@ -18,7 +18,7 @@ type Item struct {
 	ReadModels   []consumers.ModelItem `json:"projections"`
 	UnknownSteps int                   `json:"unknown_steps"`
 
-	// selects says that tenant or topic are selected: what is known of everything only is left out.
+	// selects is true if a tenant or topic is selected: numbers that are known only for all events are left out then.
 	selects bool
 }
 
@@ -39,7 +39,7 @@ type OutboxItem struct {
 	FreeLanes          int     `json:"free_lanes"`
 	PartitionsMissing  int     `json:"partitions_missing"`
 	SnapshotAgeSeconds float64 `json:"snapshot_age_seconds"`
-	// The rates are those since the showing before, and missing in the first.
+	// The rates are the differences to the previous output of --watch; the first output has none.
 	RecordedPerSecond *float64 `json:"recorded_per_second,omitempty"`
 	LeftPerSecond     *float64 `json:"left_per_second,omitempty"`
 }
@@ -88,14 +88,14 @@ func statusOf(st *ops.Status, filter ops.Filter) *Item {
 	return item
 }
 
-// since sets the rates since an earlier reading, if there is one.
+// since computes the rates since an earlier reading, if there is one.
 func (i *Item) since(now, before outboxstate.Traffic) {
 	if recorded, left, ok := now.PerSecond(before); ok && !i.selects {
 		i.Outbox.RecordedPerSecond, i.Outbox.LeftPerSecond = &recorded, &left
 	}
 }
 
-// totals are what the consumers have in common.
+// totals adds up the parked messages and dead letters of all consumers.
 func (i *Item) totals() (parked, dead int) {
 	for _, c := range i.Consumers {
 		parked, dead = parked+c.Parked, dead+c.Dead

@@ -12,10 +12,10 @@ import (
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
-// mostShares is how many topics and tenants a screen has room for. JSON has all.
+// mostShares is how many topics and tenants are printed. JSON has all of them.
 const mostShares = 10
 
-// print prints the screen: numbers, and below them topics, consumers and read models.
+// print prints the numbers, and below them topics, consumers and read models.
 func (i *Item) print(to io.Writer) error {
 	if err := cli.Columns(to, i.numbers()); err != nil {
 		return err
@@ -150,7 +150,7 @@ func (i *Item) models() [][]string {
 	return rows
 }
 
-// count returns a number as text. Above the bound of the count it is an estimate.
+// count formats a number. Above the bound of the count it is an estimate, and is marked so.
 func count(n int64) string {
 	if n > outboxstate.Counted {
 		return "about " + strconv.FormatInt(n, 10)

@@ -9,8 +9,8 @@ import (
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 )
 
-// Unused says that no relay and no consumer is known to this database, and nothing was recorded in it: it may be another one than that of the service,
-// where all is well. "": something is known.
+// Unused returns a note if the database has seen no relay, no consumer and no event. An operator who has connected to
+// the wrong database would otherwise read that all is well. "" if something is known.
 func Unused(ctx context.Context, s *cli.Session) (string, error) {
 	relays, err := s.Outbox().State().Projectors(ctx)
 	if err != nil || len(relays) > 0 {

@@ -14,7 +14,7 @@ import (
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
-// watcher shows the status again and again.
+// watcher prints the status again and again.
 type watcher struct {
 	session *cli.Session
 
@@ -23,16 +23,17 @@ type watcher struct {
 	course course
 }
 
-// What a terminal obeys.
+// Control sequences of terminals.
 const (
-	EnterScreen = "\x1b[?1049h\x1b[?25l" // another screen, so that what was there before comes back; without the cursor
+	EnterScreen = "\x1b[?1049h\x1b[?25l" // the alternate screen without a cursor; leaving it brings the former text back
 	LeaveScreen = "\x1b[?25h\x1b[?1049l"
 	ScreenTop   = "\x1b[H"
 	LineEnd     = "\x1b[K\r\n"
 	ScreenEnd   = "\x1b[J"
 )
 
-// watch shows the status until ctx is done. When the first reading fails, it ends; later ones are tried again.
+// watch prints the status every interval until ctx is done. An error of the first reading ends it; later
+// readings are tried again.
 func watch(ctx context.Context, s *cli.Session, filter ops.Filter, interval time.Duration) error {
 	w := &watcher{session: s, filter: filter}
 	item, err := w.read(ctx)
@@ -47,7 +48,7 @@ func watch(ctx context.Context, s *cli.Session, filter ops.Filter, interval time
 	defer tick.Stop()
 	for {
 		if ctx.Err() != nil {
-			return nil // the operator has ended it, and a reading with it
+			return nil // the operator has ended it, which also cancels the reading
 		}
 		if err := w.show(item, err); err != nil {
 			return err
@@ -60,7 +61,7 @@ func watch(ctx context.Context, s *cli.Session, filter ops.Filter, interval time
 	}
 }
 
-// drawn says that the screen of a terminal is drawn anew each time.
+// drawn reports whether each output replaces the one before, as on a terminal. A file gets line after line.
 func (w *watcher) drawn() bool { return w.session.Size != nil && !w.session.JSON }
 
 func (w *watcher) read(ctx context.Context) (*Item, error) {
@@ -75,7 +76,7 @@ func (w *watcher) read(ctx context.Context) (*Item, error) {
 	return item, nil
 }
 
-// show shows what was read, or why it could not be.
+// show prints the status, or the error of the reading.
 func (w *watcher) show(item *Item, failed error) error {
 	if failed != nil {
 		if w.drawn() {
@@ -107,7 +108,7 @@ func (w *watcher) show(item *Item, failed error) error {
 	return w.draw(append([]string{cli.Moment(item.At) + "  Ctrl-C ends it", ""}, strings.Split(strings.TrimRight(screen.String(), "\n"), "\n")...))
 }
 
-// draw draws lines over the lines of the last draw, as far as the screen has room.
+// draw writes lines over those of the previous output, as many as the screen has.
 func (w *watcher) draw(lines []string) error {
 	width, height := w.session.Size()
 	var screen strings.Builder
@@ -121,7 +122,7 @@ func (w *watcher) draw(lines []string) error {
 	return err
 }
 
-// line is the status in one line, for a file.
+// line returns the status in one line, for a file.
 func (i *Item) line() string {
 	o := &i.Outbox
 	parked, dead := i.totals()

@@ -5,7 +5,7 @@ import (
 	"github.com/oncebox/oncebox/ops"
 )
 
-// next is what an operator does about one thing that is stuck. The command is complete and comes last.
+// next returns what an operator can do about one stuck thing. A command is complete, and comes last.
 func next(f *ops.Stuck) string {
 	switch f.Kind {
 	case ops.RelayMissing:
@@ -42,7 +42,8 @@ func next(f *ops.Stuck) string {
 	}
 }
 
-// ifItLives comes before what an operator does about processes that are missing and may not be: a second one does not mend the first.
+// ifItLives returns the text that comes before the advice about missing processes. They may still be alive without
+// access to the database, and a second process would not mend that.
 func ifItLives(f *ops.Stuck) string {
 	if !f.Vanished {
 		return ""
@@ -50,7 +51,7 @@ func ifItLives(f *ops.Stuck) string {
 	return "look whether its process lives; if it does, mend its way to the database, its log says what fails; if not, "
 }
 
-// other is what an operator does instead, where that is another command.
+// other returns another command that the operator can choose instead.
 func other(f *ops.Stuck) string {
 	switch f.Kind {
 	case ops.StepUnknown:
@@ -63,7 +64,7 @@ func other(f *ops.Stuck) string {
 	}
 }
 
-// nextOfMany is what an operator does about all that has one cause.
+// nextOfMany returns what an operator can do about all things with one cause.
 func nextOfMany(c *ops.Cause) string {
 	var alike []string
 	if part := ops.CommonPart(c.Error); part != "" {

@@ -12,18 +12,19 @@ import (
 	"github.com/oncebox/oncebox/outbox/tenants"
 )
 
-// mostPauses is how many paused tenants a screen has room for.
+// mostPauses is how many paused tenants are printed.
 const mostPauses = 5
 
-// stuckNotes is the text below the list of stuck things: reasons why the list may be incomplete.
+// stuckNotes are the notes below the list: reasons why it may be incomplete.
 type stuckNotes struct {
-	// unknown is what could not be looked at.
+	// unknown lists consumers whose messages at the broker could not be counted.
 	unknown []string
-	// pauses are tenants whose events wait on purpose.
+	// pauses lists tenants whose events wait on purpose.
 	pauses []tenants.Pause
-	// transaction is the age of the oldest transaction that keeps published events from being removed, if it is too old. 0: it is not.
+	// transaction is the age of the oldest open transaction, if it is so old that published events cannot
+	// be removed; else 0.
 	transaction time.Duration
-	// unused says that this may be another database than that of the service. "": it is used.
+	// unused is the note that this may be the wrong database, "" if it is in use; see status.Unused.
 	unused string
 }
 
@@ -45,7 +46,8 @@ func readNotes(ctx context.Context, s *cli.Session, view *ops.View, filter ops.F
 	return notes, err
 }
 
-// printNotes says that nothing is stuck, where that is known, and the notes. JSON goes undisturbed.
+// printNotes prints the notes, and "nothing is stuck" if that is certain. With --json the notes go to stderr, so that
+// the document stays valid.
 func printNotes(s *cli.Session, total int, notes stuckNotes) error {
 	to := s.Out
 	if s.JSON {
@@ -80,7 +82,7 @@ func printNotes(s *cli.Session, total int, notes stuckNotes) error {
 	return err
 }
 
-// pausedOnPurpose says which tenants are paused, and how each goes on.
+// pausedOnPurpose returns a sentence for each paused tenant, with the command that resumes it.
 func pausedOnPurpose(pauses []tenants.Pause) string {
 	if len(pauses) == 0 {
 		return ""

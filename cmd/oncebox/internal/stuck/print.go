@@ -10,7 +10,7 @@ import (
 	"github.com/oncebox/oncebox/ops"
 )
 
-// printStuck prints what is stuck by its causes, or each thing, and ends with how many things that are, however many of them were shown.
+// printStuck prints the stuck things, grouped by cause or one by one. It ends with their total number, also of things that were not printed.
 func printStuck(s *cli.Session, found []ops.Stuck, notes stuckNotes, limit int, each bool) error {
 	causes := ops.Group(found)
 	total, more := ops.Total(causes)
@@ -42,7 +42,7 @@ func printStuck(s *cli.Session, found []ops.Stuck, notes stuckNotes, limit int, 
 	return cli.Exit(cli.ExitFindings, errors.New(text))
 }
 
-// firstOfEachKind are the first of the list, at most so many of each kind.
+// firstOfEachKind returns the first things of each kind, up to limit of each.
 func firstOfEachKind(found []ops.Stuck, limit int) []Item {
 	items, ofKind := []Item{}, map[ops.Kind]int{}
 	for n := range found {
@@ -82,7 +82,7 @@ func printCauses(s *cli.Session, causes []ops.Cause) error {
 	return nil
 }
 
-// causeLine is a cause in one line: where, how many, why, since when, and when it goes on.
+// causeLine returns a cause in one line: where, how many, why, since when, and when the next try is.
 func causeLine(c *ops.Cause, now time.Time) string {
 	where, what := "topic "+c.Topic, "events are refused"
 	switch c.Kind {
@@ -113,7 +113,7 @@ func causeLine(c *ops.Cause, now time.Time) string {
 	return line
 }
 
-// in is how far ahead something is.
+// in formats how far in the future a time is.
 func in(d time.Duration) string {
 	if d < time.Second {
 		return "now"

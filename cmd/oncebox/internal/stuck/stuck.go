@@ -9,7 +9,7 @@ import (
 	"github.com/oncebox/oncebox/ops"
 )
 
-// Item is what stuck prints as JSON. The names stay.
+// Item is a stuck thing in the JSON output of stuck. Scripts use the names, so they never change.
 type Item struct {
 	Kind       ops.Kind   `json:"kind"`
 	Since      *time.Time `json:"since,omitempty"`
@@ -30,18 +30,19 @@ type Item struct {
 	Attempts   int        `json:"attempts,omitempty"`
 	Next       *time.Time `json:"next,omitempty"`
 	Error      string     `json:"error,omitempty"`
-	// Cause is what the errors of all that has its cause share.
+	// Cause is the common text of the errors of all things with the same cause.
 	Cause string `json:"cause,omitempty"`
-	// Backlog is how many messages wait for a consumer at the broker. null: it is not known, or this is no consumer.
+	// Backlog is the number of messages that wait for the consumer at the broker. null: it is unknown, or
+	// this is not a consumer.
 	Backlog *int64 `json:"backlog,omitempty"`
-	// Vanished says that the processes of a relay or consumer that is missing have not ended in order. Connections is how many consumers the broker has
-	// connected for it.
+	// Vanished is true if the processes of a missing relay or consumer did not shut down in order. Connections is the
+	// number of consumers that the broker has connected for it.
 	Vanished    bool `json:"vanished,omitempty"`
 	Connections int  `json:"connections,omitempty"`
-	// Actions are what can be done about it, Do is what to type next, or to do.
+	// Actions are the possible actions; Do is the command or advice for the usual one.
 	Actions []ops.Action `json:"actions"`
 	Do      string       `json:"do"`
-	// Or is what to type instead.
+	// Or is the command of another action, in place of Do.
 	Or string `json:"or,omitempty"`
 }
 
