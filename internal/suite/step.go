@@ -33,14 +33,21 @@ func goTest(args ...string) []string { return append([]string{"test", "-json"}, 
 // detector, or they leave out what races. See messaging/pulsar/trouble_test.go.
 const raced = "^TestTopic.*UnderLoad$|^TestLoopOutlivesItsTopic$|^TestConformance$/^unbatched$|^TestConformance$/^batched$/lost_connection"
 
-// testSteps are those of make test. The modules within this one are tested beside it, because neither keeps the cores busy all the time. The
-// steps of messaging/pulsar are in one row: a report knows a test by its package and its name.
+// longest are the packages whose tests take longest, the longest first. Go starts packages in the order in which they are named, so none of
+// these runs alone at the end, while the other cores have nothing to do.
+const longest = ". ./httpmw ./cmd/oncebox ./projector ./messaging/pulsar ./inbox ./migrations ./examples/orders ./console " +
+	"./cmd/oncebox/internal/doctor ./oncetest ./uow"
+
+// testSteps are the steps of make test. The modules within this one are tested beside it, because neither keeps the cores busy all the time.
+// The steps of messaging/pulsar are in one row: a report knows a test by its package and its name. Its short step, which mostly waits, comes
+// first, when the modules compile.
 func testSteps() (rows [][]step, err error) {
 	modules, err := moduleSteps(".")
+	// More packages than cores: most tests wait.
+	all := append([]string{"-race", "-count=1", "-timeout=25m", "-p=4"}, strings.Fields(longest)...)
 	return [][]step{{
-		// More packages than cores: most tests wait.
-		{what: "all packages, with the race detector", args: goTest("-race", "-count=1", "-timeout=25m", "-p=4", everything)},
-		{what: "what runs without it", args: goTest("-count=1", "-timeout=25m", "-run="+raced, "./messaging/pulsar")},
+		{what: "what runs without the race detector", args: goTest("-count=1", "-timeout=25m", "-run="+raced, "./messaging/pulsar")},
+		{what: "all packages, with the race detector", args: goTest(append(all, everything)...)},
 	}, append([]step{
 		{what: "the benchmarks compile", args: []string{"-C", benchmarks, "vet", everything}},
 	}, modules...)}, err

@@ -57,6 +57,20 @@ func TestRowsRunAtTheSameTime(t *testing.T) {
 	require.Equal(t, 3, r.tests)
 }
 
+// Go tests a package once that two arguments name, and a package of whose name there is none fails the step.
+func TestThePackagesThatTakeLongestAreThereAndBeginFirst(t *testing.T) {
+	rows, err := testSteps()
+	require.NoError(t, err)
+	main := rows[0][len(rows[0])-1]
+	dirs := strings.Fields(longest)
+	require.Equal(t, append(slices.Clone(dirs), everything), main.args[slices.Index(main.args, dirs[0]):])
+	for _, dir := range dirs {
+		tests, err := filepath.Glob(filepath.Join("../..", dir, "*_test.go"))
+		require.NoError(t, err)
+		require.NotEmpty(t, tests, dir)
+	}
+}
+
 // The tests of a module within this one are not among those of this one.
 func TestEveryModuleHasAStep(t *testing.T) {
 	root := t.TempDir()
