@@ -1,4 +1,4 @@
-// Package console is a web page for operators: what waits, what is dead and why, and what to do about it. It is an http.Handler to
+// Package console is a web page for operators: it shows what waits, what is dead and why, and what to do about it. It is an http.Handler, which you
 // mount in a service, or in a program of its own.
 //
 //	page, err := console.New(db, authorize, &console.Config{Outbox: app.Outbox, Inbox: app.Inbox, Idempotency: app.Idempotency})
@@ -10,22 +10,22 @@
 //
 // # Guarantees
 //
-// Every request, also one for the stylesheet, is answered after the [Authorizer] was asked, and there is no Console without one.
+// For every request, even for the stylesheet, the [Authorizer] is called first, and there is no Console without an Authorizer.
 // A request that changes something needs [Access.Act], a token that was made for the same actor, and a browser that does not
-// say that it comes from another site. With [Config.ReadOnly] nothing can be changed by anybody.
+// report that the request comes from another site. With [Config.ReadOnly] nobody can change anything.
 //
 // Each change has an entry in the audit, with [Access.Actor] and the reason that the form asks for, written in the same transaction.
 //
-// What events and messages bring is shown as text: it is escaped, and the Content-Security-Policy of every page forbids all scripts. A
-// payload is read only when it is asked for.
+// Contents of events and messages are shown as text: they are escaped, and the Content-Security-Policy of every page forbids all scripts. A
+// payload is read only when somebody asks for it.
 //
-// The page keeps nothing that decides anything: any number of processes may serve it. With several of them behind one address, give all
-// of them one [Config.Secret].
+// The page keeps no state that decides anything, so any number of processes may serve it. If several serve it under one address, give all
+// of them the same [Config.Secret].
 //
 // # Errors
 //
-// What fails is shown with what to do about it, and logged. An error of the database shows no more than that there was one:
-// its text is in the log, under the id that the page shows.
+// If something fails, the page shows the failure and what to do about it, and logs it. The text of a database error is only in the log; the page
+// shows the id under which it is found there.
 //
 // Read first: console.go:Console.ServeHTTP, then dead.go and act.go.
 package console

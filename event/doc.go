@@ -1,4 +1,4 @@
-// Package event holds the words of the domain: what happened, to what, and how it is described when it travels.
+// Package event describes what has happened in the domain: the event, the aggregate that it belongs to, and the envelope in which it travels.
 //
 // A domain package embeds [Recorder] in its aggregates and records plain structs that implement [Event]. It needs
 // nothing else of the framework, and this package imports the standard library only, so a domain model that uses it
@@ -29,11 +29,11 @@
 // Every identifier passes [ValidateIdentifier] before it reaches SQL or a broker: valid UTF-8, no control characters,
 // at most [MaxIdentifier] bytes. Two different identifiers can therefore never be folded into one by an encoder.
 //
-// Types change, and events that are stored do not: versions, upcasters and aliases keep them readable, and package eventtest
-// has a test that fails when one of these was forgotten.
+// The Go types of events change, but stored events do not. Versions, upcasters and aliases keep old events readable, and package eventtest
+// has a test that fails if you have forgotten one of these.
 //
-// With a [Sealer] payloads are encrypted wherever they are stored and on the wire, and to erase a key is to erase all
-// that was sealed with it, in every table, topic and backup. examples/encryption has keys per tenant.
+// With a [Sealer] payloads are encrypted wherever they are stored, and at the broker. If you erase a key, everything that was sealed with it is
+// unreadable, in every table, topic and backup. examples/encryption has keys per tenant.
 //
 // # Errors
 //

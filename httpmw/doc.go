@@ -1,10 +1,10 @@
-// Package httpmw joins HTTP handlers to the unit of work, with middlewares of the form func(http.Handler) http.Handler for net/http, chi, and every
-// router that takes them. Each middleware can be used alone.
+// Package httpmw joins HTTP handlers to the unit of work. Its middlewares have the form func(http.Handler) http.Handler, so they work with net/http,
+// chi, and every router that takes such functions. Each middleware can be used alone.
 //
 //   - [Idempotency] executes a request once, however often it is sent, and gives every retry the same answer
 //   - [UnitOfWork] runs a handler in a transaction
-//   - [Transport], for the client side, gives a handler's own requests keys that a re-run repeats
-//   - [Tenant] and [Metadata] put into the context what events are to carry
+//   - [Transport], for the client side, adds an Idempotency-Key to the requests of a handler, which is the same when the handler is run again
+//   - [Tenant] and [Metadata] put values into the context that the events then carry
 //
 // A handler works in the transaction of its middleware: through uow.FromContext(r.Context()), units.Do or units.DB.
 //
@@ -17,22 +17,25 @@
 //	r.Use(authenticate, rateLimit)
 //	r.With(once).Post("/payments", pay)
 //
-// Mount it after authentication, limits, [Tenant] and [Metadata], and outside of [UnitOfWork]. docs/http.md has the reasons, and the details: which
+// Mount [Idempotency] after authentication, limits, [Tenant] and [Metadata], and outside of [UnitOfWork]. docs/http.md has the reasons, and the
+// details: which
 // answers are kept, lease mode, what makes two requests the same. Package policy documents the rules for clients.
 //
 // # Guarantees
 //
-// One request with a key is one transaction: a lock on the key, the look-up, the handler, the answer, COMMIT. The answer is sent after COMMIT, so a
-// crash leaves either nothing, or the work and the answer that the next retry gets. Below 400 work and answer are committed. From 400 on the work
-// is rolled back; the answer is kept if the same request would get it again, else the key is free. A handler may run more than once; a run that was
+// One request with a key is one transaction: a lock on the key, the look-up, the handler, the answer, COMMIT. The answer is sent after COMMIT. So a
+// crash leaves either nothing, or both the work and the answer, which the next retry gets.
+//
+// An answer below 400 commits the work and is stored with it. An answer of 400 or more rolls the work back. It is stored if the same request would
+// get it again; otherwise the key is free. A handler may run more than once, but a run that was
 // not committed leaves nothing in the database. A handler that calls other services uses a [Transport], or IdempotencyConfig.Lease, which holds a
-// lease of the key instead of a transaction. The answer is in memory until COMMIT: there is no Flush, no Hijack and no trailer.
+// lease of the key instead of a transaction. The answer is in memory until COMMIT, so Flush, Hijack and trailers do not work.
 //
 // # Errors
 //
-// Refusals are application/problem+json (RFC 9457), or application/json if the client accepts nothing else, with a stable type, relative to
-// IdempotencyConfig.ProblemBase, and the member retryable: the same request with the same key may succeed. A service whose errors have a format of
-// their own gives IdempotencyConfig.Refuse, [WithRefuse] and [WithTenantRefuse] a function that writes them.
+// Refusals are application/problem+json (RFC 9457), or application/json if the client accepts nothing else. Their type never changes and is relative to
+// IdempotencyConfig.ProblemBase. The member retryable says that the same request with the same key may succeed. A service whose errors have another
+// format sets a function that writes them: IdempotencyConfig.Refuse, [WithRefuse] and [WithTenantRefuse].
 //
 //	idempotency-key-missing         400  no key although it is required
 //	idempotency-key-invalid         400  malformed, empty, too long or too short, or several header lines

@@ -1,18 +1,18 @@
-// Package outbox stores events in the writer's transaction. What operators do with the events is in groups, each in a package of its own: [Store.Dead],
-// [Store.Delayed], [Store.Published], [Store.Tenants], [Store.State] and [Store.Upkeep]. What the relay does with them is in internal/lanedb.
+// Package outbox stores events in the writer's transaction. Calls for operators are in groups, each in a package of its own: [Store.Dead],
+// [Store.Delayed], [Store.Published], [Store.Tenants], [Store.State] and [Store.Upkeep]. The calls of the relay are in internal/lanedb.
 //
-// A [Store] is a sink of the unit of work (see package uow), or is called by hand within any transaction:
+// A [Store] is a sink of the unit of work (see package uow). You can also call it yourself within any transaction:
 //
 //	id, err := store.AddSQL(ctx, tx, "order", OrderPlaced{...}) // tx is a *sql.Tx
 //
-// [Store.AddSQL] takes a transaction of database/sql, [Store.AddPgx] one of pgx, [Store.Add] one of bun. They are alike in all else.
-// None of them takes a pool: an event that is committed by itself may announce what is then rolled back.
+// [Store.AddSQL] takes a transaction of database/sql, [Store.AddPgx] one of pgx, [Store.Add] one of bun. Otherwise they do the same.
+// None of them takes a pool, because an event that is committed by itself may announce a change that is then rolled back.
 //
 // # How rows live
 //
-// "outbox" is a log: an event is one INSERT, and its row stays where it is. "outbox_progress" says how far each lane has come.
-// A row that cannot go yet waits in "outbox_held", a row that never can is in "outbox_dead", and one that left out of its
-// turn is in "outbox_sent". With retention 0 published rows are deleted. The view "outbox_messages" shows all of them with a status,
+// "outbox" is a log: an event is one INSERT, and its row stays where it is. "outbox_progress" records how far each lane has been published.
+// A row that has to wait is in "outbox_held", a row that was given up is in "outbox_dead", and a row that was published out of its
+// turn is in "outbox_sent". With retention 0 published rows are deleted. The view "outbox_messages" shows all rows with a status,
 // see state.Record.
 //
 //	NEW -> PUBLISHING -> SENT            the usual way
@@ -22,25 +22,25 @@
 //
 // # Guarantees
 //
-// Rows of one ordering key leave in the order of their commits. Writers of a key take its lock in the INSERT itself,
-// before the sequence is drawn, so the sequence is the order of commit. All rows of a key are in one lane, a lane has
-// one owner, and everything the owner writes is fenced: one statement locks the lane's row, compares owner and epoch,
-// and touches only what that returned. An owner that lost its lane, however late it notices, changes nothing.
+// Events of one ordering key are published in the order of their commits. The INSERT takes a lock per key before it draws the number of the
+// event, so the numbers of a key grow in the order of the commits. All rows of a key are in one lane, and a lane has
+// one owner. Each statement by which an owner writes locks the lane's row and compares owner and epoch,
+// so an owner that lost its lane changes nothing, however late it notices.
 //
-// A key whose head was refused or is dead is blocked: what follows it waits in order behind it. Other keys go on.
+// If the first event of a key was refused or is dead, the key is blocked: its later events wait in order. Other keys go on.
 //
 // All times are the database's.
 //
 // # Errors
 //
-// [event.ErrInvalid] is the error of events that Add refuses. Missing tables are reported with the call that makes them. [operator.ErrNotDead] says that
-// somebody else was faster with a dead letter.
+// Add returns [event.ErrInvalid] for an event that it refuses. If tables are missing, the error names the call that makes them.
+// [operator.ErrNotDead] means that somebody else has already replayed or discarded the dead letter.
 //
 // # Metrics
 //
-//   - oncebox.outbox.recorded, by topic and tenant: events of transactions that have committed: of units of work, and what was given to [Store.Add]
-//     and its like; not what the SQL function oncebox_add stores. What Store.Add stored in a
-//     savepoint that was undone counts if the transaction around it was committed
+//   - oncebox.outbox.recorded, by topic and tenant: events of committed transactions, from units of work and from [Store.Add] and its like.
+//     Events of the SQL function oncebox_add are not counted. An event that Store.Add stored in a savepoint that was rolled back
+//     is counted if the transaction around it was committed
 //   - oncebox.outbox.reconciled, by kind: repairs of Store.Upkeep().Reconcile; 0 unless rows were changed by hand or the clock was wrong
 //   - oncebox.outbox.partitions_kept: expired days that stay because [Config.BeforeDrop] failed
 //

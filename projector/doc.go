@@ -1,6 +1,6 @@
-// Package projector is the relay: it publishes the events of an outbox. It leases lanes of one or more outboxes,
-// publishes their rows, and settles them, which means that it records that they are out. (Read models are another
-// thing, see readmodel.Model.)
+// Package projector is the relay: it publishes the events of an outbox. A projector leases lanes of one or more outboxes,
+// publishes their rows, and settles them: it records that they are published. (A read model is something
+// else, see readmodel.Model.)
 //
 //	p, err := projector.New(broker, nil, store)
 //	err = p.Run(ctx) // until ctx is done
@@ -10,22 +10,22 @@
 // # Guarantees
 //
 // At least once: a row is settled after the broker has confirmed it, never before. In order per ordering key: a lane
-// has one owner and one batch on its way, and a row is not sent while an earlier row of its key is unconfirmed. Both
-// hold through crashes, takeovers and lost answers; then a row may be sent again, with the same id.
+// has one owner, which publishes one batch of it at a time, and a row is not sent while an earlier row of its key is unconfirmed. Both
+// hold through crashes, takeovers and lost answers. After these a row may be sent again, with the same id.
 //
 // Each kind of failure stops as little as possible:
 //
-//   - A message that the broker refuses waits, longer after each refusal. Later rows of its key wait behind it, other keys go on. After the last
+//   - If the broker refuses a message, it waits, longer after each refusal. Later rows of its key wait behind it, other keys go on. After the last
 //     try, or at once if the refusal is permanent, it becomes a dead letter.
-//   - A topic in trouble is left alone. From time to time one of its rows is sent by itself, until the broker takes it. Rows of other topics pass.
+//   - If a topic is in trouble, its rows wait. From time to time one of them is sent by itself, until the broker takes it. Rows of other topics go on.
 //   - A tenant with a long backlog takes turns with all other tenants.
-//   - A row that kills the process is found by the processes after it, and becomes a dead letter.
-//   - A broker that cannot be reached, or a confirmation that did not come, does not count as a try, and no row is written.
+//   - If a row kills the process, the next processes find out which row it is, and it becomes a dead letter.
+//   - If the broker cannot be reached, or does not confirm, this does not count as a try, and no row is written.
 //
 // No database transaction is open while something is being published.
 //
 // The stores may be in several databases, one store in each. They are relayed side by side and share only the
-// publisher: a database that goes away stops no other one, and is relayed again when it is back.
+// publisher. A database that is away does not stop the others, and is relayed again when it is back.
 //
 // # Errors
 //
@@ -45,10 +45,9 @@
 //   - oncebox.outbox.inflight: events that the broker has and has not confirmed yet
 //   - oncebox.outbox.attempts: tries of an event that was refused at least once, by outcome
 //
-// Then there is the state of the outbox, which one of all projectors reads every 15 seconds, see Stats of
-// outbox/state. It is shown by the gauges oncebox.outbox.backlog and dead by topic and tenant, oldest_age, new, held,
-// failed, max_tries, delayed, blocked, sent, lanes by state, partitions_missing and oldest_snapshot. Only the
-// projector that reads the state shows them.
+// Gauges show the state of the outbox: oncebox.outbox.backlog and dead by topic and tenant, oldest_age, new, held,
+// failed, max_tries, delayed, blocked, sent, lanes by state, partitions_missing and oldest_snapshot. One of all projectors reads the state
+// every 15 seconds (see Stats of outbox/state), and only that one reports it.
 //
 // # How to read the code
 //

@@ -1,4 +1,4 @@
-// Command oncebox is what operators use: it shows what the tables hold, and decides about dead letters.
+// Command oncebox is for operators: it shows what the tables hold, and replays or discards dead letters.
 //
 //	go install github.com/oncebox/oncebox/cmd/oncebox@latest
 //	export ONCEBOX_DATABASE_URL=postgres://...
@@ -7,14 +7,14 @@
 //	oncebox dead show 0193b2c4-...
 //	oncebox dead replay --consumer billing --type order.placed --by ann --why "release 7 knows the currency"
 //
-// It reads the environment variables of the service, so that it finds the same tables; docs/config.md lists them. It needs no broker: what it
-// replays is published and handled by the processes of the service.
+// It reads the environment variables of the service, so that it finds the same tables; docs/config.md lists them. It needs no broker, because the
+// processes of the service publish and handle what it replays.
 //
 // # Output
 //
-// Tables are for people. With --json each command prints one JSON document on the standard output, with names that stay. Questions,
-// progress and errors go to the standard error. What came from outside is shown without control characters. Payloads are shown only
-// where --payload asks for them.
+// Tables are for people. With --json each command prints one JSON document on the standard output, whose field names never change. Questions,
+// progress and errors go to the standard error. Control characters are removed from texts that came from outside. Payloads are shown only
+// with --payload.
 //
 // # Exit codes
 //
@@ -27,9 +27,10 @@
 //
 // # What changes something
 //
-// Commands that change something need --by, who decides, and where something is lost --why. Both are in the audit. They say how many dead letters
-// they would treat and ask; --yes answers, --dry-run stops there. What the processes of the service do by themselves every hour, retention run and
-// reconcile, needs no --by.
+// Commands that change something need --by, the name of the person who decides, and if something is lost also --why, the reason. Both are written to
+// the audit.
+// Before a change they say how many dead letters it concerns, and ask; --yes answers, and --dry-run stops there. The commands retention run and
+// reconcile need no --by, because the processes of the service do the same by themselves every hour.
 //
 // Read first: root.go, then internal/dead/list.go for a command that lists.
 package main

@@ -1,4 +1,4 @@
-// Package memory is a broker inside the process: for tests, examples, and programs that need no more.
+// Package memory is a broker inside the process, for tests, examples, and programs that need no other broker.
 //
 // It behaves as Pulsar does as far as a program can see through the interfaces of package messaging, so what works here
 // works there: subscriptions are named and durable, consumers share them by partition or by key, a consumer that goes
@@ -6,15 +6,15 @@
 //
 // # Guarantees
 //
-// At least once, in order per (topic, key). A topic keeps its messages from the first one on, so that a subscription
-// that is made later starts at the earliest. That costs the memory of everything ever published, unless [Config.Retain]
-// bounds it.
+// At least once, in order per (topic, key). A topic keeps all its messages, so that a later subscription
+// can start at the earliest one. So it needs memory for everything that was ever published, unless [Config.Retain]
+// limits it.
 //
 // Envelopes are copied on the way in and on the way out: publisher and consumers never share a map or a slice.
 // Of [event.Envelope.Delivery] only the ordering key travels.
 //
 // With [messaging.Failover] a consumer that joins may take over partitions while another one still works on their messages, and
-// gets all that are not settled. Pulsar does so as well; the inbox is what makes it harmless.
+// gets all messages that are not settled. Pulsar does the same; the inbox makes sure that each message takes effect once.
 //
 // # Errors
 //

@@ -8,13 +8,13 @@
 //
 // # What it proves
 //
-// Envelopes arrive as they were sent, alone and beside others, whatever is in them, and of [event.Envelope.Delivery] the ordering
-// key and nothing else. Messages of one key arrive in order, also of a thousand keys, from many calls of Publish, and when calls are
-// refused in part or run out of time and are repeated. Behind a refused message nothing of its key is stored, and its
-// neighbours are. Subscriptions start at the earliest message, are independent of each other, and remember what was
-// settled, and only that. A consumer's unsettled messages come again, to itself or to another one, also if its process
-// crashed. Closing ends everything that waits, from however many sides it comes. A connection that is lost comes back by
-// itself, and costs nothing but copies.
+// Envelopes arrive as they were sent, alone and beside others, whatever they contain. Of [event.Envelope.Delivery] only the ordering
+// key arrives. Messages of one key arrive in order: of one or a thousand keys, from many calls of Publish, and when calls that were
+// refused in part or ran out of time are repeated. After a refused message no later message of its key is stored, and messages of other
+// keys are. Subscriptions start at the earliest message, are independent of each other, and remember exactly which messages were
+// settled. Unsettled messages come again, to the same consumer or to another one, also if the process has
+// crashed. Closing ends every call that waits, even if several goroutines close at once. After a lost connection the client connects again by
+// itself; the only effect is that messages may come twice.
 //
 // Crash and lost connection need the hooks [Harness.Crash] and [Harness.Cut]. With a network in between, a
 // small proxy gives both.
@@ -23,13 +23,13 @@
 //
 // Restarts of the broker, topics in trouble, and timing. An adapter has tests of its own for those.
 //
-// Messages may come more often than they have to: the suite asks for the first time each of them comes, except right
-// after an acknowledgement in calm running, where it takes a repetition for a bug.
+// Messages may come more often than necessary: the suite only requires that each comes at least once. The exception is the moment right
+// after an acknowledgement without any trouble: a repetition there is a failure.
 //
 // # Who tests the test
 //
-// The suite's own tests run each case against adapters that break just its promise, over a hundred of them, and want the
-// case to say so.
+// The suite's own tests run each case against adapters that break exactly its promise, over a hundred of them, and require that the
+// case fails for the right reason.
 //
 // Read first: harness.go:Run.
 package messagingtest
