@@ -13,28 +13,30 @@ import (
 	"github.com/oncebox/oncebox/retry"
 )
 
-// Off is the limit without any wait.
+// Off is a Limit that permits no wait at all.
 const Off time.Duration = -1
 
 const (
 	firstPause   = 200 * time.Millisecond
 	longestPause = 5 * time.Second
 
-	// firstWord is the time between the first and the second log line about the wait. Each further one comes after twice the time, up to lastWord.
+	// firstWord is the time between the first two log lines about the wait. It doubles with each further
+	// line, up to lastWord.
 	firstWord = 10 * time.Second
 	lastWord  = 10 * time.Minute
 )
 
-// Wait configures how a process waits.
+// Wait sets how long a process waits for its database, and where it logs that.
 type Wait struct {
 	// Limit is the longest wait. 0: as long as the context lasts. [Off]: no wait.
 	Limit time.Duration
-	// Log gets a warning at once, another one from time to time, and a line when the database has come.
+	// Log gets a warning when the wait begins, more warnings from time to time, and a line when the database answers.
 	Log *slog.Logger
 }
 
-// Until calls fn again as long as its error says that the database is away or takes no writes yet, and returns the first other result. fn must be
-// safe to repeat. When ctx ends, or the limit is reached, the error has the last cause.
+// Until calls fn again while its error says that the database is away or takes no writes yet, and returns
+// the first other result. fn must be safe to repeat. If ctx ends or the limit is reached, the returned
+// error contains the last error of the database.
 func (w Wait) Until(ctx context.Context, fn func() error) error {
 	began := time.Now()
 	said, words := began, 0
@@ -73,8 +75,8 @@ func (w Wait) Until(ctx context.Context, fn func() error) error {
 	}
 }
 
-// ended returns the error of a wait that ctx has ended. It names the latest error of the database if there is one, because the error of ctx says
-// nothing about the database.
+// ended returns the error of a wait that ctx has ended. It contains the latest error of the database, because the error
+// of ctx would not explain the wait.
 func ended(ctx context.Context, began time.Time, last, err error) error {
 	if last == nil {
 		return err

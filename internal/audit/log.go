@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// defaultPage is the size of a page whose limit is not given.
+	// defaultPage is the number of entries on a page if the caller sets no limit.
 	defaultPage = 100
-	// chunk is how many entries a statement deletes.
+	// chunk is how many entries one DELETE removes, so that no statement takes long.
 	chunk = 5000
 )
 
@@ -28,19 +28,20 @@ SELECT id, at, part, actor, action, reason, tenant_id, coalesce(event_id::text, 
 	coalesce(encode(key_hash, 'hex'), ''), step, epoch
 FROM {schema}.oncebox_audit a WHERE %s ORDER BY a.id DESC LIMIT %s`
 
-	// forget asks for the time once: a volatile function cannot bound the scan of an index.
+	// forget reads the time once, in a sub-select: with a volatile function in the condition PostgreSQL
+	// could not limit the scan of the index.
 	forget = `
 DELETE FROM {schema}.oncebox_audit WHERE ctid = ANY (ARRAY(
 	SELECT ctid FROM {schema}.oncebox_audit WHERE part = $1::text AND at < (SELECT clock_timestamp()) - $2::interval LIMIT $3::integer))`
 )
 
-// Log reads and expires the audit entries of one part of oncebox. It is safe for concurrent use.
+// Log reads the audit entries of one part of oncebox and removes old ones. It is safe for concurrent use.
 type Log struct {
-	// Part is this part. Errors begin with it.
+	// Part is the part. Errors begin with its name.
 	Part operator.Part
-	// Run runs the statements, planned anew each time: the best index depends on the filter.
+	// Run runs the statements. They are not prepared, because the best index depends on the filter.
 	Run *pgsql.Runner
-	// Retention is how long entries are kept. Below 0: for ever.
+	// Retention is how long entries are kept; below 0 for ever.
 	Retention time.Duration
 }
 
@@ -93,7 +94,7 @@ func (l *Log) Page(filter operator.AuditFilter, before *operator.AuditEntry, lim
 	return fmt.Sprintf(list, w, bound), w.Args, nil
 }
 
-// Expire deletes the entries of this part that are older than the retention, in chunks of 5,000.
+// Expire deletes the entries of the part that are older than the retention, 5,000 with each statement.
 func (l *Log) Expire(ctx context.Context, db bun.IDB) error {
 	if l.Retention < 0 {
 		return nil

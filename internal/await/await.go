@@ -13,16 +13,17 @@ import (
 )
 
 const (
-	// limit is the longest wait.
+	// limit is the longest wait, which only a broken test reaches.
 	limit = 10 * time.Minute
-	// poll is the time between the first two looks at a condition, and slowest the longest. A look is often a query that is planned anew: at
-	// one pace the looks took most of what a busy machine had, and what was looked for came later for it.
+	// poll is the pause between the first two looks at a condition, and slowest the longest pause. A look
+	// is often an unprepared query: with equal pauses the looks took most of the time of a busy machine,
+	// and delayed what they waited for.
 	poll, slowest = 5 * time.Millisecond, 100 * time.Millisecond
-	// word is the time between two lines about a wait.
+	// word is the time between two lines about the same wait.
 	word = time.Minute
 )
 
-// TB is what is needed of a testing.TB.
+// TB has the methods of testing.TB that this package needs.
 type TB interface {
 	Helper()
 	Name() string
@@ -30,8 +31,8 @@ type TB interface {
 	FailNow()
 }
 
-// True waits until ok returns true. It calls ok in the test's own goroutine, so ok may fail the test. What is waited for is said by
-// a format and its arguments.
+// True waits until ok returns true. It calls ok in the test's own goroutine, so ok may fail the test. what and args
+// describe the awaited event.
 func True(t TB, ok func() bool, what string, args ...any) {
 	t.Helper()
 	w := begin(t, what, args)
@@ -43,10 +44,10 @@ func True(t TB, ok func() bool, what string, args ...any) {
 	}
 }
 
-// pace is the time until the next look, a tenth of the time waited so far.
+// pace returns the pause before the next look: a tenth of the time waited so far.
 func pace(waited time.Duration) time.Duration { return min(max(waited/10, poll), slowest) }
 
-// Receive waits for a value from a channel. A channel that is closed gives the zero value.
+// Receive waits for a value from a channel. A closed channel gives the zero value.
 func Receive[T any](t TB, from <-chan T, what string, args ...any) (v T) {
 	t.Helper()
 	w := begin(t, what, args)
@@ -63,7 +64,8 @@ func Receive[T any](t TB, from <-chan T, what string, args ...any) (v T) {
 	}
 }
 
-// Context returns a context for calls that wait by themselves. It has the limit of a wait, and ends with done.
+// Context returns a context for calls that wait by themselves. It ends after the limit of a wait; call done
+// when they have returned.
 func Context(parent context.Context, t TB, what string, args ...any) (ctx context.Context, done context.CancelFunc) {
 	t.Helper()
 	w := begin(t, what, args)
@@ -102,7 +104,7 @@ func (w *wait) end() {
 	w.limit.Stop()
 }
 
-// pause returns false when the limit is reached.
+// pause waits for d. It returns false if the limit is reached.
 func (w *wait) pause(d time.Duration) bool {
 	select {
 	case <-time.After(d):

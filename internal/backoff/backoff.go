@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Exponential returns base doubled for every attempt after the first, at most limit, without jitter. It takes any number
-// of attempts: it never overflows, and never loops for longer than the limit has bits.
+// Exponential returns base doubled for every attempt after the first, at most limit, without jitter. Any number of
+// attempts is safe: it neither overflows nor takes more steps than limit has bits.
 func Exponential(attempt int, base, limit time.Duration) time.Duration {
 	d := base
 	for i := 1; i < attempt && 0 < d && d < limit; i++ {
@@ -28,7 +28,7 @@ func Jitter(d time.Duration) time.Duration {
 	return d/2 + rand.N(d/2+1) //nolint:gosec // nobody gains anything by guessing a pause
 }
 
-// Wait returns nil after d, or the cause of ctx as soon as that is done, even if it is done already and d is 0.
+// Wait returns nil after d. If ctx is done earlier, or was done before, it returns the cause of ctx at once.
 func Wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -9,7 +9,7 @@ import (
 
 type contextKey struct{}
 
-// run is one run of a handler, or of a step in it.
+// run counts the calls in one run of a handler, or of a step of it.
 type run struct {
 	step string
 
@@ -17,15 +17,16 @@ type run struct {
 	made map[string]int
 }
 
-// Begin returns the context of a run of a handler that has made no calls yet.
+// Begin returns a context for a new run of a handler, in which no call was counted yet.
 func Begin(ctx context.Context) context.Context { return context.WithValue(ctx, contextKey{}, &run{}) }
 
-// Within returns the context of a run of one of its steps.
+// Within returns a context for a step of the run in ctx. The step counts its own calls.
 func Within(ctx context.Context, step string) context.Context {
 	return context.WithValue(ctx, contextKey{}, &run{step: step})
 }
 
-// Next counts a call and returns its step, and its number among the calls of this kind, from 1 on. false: ctx is not that of a run.
+// Next counts a call of this kind. It returns the step that it belongs to, and its number among the calls of the kind,
+// from 1. ok is false if ctx belongs to no run.
 func Next(ctx context.Context, kind string) (step string, nth int, ok bool) {
 	r, ok := ctx.Value(contextKey{}).(*run)
 	if !ok {

@@ -8,16 +8,17 @@ import (
 )
 
 const (
-	// length is how long a cause is, in characters.
+	// length is the number of characters of a cause; the rest is cut off.
 	length = 140
-	// looked is how much of an error is read, in bytes. An error may quote a whole payload.
+	// looked is how many bytes of an error are read. An error may quote a whole payload.
 	looked = 8 << 10
 )
 
-// variable matches the parts that differ between errors with one cause.
+// variable matches parts that may differ between errors with the same cause: ids, quoted texts and numbers.
 var variable = regexp.MustCompile(`[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|"[^"]*"|'[^']*'|0x[0-9a-fA-F]+|\d+(?:[.:]\d+)*`)
 
-// Of returns the text that errors with one cause share: numbers, ids and quoted texts are replaced by "…".
+// Of returns the text of an error with numbers, ids and quoted texts replaced by "…". Errors with the same
+// cause have the same text then.
 func Of(text string) string {
 	text = text[:min(len(text), looked)]
 	runes := []rune(strings.Join(strings.Fields(variable.ReplaceAllString(text, "…")), " "))
@@ -27,8 +28,8 @@ func Of(text string) string {
 	return string(runes)
 }
 
-// Common returns the longest part of an error that does not differ within its cause and can be typed: what a filter for errors looks for. "": there
-// is none.
+// Common returns the longest part of an error that is equal for all errors with its cause and that a person can type,
+// to search for them. "" if there is none.
 func Common(text string) string {
 	longest := ""
 	for _, part := range variable.Split(text, -1) {

@@ -15,7 +15,7 @@ import (
 const (
 	everything = "./..."
 	modulePath = "github.com/oncebox/oncebox"
-	// serversOf is the package that each test with a server depends on.
+	// serversOf is the package on which every test with a server depends.
 	serversOf = modulePath + "/internal/devenv"
 )
 
@@ -49,7 +49,8 @@ func listPackages(ctx context.Context) ([]pkg, error) {
 	}
 }
 
-// changedFiles returns the files that have changed since this branch left the other one, and the files that git does not know yet.
+// changedFiles returns the files that have changed since this branch left base, and the files that git does
+// not track yet.
 func changedFiles(ctx context.Context, base string) (files []string, err error) {
 	for _, args := range [][]string{
 		{"diff", "--name-only", "--merge-base", base}, {"ls-files", "--others", "--exclude-standard"},
@@ -63,7 +64,7 @@ func changedFiles(ctx context.Context, base string) (files []string, err error) 
 	return files, nil
 }
 
-// said is what a program wrote about its failure.
+// said returns what a program wrote to stderr before it failed.
 func said(err error) string {
 	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 		return "\n" + string(failed.Stderr)
@@ -71,7 +72,7 @@ func said(err error) string {
 	return ""
 }
 
-// changedPackages returns those with a file that changed, in their folder or in their testdata.
+// changedPackages returns the packages with a changed file in their folder or in their testdata.
 func changedPackages(all []pkg, files []string) (changed []pkg) {
 	for _, p := range all {
 		dir := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, modulePath), "/")
@@ -85,7 +86,7 @@ func changedPackages(all []pkg, files []string) (changed []pkg) {
 	return changed
 }
 
-// needServers returns those of the packages whose tests need a server.
+// needServers returns the packages whose tests need a server.
 func needServers(all, of []pkg) (names []string) {
 	uses := users(all)
 	for _, p := range of {
@@ -108,7 +109,7 @@ func withoutServers(all []pkg) (names []string) {
 
 func (p pkg) hasTests() bool { return len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 }
 
-// dependents are the packages that depend on serversOf.
+// dependents is the set of packages that depend on serversOf.
 type dependents map[string]bool
 
 func users(all []pkg) dependents {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// runner runs go, and prints a line for each run, and what it said if it failed.
+// runner runs go commands. It prints a line for each, and the output of output of failing ones.
 type runner struct {
 	out    io.Writer
 	failed bool
@@ -36,7 +36,7 @@ func (r *runner) run(ctx context.Context, env []string, what string, args ...str
 	}
 }
 
-// isPassing matches the lines of go test that are about packages without failures.
+// isPassing matches lines of go test about packages without failures, which are not printed.
 func isPassing(line string) bool {
 	return strings.HasPrefix(line, "ok  \t") || strings.Contains(line, "[no test files]")
 }

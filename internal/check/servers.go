@@ -13,8 +13,8 @@ import (
 	"github.com/oncebox/oncebox/internal/devenv"
 )
 
-// startServers finds the servers, or starts them in the background. The function that it returns waits for them, and returns the variables
-// that name them.
+// startServers finds the servers, or starts them in the background. The returned function waits until they answer, and
+// returns the variables with their addresses.
 func startServers(ctx context.Context, needed bool) func() ([]string, error) {
 	if !needed || os.Getenv("DATABASE_URL") != "" && os.Getenv("PULSAR_URL") != "" {
 		return func() ([]string, error) { return nil, nil }
@@ -46,7 +46,8 @@ func keptServers(ctx context.Context) ([]string, error) {
 	return env, err
 }
 
-// launchKeeper starts this program again, as the process that keeps the servers, and returns when they answer.
+// launchKeeper starts this program again as a process that keeps the servers, and returns when they answer. Servers of
+// the check itself would end with it.
 func launchKeeper(ctx context.Context) error {
 	program, err := os.Executable()
 	if err != nil {
@@ -80,10 +81,11 @@ func launchKeeper(ctx context.Context) error {
 	}
 }
 
-// isUp is what the keeper says when the servers answer.
+// isUp is the line that the keeper prints when the servers answer.
 const isUp = "the servers are up"
 
-// keepServers keeps the servers until it is told to end. A terminal's ctrl-C and its end are meant for the check that has started it.
+// keepServers keeps the servers until its process is stopped. It ignores the terminal's ctrl-C and hang-up, which are
+// meant for the check that has started it.
 func keepServers() error {
 	signal.Ignore(os.Interrupt, syscall.SIGHUP, syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)

@@ -19,10 +19,10 @@ const module = "github.com/oncebox/oncebox"
 // source reads the files of the module.
 type source struct{ root string }
 
-// said is what the source says about a field.
+// said is the type and the comment of a field.
 type said struct{ kind, text string }
 
-// structOf returns the comment of a type and what is said about its fields.
+// structOf returns the comment of a type, and the types and comments of its fields.
 func (s source) structOf(t reflect.Type) (text string, fields map[string]said, err error) {
 	specs, err := s.specs(filepath.Join(s.root, strings.TrimPrefix(t.PkgPath(), module+"/")))
 	if err != nil {
@@ -44,7 +44,7 @@ func (s source) structOf(t reflect.Type) (text string, fields map[string]said, e
 	return spec.text, fields, nil
 }
 
-// spec is a struct with the comment of its type.
+// spec is the source of a struct, with the comment of its type.
 type spec struct {
 	text      string
 	structure *ast.StructType
@@ -89,7 +89,7 @@ func structOf(s ast.Spec) (name string, structure *ast.StructType, isStruct bool
 	return t.Name.Name, structure, isStruct
 }
 
-// Configs returns the Config structs of the packages that others may import, "uow.Config" and so on.
+// Configs returns the Config structs, "uow.Config" and so on, of the packages that other modules can import.
 func Configs(root string) ([]string, error) {
 	var out []string
 	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
@@ -98,7 +98,7 @@ func Configs(root string) ([]string, error) {
 		}
 		if path != root {
 			if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil {
-				return filepath.SkipDir // a module of its own
+				return filepath.SkipDir // another module
 			}
 		}
 		if name := d.Name(); slices.Contains([]string{"internal", "testdata", "examples", "cmd", ".git"}, name) {

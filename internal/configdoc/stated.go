@@ -19,10 +19,10 @@ var (
 	literal   = regexp.MustCompile(`[\w.]+( [MK]iB)?`)
 )
 
-// required stands for the default of a field that has none.
+// required stands in place of a default for a field that must be set.
 const required = "required"
 
-// split returns the comment of a field without its default, and the default. "" where it states none.
+// split divides the comment of a field into its meaning and the stated default, "" if it states none.
 func split(text string) (meaning, stated string) {
 	text = strings.Join(strings.Fields(text), " ")
 	if m := statement.FindStringSubmatch(text); m != nil {
@@ -34,7 +34,7 @@ func split(text string) (meaning, stated string) {
 	return text, ""
 }
 
-// prose is a comment as Markdown that fits into a table.
+// prose returns a comment as Markdown for a cell of a table.
 func prose(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	text = strings.NewReplacer("|", `\|`, "*", `\*`, "<", "&lt;").Replace(text)
@@ -43,7 +43,8 @@ func prose(text string) string {
 	return variable.ReplaceAllString(text, "`$0`")
 }
 
-// defaultCell is the default as the page has it. It is an error if the comment states another one than the value that the code gives.
+// defaultCell returns the cell with a field's default. It returns an error if the comment states another
+// default than WithDefaults sets.
 func defaultCell(stated string, value reflect.Value, varies bool) (string, error) {
 	switch {
 	case stated == "":
@@ -75,7 +76,8 @@ func defaultCell(stated string, value reflect.Value, varies bool) (string, error
 	}
 }
 
-// compare returns the value as text of an environment variable, "" if it cannot be written as such, and whether the statement agrees with it.
+// compare returns the value as the text of an environment variable, "" if it has no such text, and whether
+// the comment states this value.
 func compare(stated string, value reflect.Value) (code string, agrees bool) {
 	switch v := value.Interface().(type) {
 	case time.Duration:
@@ -112,18 +114,18 @@ func compare(stated string, value reflect.Value) (code string, agrees bool) {
 		}
 		name := runtime.FuncForPC(value.Pointer()).Name()
 		return "", strings.Contains(stated, "["+name[strings.LastIndex(name, ".")+1:]+"]")
-	default: // what a program makes, such as a logger
+	default: // values that only a program can make, such as a logger
 		return "", value.IsZero()
 	}
 }
 
-// isNone reports whether a statement is one of an empty value: "", none, or how it is found then.
+// isNone reports whether a comment states an empty default: "", none, or how the value is found if it is empty.
 func isNone(stated string) bool {
 	first, _, words := strings.Cut(stated, " ")
 	return stated == `""` || strings.TrimSuffix(first, ",") == "none" || words && !strings.HasPrefix(stated, `"`)
 }
 
-// says reports whether one of the literals of a statement fits.
+// says reports whether one of the values quoted in a comment fits.
 func says(stated string, fits func(string) bool) bool {
 	for _, text := range literal.FindAllString(stated, -1) {
 		if fits(text) || fits("-"+text) && strings.Contains(stated, "-"+text) {
@@ -133,7 +135,7 @@ func says(stated string, fits func(string) bool) bool {
 	return false
 }
 
-// bytesOf reads "5000", "1 MiB" and "4 KiB"; what is no number is -2, which no field has.
+// bytesOf parses "5000", "1 MiB" and "4 KiB". For any other text it returns -2, which no field has as its default.
 func bytesOf(text string) int64 {
 	number, unit, _ := strings.Cut(text, " ")
 	n, err := strconv.ParseInt(number, 10, 64)
@@ -143,7 +145,7 @@ func bytesOf(text string) int64 {
 	return n * map[string]int64{"": 1, "KiB": 1 << 10, "MiB": 1 << 20}[unit]
 }
 
-// short is a duration without its zeros: 168h and not 168h0m0s.
+// short formats a duration without zeros at its end: 168h and not 168h0m0s.
 func short(d time.Duration) string {
 	if d == 0 {
 		return "0"

@@ -11,20 +11,20 @@ import (
 	"github.com/oncebox/oncebox/retry"
 )
 
-// Struct is a Config to describe. Those within it, by value, are described behind it.
+// Struct is a Config that is to be described. Structs that it contains by value are described after it.
 type Struct struct {
-	// Defaults is the Config with its defaults, what WithDefaults returns for the zero value.
+	// Defaults is the Config with its defaults, which WithDefaults returns for the zero value.
 	Defaults any
-	// Prefix is what the variables of its fields begin with.
+	// Prefix is the beginning of the names of its fields' variables.
 	Prefix string
-	// Varies names the fields whose default differs from machine to machine, so that a comment cannot say it.
+	// Varies lists fields whose default depends on the machine, so that their comment cannot state it.
 	Varies []string
-	// Else has the names under which variables are also understood.
+	// Else lists further names of variables that are also read.
 	Else map[string]string
 }
 
-// Tables returns the tables of the structs, in Markdown, one section for each type. root is the folder of the module. The error names each
-// field whose comment does not say its default, or says another one than the code.
+// Tables returns the tables of the structs in Markdown, with a section for each type. root is the folder of the module.
+// It returns an error that names each field whose comment states no default, or another one than the code sets.
 func Tables(root string, structs ...Struct) (string, error) {
 	w := writer{source: source{root: root}}
 	for _, s := range structs {
@@ -33,7 +33,7 @@ func Tables(root string, structs ...Struct) (string, error) {
 	return w.out.String(), errors.Join(w.errs...)
 }
 
-// writer collects the sections.
+// writer collects the sections of the page.
 type writer struct {
 	source source
 	done   []reflect.Type
@@ -41,8 +41,8 @@ type writer struct {
 	errs   []error
 }
 
-// isConfig reports whether the type is a struct of this module with a section of its own. The name is the one under which its fields are
-// documented.
+// isConfig reports whether the type is a struct of this module with a section of its own, and returns the
+// name under which it is documented.
 func isConfig(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && strings.HasPrefix(t.PkgPath(), module+"/") && t.Name() != ""
 }
@@ -88,10 +88,11 @@ func (w *writer) add(s Struct, v reflect.Value) {
 	}
 }
 
-// isPart reports whether the type is a struct whose defaults differ between the Configs that contain it. Its fields are rows of that Config.
+// isPart reports whether the type is a struct that several Configs contain with different defaults. Its fields become
+// rows of the containing Config.
 func isPart(t reflect.Type) bool { return t == reflect.TypeFor[retry.Policy]() }
 
-// addPart writes the rows of such a struct. The comment of the field that has it says the defaults of all its fields.
+// addPart writes the rows of such a struct. The comment of the containing field states the defaults of all rows.
 func (w *writer) addPart(s Struct, part reflect.StructField, v reflect.Value, text string) {
 	_, fields, err := w.source.structOf(part.Type)
 	meaning, stated := split(text)
@@ -112,7 +113,7 @@ func (w *writer) addPart(s Struct, part reflect.StructField, v reflect.Value, te
 	}
 }
 
-// variable is the cell of a field's variable, empty without one.
+// variable returns the cell with a field's environment variable, empty if it has none.
 func (s Struct) variable(f reflect.StructField) string {
 	tag := f.Tag.Get("env")
 	if tag == "" {
@@ -127,7 +128,7 @@ func (s Struct) variable(f reflect.StructField) string {
 
 func title(t reflect.Type) string { return path.Base(t.PkgPath()) + "." + t.Name() }
 
-// anchor is how GitHub calls a heading in links.
+// anchor returns the name that GitHub gives to a heading in links.
 func anchor(t reflect.Type) string {
 	return strings.ToLower(strings.ReplaceAll(title(t), ".", ""))
 }

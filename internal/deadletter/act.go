@@ -19,15 +19,15 @@ const (
 	askAge = `SELECT clock_timestamp() - $1::interval`
 )
 
-// retentionActor is the actor of expired letters in the audit.
+// retentionActor is the actor of audit entries about letters that a retention has removed.
 const retentionActor = "retention"
 
 // decision is an action on letters.
 type decision struct {
 	action  operator.Action
 	by      operator.By
-	payload []byte // the new one; nil: the stored one stays
-	one     bool   // for one letter only: if several match, nothing is done
+	payload []byte // the new payload; nil: the stored one stays
+	one     bool   // only one letter is meant: if several match, nothing is changed
 }
 
 func (b *Box[L]) statement(a operator.Action) string {
@@ -41,12 +41,12 @@ func (b *Box[L]) statement(a operator.Action) string {
 	}
 }
 
-// Replay puts one letter back among the waiting ones.
+// Replay makes one letter a waiting event or message again.
 func (b *Box[L]) Replay(ctx context.Context, one One, by operator.By) error {
 	return b.actOnOne(ctx, decision{action: operator.Replay, by: by}, one)
 }
 
-// ReplayEdited is Replay with another payload.
+// ReplayEdited is Replay with a new payload.
 func (b *Box[L]) ReplayEdited(ctx context.Context, one One, payload []byte, by operator.By) error {
 	if err := b.checkPayload(payload); err != nil {
 		return b.wrap(string(operator.Edit)+" "+one.Name, err)
@@ -59,18 +59,19 @@ func (b *Box[L]) Discard(ctx context.Context, one One, by operator.By) error {
 	return b.actOnOne(ctx, decision{action: operator.Discard, by: by}, one)
 }
 
-// ReplayAll replays the letters that the filter selects and that are dead when it begins. It returns how many it moved, also beside an error.
+// ReplayAll replays the letters that the filter selects and that are dead when the call begins. It returns how many it
+// has replayed, also beside an error.
 func (b *Box[L]) ReplayAll(ctx context.Context, filter operator.DeadFilter, by operator.By, bulk *operator.Bulk) (int64, error) {
 	return b.actOnAll(ctx, decision{action: operator.Replay, by: by}, filter, bulk)
 }
 
-// DiscardAll is ReplayAll for a discard.
+// DiscardAll deletes the letters that ReplayAll would replay.
 func (b *Box[L]) DiscardAll(ctx context.Context, filter operator.DeadFilter, by operator.By, bulk *operator.Bulk) (int64, error) {
 	return b.actOnAll(ctx, decision{action: operator.Discard, by: by}, filter, bulk)
 }
 
-// Expire discards the letters that are older than retention; 0 and less keep them. Their keys are released: a key that is held by a deleted letter
-// would wait for ever.
+// Expire discards letters older than retention; with 0 and less it does nothing. It also frees their keys: otherwise
+// later messages would wait for ever for a letter that no longer exists.
 func (b *Box[L]) Expire(ctx context.Context, retention time.Duration) error {
 	if retention <= 0 {
 		return nil
@@ -110,7 +111,8 @@ func (b *Box[L]) actOnAll(ctx context.Context, d decision, filter operator.DeadF
 	if bulk.DryRun {
 		return b.Count(ctx, filter)
 	}
-	// Letters that die from now on, perhaps because they were replayed, are left for another call: this one ends.
+	// Letters that die after this moment, perhaps because they were just replayed, are left for another call. Otherwise
+	// this call might never end.
 	var now time.Time
 	if err := b.Run.QueryRow(ctx, b.DB(ctx), askNow, nil, &now); err != nil {
 		return 0, b.wrap("ask for the time", err)
@@ -121,7 +123,7 @@ func (b *Box[L]) actOnAll(ctx context.Context, d decision, filter operator.DeadF
 	return b.sweep(ctx, d, filter, pace.New(bulk.Rate, cmp.Or(max(bulk.BatchSize, 0), b.BatchSize)), bulk.Progress)
 }
 
-// sweep acts on all letters that the filter selects, batch by batch.
+// sweep applies the decision to all letters that the filter selects, batch by batch.
 func (b *Box[L]) sweep(
 	ctx context.Context, d decision, filter operator.DeadFilter, p *pace.Pace, progress func(int64),
 ) (moved int64, err error) {
@@ -146,12 +148,12 @@ func (b *Box[L]) sweep(
 	}
 }
 
-// act acts on the first n letters that the conditions select, in one transaction. moved may be less than the batch has: another process may have
-// changed some of them before the lock.
+// act applies the decision to the first n letters that match, in one transaction. moved may be less than the size of
+// the batch, because another process may have changed some letters before they were locked.
 func (b *Box[L]) act(ctx context.Context, d decision, w *pgsql.Where, n int) (batch Batch, moved int64, err error) {
 	statement, args := b.Pick(w, n)
 	err = b.Within(ctx, func(ctx context.Context, tx bun.IDB) (bool, error) {
-		batch, moved = b.NewBatch(), 0 // a transaction may be run again
+		batch, moved = b.NewBatch(), 0 // the function may be run again, with a new transaction
 		err := pgsql.Each(b.Run.Query(ctx, tx, statement, args...), batch.Add)
 		if err != nil || batch.Len() == 0 {
 			return false, err
@@ -191,7 +193,7 @@ func (b *Box[L]) move(ctx context.Context, tx bun.IDB, d decision, batch Batch) 
 	return moved, err
 }
 
-// checkPayload checks an edited payload.
+// checkPayload returns an error if an edited payload cannot be stored.
 func (b *Box[L]) checkPayload(payload []byte) error {
 	switch {
 	case len(payload) == 0:

@@ -5,7 +5,7 @@ import (
 	"github.com/oncebox/oncebox/operator"
 )
 
-// Where returns a filter as conditions on d.
+// Where returns a filter as SQL conditions on d.
 func (s *SQL) Where(f operator.DeadFilter) *pgsql.Where {
 	w := &pgsql.Where{}
 	for _, c := range []struct{ column, value string }{
@@ -18,7 +18,7 @@ func (s *SQL) Where(f operator.DeadFilter) *pgsql.Where {
 	switch {
 	case f.Consumer == "":
 	case s.Consumer == "":
-		w.Add("false") // this box has no consumers: no letter is selected
+		w.Add("false") // this box has no consumers, so no letter matches
 	default:
 		w.Add(s.Consumer+" = %s::text", f.Consumer)
 	}
@@ -26,7 +26,7 @@ func (s *SQL) Where(f operator.DeadFilter) *pgsql.Where {
 		w.Add(s.ID+" = %s::uuid", f.ID)
 	}
 	if f.Error != "" {
-		// The stored texts were cleaned. A pasted error is found only if it is cleaned as well.
+		// The texts were cleaned when they were stored, so a pasted text matches only after the same cleaning.
 		w.Add("strpos(d.error_message, %s::text) > 0", pgsql.CleanText(f.Error))
 	}
 	if !f.DiedFrom.IsZero() {

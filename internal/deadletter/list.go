@@ -9,10 +9,11 @@ import (
 	"github.com/oncebox/oncebox/operator"
 )
 
-// defaultPage is the size of a page whose limit is not given.
+// defaultPage is the number of letters on a page if the caller sets no limit.
 const defaultPage = 100
 
-// List reads a page of at most limit letters (0: 100) without their payloads, the oldest first, behind after (nil: from the start).
+// List reads a page of at most limit letters (0: 100) without payloads, the oldest first. The page begins after the
+// letter after (nil: at the beginning).
 func (b *Box[L]) List(ctx context.Context, filter operator.DeadFilter, after *L, limit int) ([]L, error) {
 	if err := filter.Validate(); err != nil {
 		return nil, b.wrap("list dead letters", err)
@@ -60,7 +61,7 @@ func (b *Box[L]) Count(ctx context.Context, filter operator.DeadFilter) (n int64
 	return n, b.wrap("count dead letters", err)
 }
 
-// Errors reads why the latest letters were given up, the newest first: at most limit (0: 100). It reads no more rows than that.
+// Errors reads the errors of at most limit letters (0: 100), the newest first. It reads no further rows.
 func (b *Box[L]) Errors(ctx context.Context, limit int) (list []operator.DeadError, err error) {
 	rows := b.Run.Query(ctx, b.DB(ctx), b.SQL.Errors, cmp.Or(max(limit, 0), defaultPage))
 	list, err = pgsql.Collect(rows, func(scan pgsql.Scan, d *operator.DeadError) error {

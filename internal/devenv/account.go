@@ -9,10 +9,11 @@ import (
 	"strconv"
 )
 
-// account is a user of this machine, by number.
+// account is a user of this machine, by its ids.
 type account struct{ uid, gid uint32 }
 
-// unprivileged returns the user that servers which refuse root run as: nil, this process' own, unless that is root.
+// unprivileged returns the user for programs that refuse to run as root, such as PostgreSQL. nil stands for this
+// process's own user, unless that is root.
 func unprivileged() (*account, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -32,7 +33,7 @@ func unprivileged() (*account, error) {
 	return &account{uid: uint32(uid), gid: uint32(gid)}, nil
 }
 
-// reaches reports whether the account may enter the folder and all those above it. Only root has to ask.
+// reaches reports whether the user may enter the folder and all folders above it. Only root has to ask.
 func (a *account) reaches(folder string) bool {
 	if a == nil {
 		return true
@@ -48,8 +49,8 @@ func (a *account) reaches(folder string) bool {
 	}
 }
 
-// tempFolder makes a new folder that belongs to the account, below a folder that it can reach. What is volatile lies in memory, if there
-// is room.
+// tempFolder makes a new folder that belongs to the user, inside a folder that the user can reach. A volatile folder is
+// in memory if there is room.
 func (a *account) tempFolder(name string, volatile bool) (string, error) {
 	parent := os.TempDir()
 	if volatile && roomInMemory() {
@@ -69,7 +70,7 @@ func (a *account) tempFolder(name string, volatile bool) (string, error) {
 	return dir, nil
 }
 
-// own gives a file, or a folder with all that is in it, to the account.
+// own makes the user the owner of a file, or of a folder with everything in it.
 func (a *account) own(path string) error {
 	if a == nil {
 		return nil

@@ -7,11 +7,11 @@ import (
 	"os/exec"
 )
 
-// browserVariable names the program of a browser.
+// browserVariable is the variable with the path of a browser.
 const browserVariable = "CHROME_PATH"
 
-// Browser returns the program of a Chromium, or of a browser that is built on it: that of CHROME_PATH, else one of this machine, else
-// the package chromium, which is installed with apt-get where that is possible. The error says what a person has to do.
+// Browser returns the path of Chromium, or of a browser that is built on it: that of CHROME_PATH, else an installed one, else the package chromium, which is installed with apt-get if possible. The error says
+// what a person has to do.
 func Browser(ctx context.Context, options *Options) (string, error) {
 	opts := withDefaults(options)
 	if named := os.Getenv(browserVariable); named != "" {
@@ -26,7 +26,7 @@ func Browser(ctx context.Context, options *Options) (string, error) {
 	}
 	err := locked(ctx, "chromium", opts, func(w *workshop) error {
 		if findBrowser() != "" {
-			return nil // another process installed it while this one waited
+			return nil // another process has installed it meanwhile
 		}
 		return install(ctx, w, opts, tool{
 			user: "The test of the console", name: "Chromium", packages: []string{"chromium"},
@@ -43,7 +43,7 @@ func Browser(ctx context.Context, options *Options) (string, error) {
 	return path, nil
 }
 
-// findBrowser returns a browser of this machine, "" if there is none.
+// findBrowser returns the path of an installed browser, "" if there is none.
 func findBrowser() string {
 	for _, name := range []string{
 		"chromium", "google-chrome", "google-chrome-stable", "chromium-browser", "chrome",

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// cacheFolder is this module's folder in the user's cache folder.
+// cacheFolder returns this module's folder in the user's cache folder.
 func cacheFolder() (string, error) {
 	base, err := os.UserCacheDir()
 	if err != nil {
@@ -22,8 +22,9 @@ func cacheFolder() (string, error) {
 	return folder, nil
 }
 
-// cached returns the entry of that name in the cache folder. If it is not there, fill has to put it into the workshop's
-// subfolder "unpacked". The entry appears as a whole or not at all, and is filled once however many processes ask.
+// cached returns the entry with this name in the cache folder. If there is none, fill has to put it into
+// the workshop's subfolder "unpacked". The entry appears as a whole or not at all, and is made only once
+// even if several processes ask for it.
 func cached(ctx context.Context, name string, opts Options, fill func(*workshop) error) (string, error) {
 	folder, err := cacheFolder()
 	if err != nil {
@@ -35,7 +36,7 @@ func cached(ctx context.Context, name string, opts Options, fill func(*workshop)
 	}
 	return entry, locked(ctx, name, opts, func(w *workshop) error {
 		if exists(entry) {
-			return nil // another process filled it while this one waited
+			return nil // another process has made it meanwhile
 		}
 		if err := fill(w); err != nil {
 			return err
@@ -47,7 +48,7 @@ func cached(ctx context.Context, name string, opts Options, fill func(*workshop)
 	})
 }
 
-// locked does some work while no other process does the work of that name.
+// locked calls do while no other process is in a call with the same name.
 func locked(ctx context.Context, name string, opts Options, do func(*workshop) error) error {
 	folder, err := cacheFolder()
 	if err != nil {
@@ -64,7 +65,7 @@ func locked(ctx context.Context, name string, opts Options, do func(*workshop) e
 	return errors.Join(do(w), w.Stop(), unlock())
 }
 
-// lock takes the lock that goes with a file, and waits while another process has it.
+// lock locks the file next to path, and waits while another process holds the lock.
 func lock(ctx context.Context, path string, timeout time.Duration) (unlock func() error, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -9,11 +9,12 @@ import (
 	"path/filepath"
 )
 
-// Programs is the folder of initdb, postgres and what else this PostgreSQL came with. "": it was found running.
+// Programs returns the folder with initdb, postgres and the other programs of this PostgreSQL. It is "" if
+// the server was found running.
 func (p *PostgresServer) Programs() string { return p.programs }
 
-// CopyFiles copies the files of a server that was started here to a folder, which may not exist yet. They are those of a server that was closed
-// cleanly if it was ended before, with os.Interrupt, and what a snapshot of the volume has if its processes stand still.
+// CopyFiles copies the files of a server that was started here to a new folder. The copy is that of a clean shutdown if
+// the server was ended with os.Interrupt before. If its processes are stopped, it is like a snapshot of the disk.
 func (p *PostgresServer) CopyFiles(to string) error {
 	if p.dog == nil {
 		return ErrNotStartedHere
@@ -24,7 +25,7 @@ func (p *PostgresServer) CopyFiles(to string) error {
 	return nil
 }
 
-// Clone starts another server with the same user on files that fill puts into a folder, which does not exist yet. The caller stops it.
+// Clone starts another server with the same user, on files that fill puts into a new folder. The caller stops it.
 func (p *PostgresServer) Clone(ctx context.Context, fill func(to string) error) (*PostgresServer, error) {
 	if p.dog == nil {
 		return nil, ErrNotStartedHere
@@ -56,16 +57,17 @@ func (p *PostgresServer) startOn(ctx context.Context, like string, fill func(to 
 	return p.start(ctx)
 }
 
-// settle makes files that were copied those of a server at rest.
+// settle makes copied files look like those of a server that does not run.
 func (p *PostgresServer) settle() error {
 	err := os.Remove(filepath.Join(p.data, "postmaster.pid"))
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}
-	return errors.Join(err, os.Chmod(p.data, 0o700), p.as.own(p.data)) // PostgreSQL refuses a folder that others can read
+	return errors.Join(err, os.Chmod(p.data, 0o700), p.as.own(p.data)) // PostgreSQL refuses a folder that other users can read
 }
 
-// TakeFiles puts the files of another server in the place of its own. Both have to be at rest; the other one has none afterwards.
+// TakeFiles replaces the server's files by those of another server. Both servers must not run, and the
+// other one has no files afterwards.
 func (p *PostgresServer) TakeFiles(other *PostgresServer) error {
 	if p.dog == nil || other.dog == nil {
 		return ErrNotStartedHere

@@ -15,7 +15,7 @@ const (
 	mavenCopy      = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
 )
 
-// fetchPulsar returns the folder of the distribution in the user's cache folder, after a download the first time.
+// fetchPulsar returns the folder with Pulsar in the user's cache folder. The first call downloads it.
 func fetchPulsar(ctx context.Context, opts Options) (string, error) {
 	return cached(ctx, "apache-pulsar-"+pulsarVersion, opts, func(w *workshop) error {
 		if _, err := exec.LookPath("mvn"); err != nil {
@@ -30,10 +30,10 @@ func fetchPulsar(ctx context.Context, opts Options) (string, error) {
 
 // unpackPulsar downloads the distribution and unpacks it into the workshop's subfolder "unpacked".
 func unpackPulsar(ctx context.Context, w *workshop, opts Options) error {
-	// Strict: a checksum that does not match is an error. Maven shows its progress unless it is told to be quiet.
+	// With --strict-checksums a wrong checksum is an error. Maven would print its progress without --quiet.
 	args := []string{"--strict-checksums", mavenCopy, "-Dartifact=" + pulsarArtifact, "-DoutputDirectory=" + w.folder}
 	if home, err := os.UserHomeDir(); err == nil {
-		args = append(args, "-Duser.home="+home) // Java asks the user database, everything else HOME
+		args = append(args, "-Duser.home="+home) // Java takes the home folder from the user database, other programs from HOME
 	}
 	if opts.terminal() == nil {
 		args = append(args, "--quiet", "--batch-mode", "-Dstyle.color=never")

@@ -9,7 +9,8 @@ import (
 	"syscall"
 )
 
-// tryLock locks a file, unless another process has locked it. The system takes the lock back when this process ends.
+// tryLock locks a file, unless another process holds the lock. The operating system releases the lock when
+// this process ends.
 func tryLock(path string) (unlock func() error, ok bool, err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -11,23 +11,24 @@ import (
 	"time"
 )
 
-// stopTimeout bounds how long [Release] waits for the end of the servers.
+// stopTimeout is how long [Release] waits until the servers have ended.
 const stopTimeout = 2 * time.Minute
 
-// kept is written by the process that keeps servers, for all others of this user.
+// kept describes the servers that one process keeps for the other processes of this user. It is stored in a file.
 type kept struct {
 	PID int      `json:"pid"`
 	Env []string `json:"env"`
 }
 
-// keptFiles are the lock that the process holds for as long as its servers run, and the file with the rest.
+// keptFiles returns the paths of two files: the lock that the process holds while its servers run, and
+// their description.
 func keptFiles() (lock, state string, err error) {
 	folder, err := cacheFolder()
 	return filepath.Join(folder, "kept.lock"), filepath.Join(folder, "kept.json"), err
 }
 
-// Keep starts both servers and keeps them for other processes, which find them by [Kept], until ctx is done. It calls up when they answer. If
-// another process of this user keeps servers already, it returns at once.
+// Keep starts both servers and keeps them until ctx is done. Other processes find them with [Kept]. It calls up when
+// the servers answer. If another process of this user keeps servers already, it returns at once.
 func Keep(ctx context.Context, options *Options, up func()) (err error) {
 	lock, state, err := keptFiles()
 	if err != nil {
@@ -56,7 +57,7 @@ func Keep(ctx context.Context, options *Options, up func()) (err error) {
 	return nil
 }
 
-// Kept returns the variables that name the servers which a process keeps, nil if there are none.
+// Kept returns the variables with the addresses of kept servers, nil if no process keeps servers.
 func Kept() ([]string, error) {
 	k, err := readKept()
 	if k == nil || err != nil {
@@ -65,7 +66,8 @@ func Kept() ([]string, error) {
 	return k.Env, nil
 }
 
-// Release ends the process that keeps servers, and returns when they are gone. It returns false if there is none.
+// Release ends the process that keeps servers, and returns when they have ended. It returns false if there
+// is no such process.
 func Release(ctx context.Context) (bool, error) {
 	k, err := readKept()
 	if k == nil || err != nil {
@@ -89,7 +91,7 @@ func Release(ctx context.Context) (bool, error) {
 	return true, unlock()
 }
 
-// readKept returns nil if no process keeps servers, or if it still starts them.
+// readKept returns nil if no process keeps servers, or if it is still starting them.
 func readKept() (*kept, error) {
 	lock, state, err := keptFiles()
 	if err != nil {

@@ -3,12 +3,13 @@ package devenv
 import "syscall"
 
 const (
-	// memoryFolder is the file system in memory that Linux has. Tests make and drop thousands of tables, each of several files: on a disk's
-	// file system that took a tenth of the CPU time of all tests.
+	// memoryFolder is a file system in memory. Tests make and drop thousands of tables, each with several files: on a
+	// disk's file system that took a tenth of the CPU time of all tests.
 	memoryFolder = "/dev/shm"
-	// memoryRoom is what must be free in it, in bytes. Tests write up to 2 GB.
+	// memoryRoom is how many bytes must be free there. Tests write up to 2 GB.
 	memoryRoom = 8 << 30
-	// noExec is ST_NOEXEC of statfs(2). PostgreSQL's programs may be copied to the folder.
+	// noExec is the flag ST_NOEXEC of statfs(2). The folder must permit execution, because PostgreSQL's
+	// programs may be copied there.
 	noExec = 8
 )
 

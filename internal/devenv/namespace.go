@@ -13,21 +13,22 @@ import (
 )
 
 const (
-	// adminPatience is how long one request to the admin API may take. On a slow machine each health check that is given up goes on
-	// in the broker, and the next ones queue behind it.
+	// adminPatience is how long one request to the admin API may take. It is long because a request that is given up
+	// continues in the broker: on a slow machine the next requests would queue up behind it.
 	adminPatience = time.Minute
-	// removals is how often a namespace is emptied before its removal is given up: a client that is left can make a topic again.
+	// removals is how often a namespace is emptied before its removal is given up. A client that still runs
+	// can make a topic again.
 	removals = 5
-	// removalHint is what the broker's operator can do.
+	// removalHint is what the operator of the broker can change.
 	removalHint = "forceDeleteNamespaceAllowed=true in broker.conf, or the rights of an admin of the tenant, would allow it"
 )
 
-// AdminError is an answer of the admin API other than 2xx.
+// AdminError is an answer of the admin API with a status other than 2xx.
 type AdminError struct {
 	Method string
 	Path   string
 	Status int
-	Reason string // as the broker gave it
+	Reason string // the broker's text
 }
 
 // Error names the request and the broker's reason.
@@ -35,8 +36,8 @@ func (e *AdminError) Error() string {
 	return fmt.Sprintf("devenv: %s %s: %d %s: %s", e.Method, e.Path, e.Status, http.StatusText(e.Status), e.Reason)
 }
 
-// Admin sends a request with a JSON body, if there is one, to a path below /admin/v2, and returns the answer. An answer other than
-// 2xx is an [AdminError].
+// Admin sends a request to a path below /admin/v2, with a JSON body if body is not empty, and returns the answer. The
+// error for a status other than 2xx is an [AdminError].
 func (p *PulsarServer) Admin(ctx context.Context, method, path, body string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, adminPatience)
 	defer cancel()
@@ -45,7 +46,7 @@ func (p *PulsarServer) Admin(ctx context.Context, method, path, body string) ([]
 		return nil, fmt.Errorf("devenv: ask Pulsar: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Close = true // leaves no connection and no goroutine behind
+	req.Close = true // leaves no connection, and so no goroutine, behind
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("devenv: ask Pulsar: %w", err)
@@ -61,8 +62,8 @@ func (p *PulsarServer) Admin(ctx context.Context, method, path, body string) ([]
 	return answer, nil
 }
 
-// RemoveNamespace removes a namespace, tenant/name, with its topics. Where the broker does not remove a namespace by force, the
-// topics are removed one by one: that needs no setting of the broker. The error of a removal that failed says what would allow it.
+// RemoveNamespace removes a namespace (tenant/name) with its topics. If the broker does not permit removal by force, it
+// removes the topics one by one, which needs no setting. The error names the setting that would permit it.
 func (p *PulsarServer) RemoveNamespace(ctx context.Context, name string) error {
 	_, err := p.Admin(ctx, http.MethodDelete, "/namespaces/"+name+"?force=true", "")
 	for range removals {
@@ -79,7 +80,7 @@ func (p *PulsarServer) RemoveNamespace(ctx context.Context, name string) error {
 	return fmt.Errorf("the Pulsar namespace %s stays (%s): %w", name, removalHint, err)
 }
 
-// removeTopics removes the topics with partitions as a whole, and then what is left.
+// removeTopics removes partitioned topics first, as a whole, and then the others.
 func (p *PulsarServer) removeTopics(ctx context.Context, namespace string) error {
 	for _, kind := range []struct{ list, suffix string }{{"/partitioned", "/partitions"}, {"", ""}} {
 		answer, err := p.Admin(ctx, http.MethodGet, "/persistent/"+namespace+kind.list, "")

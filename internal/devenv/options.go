@@ -8,42 +8,42 @@ import (
 	"time"
 )
 
-// DefaultStartTimeout bounds one start of one server. Pulsar has been seen to take three minutes on two cores that had ten times as
-// much to do.
+// DefaultStartTimeout limits one start of one server. Pulsar has taken three minutes on two cores with ten times as
+// much work as they could do.
 const DefaultStartTimeout = 10 * time.Minute
 
-// DefaultFetchTimeout bounds the one-time download of a server.
+// DefaultFetchTimeout limits the download of a server, which happens once.
 const DefaultFetchTimeout = 15 * time.Minute
 
-// Options says how a server is found and started. A nil *Options is the same as a zero one.
+// Options sets how a server is found and started. A nil *Options is the zero value.
 type Options struct {
-	// Out receives one line about the server that was found, and the progress of a download if it is a terminal.
-	// Default: os.Stderr.
+	// Out receives a line about the server that was found, and the progress of a download if Out is a
+	// terminal. Default: os.Stderr.
 	Out io.Writer
 
-	// PostgresVariables are the environment variables that may name a running PostgreSQL; the first that is set counts. Default:
-	// DATABASE_URL.
+	// PostgresVariables are environment variables that may contain the address of a running PostgreSQL. The first variable that is set counts. Default: DATABASE_URL.
 	PostgresVariables []string
 
-	// Own starts a server also where DATABASE_URL or PULSAR_URL names one: for a test that kills it. Default: false.
+	// Own starts a server even if DATABASE_URL or PULSAR_URL names one, for a test that kills the server.
+	// Default: false.
 	Own bool
 
-	// Volatile starts servers for tests: a PostgreSQL with fsync and full_page_writes off, whose data lies in memory where Linux has room
-	// for it, and a Pulsar that is compiled quickly and not well. The data survives the kill of the processes, and not that of the machine.
-	// Default: false.
+	// Volatile starts servers for tests: a PostgreSQL with fsync and full_page_writes off, with its data in memory if
+	// Linux has room for it, and a Pulsar whose code Java compiles only quickly. The data survives when the processes
+	// are killed, but not when the machine crashes. Default: false.
 	Volatile bool
 
-	// StartTimeout bounds a start, from the launch of the program to its first answer. Default: 10m.
+	// StartTimeout limits a start, from the launch of the program to its first answer. Default: 10m.
 	StartTimeout time.Duration
 
-	// PulsarSettings are written into the configuration of a Pulsar that is started: brokers whose keep-alive is short, for
-	// example. Default: none.
+	// PulsarSettings are written into the configuration of a Pulsar that is started, for example a short
+	// keep-alive. Default: none.
 	PulsarSettings map[string]string
 
-	// PostgresSettings are given to a PostgreSQL that is started, as with postgres -c. Default: none.
+	// PostgresSettings are set for a PostgreSQL that is started, as by postgres -c. Default: none.
 	PostgresSettings map[string]string
 
-	// FetchTimeout bounds the download of a server that is not on this machine. Default: 15m.
+	// FetchTimeout limits the download of a server that is not on this machine. Default: 15m.
 	FetchTimeout time.Duration
 }
 
@@ -67,7 +67,8 @@ func withDefaults(o *Options) Options {
 	return opts
 }
 
-// runningPostgres returns the URL of a running server and the variable that names it, or "" if a server is to be started.
+// runningPostgres returns the URL of a running server and the variable that contains it, or "" if a server
+// has to be started.
 func (o Options) runningPostgres() (dsn, variable string) {
 	for _, variable := range o.PostgresVariables {
 		if dsn := os.Getenv(variable); dsn != "" && !o.Own {
@@ -77,7 +78,7 @@ func (o Options) runningPostgres() (dsn, variable string) {
 	return "", ""
 }
 
-// settings returns those of PostgreSQL.
+// settings returns the settings for a PostgreSQL that is started.
 func (o Options) settings() map[string]string {
 	if !o.Volatile {
 		return o.PostgresSettings
@@ -91,7 +92,7 @@ func (o Options) sayf(format string, args ...any) {
 	fmt.Fprintf(o.Out, format+"\n", args...)
 }
 
-// terminal returns Out if a person watches it, else nil.
+// terminal returns Out if it is a terminal, else nil.
 func (o Options) terminal() *os.File {
 	f, ok := o.Out.(*os.File)
 	if !ok {

@@ -7,16 +7,16 @@ import (
 	"strconv"
 )
 
-// port is one of 127.0.0.1 that nobody listens on, until it is released. No other port has its number before that, in this
-// process or another: a server takes seconds until it listens on its own, and listens again after a restart. The lock is the
-// UDP port of the same number.
+// port is a port of 127.0.0.1 on which nobody listens, reserved for one server. The reservation holds from before the
+// server listens, for seconds at its start and again at a restart, also against other processes. It is a lock: the UDP
+// port with the same number.
 type port struct {
 	number int
 	lock   net.PacketConn
 }
 
-// takePort finds a port below the range from which systems take the ports of outgoing connections. One from that range can be
-// taken while the server is down for a restart, even by a client that tries to reach it and ends up connected to itself.
+// takePort reserves a port below the range that the system uses for outgoing connections. A port of that range could be
+// taken while the server restarts, even by a client that tries to reach it and becomes connected to itself.
 func takePort() (*port, error) {
 	const first, last = 20000, 32000
 	for range 100 {

@@ -15,11 +15,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// PostgresServer is a PostgreSQL that answers.
+// PostgresServer is a running PostgreSQL.
 type PostgresServer struct {
 	server
 
-	// URL is its connection string, of a role that may create schemas and databases.
+	// URL is the connection string of a role that may create schemas and databases.
 	URL string
 
 	port           int
@@ -71,7 +71,7 @@ func runningPostgres(ctx context.Context, opts Options, dsn, variable string) (*
 	return &PostgresServer{URL: dsn}, nil
 }
 
-// serve makes a cluster in the server's folder and starts the server on it.
+// serve makes a database cluster in the server's folder and starts the server on it.
 func (p *PostgresServer) serve(ctx context.Context, programs string) error {
 	programs, err := p.within(programs)
 	if err != nil {
@@ -82,7 +82,7 @@ func (p *PostgresServer) serve(ctx context.Context, programs string) error {
 		return err
 	}
 	p.port, p.programs, p.data = port, programs, filepath.Join(p.folder, "data")
-	// With a password, so that other users of this machine cannot use the superuser of a server on loopback.
+	// The password keeps other users of this machine from using the superuser over the loopback address.
 	password := rand.Text()
 	if err := p.initCluster(ctx, password); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (p *PostgresServer) serve(ctx context.Context, programs string) error {
 	return p.start(ctx)
 }
 
-// listen says how the server is started and reached.
+// listen sets how the server is started and reached.
 func (p *PostgresServer) listen(as *url.Userinfo) {
 	args := []string{
 		"-D", p.data, "-p", strconv.Itoa(p.port),
@@ -111,8 +111,8 @@ func (p *PostgresServer) listen(as *url.Userinfo) {
 	p.ready = func(ctx context.Context) error { return answers(ctx, p.URL) }
 }
 
-// within returns the folder of the programs, or of a copy in the server's folder if the server's user cannot reach them:
-// root's cache folder is closed to others.
+// within returns the folder of the programs. If the server's user cannot reach it, because root's cache folder is
+// closed to others, it copies them into the server's folder.
 func (p *PostgresServer) within(programs string) (string, error) {
 	if p.as.reaches(programs) {
 		return programs, nil
@@ -137,7 +137,8 @@ func (p *PostgresServer) initCluster(ctx context.Context, password string) error
 		"--username", "oncebox", "--pwfile", secret, "--auth", "scram-sha-256", "--encoding", "UTF8", "--no-locale"))
 }
 
-// postgresCommand leaves this process' environment out: PGDATA, PGPORT and their kind change what the programs do.
+// postgresCommand makes a command without this process's environment: PGDATA, PGPORT and similar variables
+// would change what the programs do.
 func postgresCommand(path string, args ...string) *exec.Cmd {
 	cmd := exec.Command(path, args...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}

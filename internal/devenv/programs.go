@@ -23,7 +23,7 @@ const (
 
 var errNoPrograms = errors.New("devenv: no initdb and postgres on this machine")
 
-// findPrograms returns the folder of the newest initdb and postgres on this machine that the account can run.
+// findPrograms returns the folder of the newest initdb and postgres on this machine that the user can run.
 func findPrograms(ctx context.Context, as *account) (string, error) {
 	folders, err := filepath.Glob("/usr/lib/postgresql/*/bin")
 	if err != nil {
@@ -32,7 +32,7 @@ func findPrograms(ctx context.Context, as *account) (string, error) {
 	folders = append(folders, filepath.SplitList(os.Getenv("PATH"))...)
 	newest, found := 0, ""
 	for _, folder := range folders {
-		// A link in PATH may lead to a wrapper's folder; the programs find their library beside their real place.
+		// A link in PATH may lead to a folder of wrappers. The programs find their library beside their real place.
 		program, err := filepath.EvalSymlinks(filepath.Join(folder, "postgres"))
 		if err != nil {
 			continue
@@ -51,7 +51,7 @@ func findPrograms(ctx context.Context, as *account) (string, error) {
 	return found, nil
 }
 
-// majorVersion reads "postgres (PostgreSQL) 15.13 (Debian 15.13-1)" as 15, anything else as 0.
+// majorVersion returns 15 for "postgres (PostgreSQL) 15.13 (Debian 15.13-1)", and 0 for any other text.
 func majorVersion(ctx context.Context, program string) int {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -71,8 +71,8 @@ func majorVersion(ctx context.Context, program string) int {
 	return major
 }
 
-// fetchPrograms returns the folder of the programs of a PostgreSQL in the user's cache folder, after a download the first
-// time.
+// fetchPrograms returns the folder with PostgreSQL's programs in the user's cache folder. The first call
+// downloads them.
 func fetchPrograms(ctx context.Context, opts Options) (string, error) {
 	home, err := cached(ctx, "postgresql-"+embeddedVersion, opts, func(w *workshop) error {
 		opts.sayf("PostgreSQL: none on this machine, fetching %s (about 15 MB, once)", embeddedVersion)
@@ -86,8 +86,8 @@ func fetchPrograms(ctx context.Context, opts Options) (string, error) {
 
 var errNotDone = errors.New("not done")
 
-// whileItRuns waits for the end of a download, and prints a point each second on a terminal. The error is that of the download, or
-// errNotDone if it took longer than FetchTimeout or ctx.
+// whileItRuns waits for the end of a download, and prints a dot each second on a terminal. It returns the error of the
+// download, or errNotDone if FetchTimeout or ctx ended first.
 func (o Options) whileItRuns(ctx context.Context, ended <-chan error) error {
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
@@ -113,9 +113,9 @@ func (o Options) whileItRuns(ctx context.Context, ended <-chan error) error {
 
 // unpackPostgres downloads PostgreSQL and unpacks it into the folder's subfolder "unpacked".
 //
-// The library does so only as a part of Start, which also runs the server, as this user and in the background. So Start
-// gets a data folder that looks initialized and is empty: it unpacks, then fails to start. What counts is whether the
-// programs are there.
+// The library does that only as a part of Start, which also runs the server, as this user and in the background. So
+// Start gets an empty data folder that looks initialized: it unpacks the programs and then fails to start. Its error is
+// ignored if the programs are there.
 func unpackPostgres(ctx context.Context, folder string, opts Options) error {
 	data := filepath.Join(folder, "no-data")
 	if err := os.Mkdir(data, 0o700); err != nil {
@@ -133,7 +133,7 @@ func unpackPostgres(ctx context.Context, folder string, opts Options) error {
 	library := embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().
 		Version(embeddedpostgres.V17).Port(uint32(port.number)).Logger(io.Discard).CachePath(folder).
 		BinariesPath(programs).RuntimePath(filepath.Join(folder, "run")).DataPath(data))
-	// The library leaves the default client's connections open.
+	// The library leaves connections of the default client open.
 	defer http.DefaultClient.CloseIdleConnections()
 	started := make(chan error, 1)
 	go func() { started <- library.Start() }()

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// PulsarServer is an Apache Pulsar that answers.
+// PulsarServer is a running Apache Pulsar.
 type PulsarServer struct {
 	server
 
@@ -41,7 +41,7 @@ func Pulsar(ctx context.Context, options *Options) (*PulsarServer, error) {
 		return nil, err
 	}
 	p := &PulsarServer{server: server{name: "pulsar", timeout: opts.StartTimeout}}
-	// SIGKILL: an orderly stop takes seconds, and its data goes anyway.
+	// The watchdog uses SIGKILL, because an orderly shutdown takes seconds and the data is removed anyway.
 	if err := p.prepare("KILL"); err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func runningPulsar(ctx context.Context, opts Options, address string) (*PulsarSe
 	return p, nil
 }
 
-// serve starts a standalone Pulsar on free ports, with its configuration, data and log in the server's folder.
+// serve starts a standalone Pulsar on free ports, with configuration, data and log in the server's folder.
 func (p *PulsarServer) serve(ctx context.Context, home, java string, opts *Options) error {
 	var ports [3]int
 	for i := range ports {
@@ -87,14 +87,14 @@ func (p *PulsarServer) serve(ctx context.Context, home, java string, opts *Optio
 	if err := writeConf(filepath.Join(home, "conf", "standalone.conf"), conf, broker, web, opts.PulsarSettings); err != nil {
 		return err
 	}
-	// The native libraries that Java unpacks are removed with the folder.
+	// Java unpacks native libraries into its temporary folder; this one is removed with the server.
 	tmp := filepath.Join(p.folder, "tmp")
 	if err := os.Mkdir(tmp, 0o700); err != nil {
 		return fmt.Errorf("devenv: make Pulsar's temporary folder: %w", err)
 	}
 	options := "-Dpulsar.allocator.exit_on_oom=true -Dio.netty.recycler.maxCapacityPerThread=4096 -Djava.io.tmpdir=" + tmp
 	if opts.Volatile {
-		options += " -XX:TieredStopAtLevel=1" // the best code is dear to make, and tests end before it pays
+		options += " -XX:TieredStopAtLevel=1" // optimized code takes long to compile, and tests end before it pays
 	}
 	p.command = func() *exec.Cmd {
 		cmd := exec.Command(filepath.Join(home, "bin", "pulsar"), "standalone", "--no-functions-worker", "--no-stream-storage",
@@ -115,7 +115,8 @@ func (p *PulsarServer) serve(ctx context.Context, home, java string, opts *Optio
 	return p.start(ctx)
 }
 
-// writeConf copies the distribution's configuration, with settings, and with all ports fixed and on loopback only.
+// writeConf copies the distribution's configuration with the settings applied, and with all ports fixed and
+// only on the loopback address.
 func writeConf(from, to, brokerPort, webPort string, settings map[string]string) error {
 	text, err := os.ReadFile(from)
 	if err != nil {
@@ -130,11 +131,11 @@ func writeConf(from, to, brokerPort, webPort string, settings map[string]string)
 		"webServicePort":    webPort,
 		"bindAddress":       "127.0.0.1",
 		"advertisedAddress": "127.0.0.1",
-		// Without the first, 4.0.8 ignores --bookkeeper-port and takes a port that may be in use at a restart. Without the
-		// second, the bookie listens on all interfaces.
+		// Without allowEphemeralPorts, 4.0.8 ignores --bookkeeper-port and chooses a port that may be in use at a
+		// restart. Without the next setting the bookie listens on all interfaces.
 		"allowEphemeralPorts": "true",
 		"listeningInterface":  loopback,
-		// So that tests can remove their namespaces.
+		// Tests remove their namespaces by force.
 		"forceDeleteNamespaceAllowed": "true",
 	})
 	if err := os.WriteFile(to, []byte(conf), 0o600); err != nil {
@@ -171,7 +172,8 @@ func loopbackInterface() (string, error) {
 	return "", errors.New("devenv: this machine has no loopback interface")
 }
 
-// healthy is nil when a message went round and the default namespace is there: it is made after the broker says ok.
+// healthy returns nil when a message has made its way through the broker and the default namespace exists, which is
+// made only after the broker reports that it is healthy.
 func (p *PulsarServer) healthy(ctx context.Context) error {
 	answer, err := p.Admin(ctx, http.MethodGet, "/brokers/health", "")
 	if err != nil {

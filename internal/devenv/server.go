@@ -15,20 +15,20 @@ import (
 	"github.com/oncebox/oncebox/internal/backoff"
 )
 
-// ErrNotStartedHere is returned by Kill and Restart of a server that was found running: it is not ours to kill.
+// ErrNotStartedHere is the error of Kill and Restart for a server that was found running: this process may not kill it.
 var ErrNotStartedHere = errors.New("devenv: the server was not started by this process")
 
-// server is a server program with a folder and a watchdog of its own, or a running server of somebody else's if dog is nil.
+// server is a server program with its own folder and watchdog. dog is nil for a server that was found running.
 type server struct {
 	name     string
 	folder   string
 	as       *account
-	volatile bool // its data may be lost
+	volatile bool // its data may be lost in a crash of the machine
 	dog      *watchdog
 	timeout  time.Duration
 	ports    []*port
 	command  func() *exec.Cmd
-	ready    func(context.Context) error // one look: nil if the server answers
+	ready    func(context.Context) error // returns nil if the server answers; it asks once
 
 	mu      sync.Mutex
 	current *child
@@ -36,7 +36,7 @@ type server struct {
 
 func (s *server) logFile() string { return filepath.Join(s.folder, "server.log") }
 
-// prepare makes the folder and the watchdog that removes it.
+// prepare makes the folder, and the watchdog that removes it.
 func (s *server) prepare(signal string) error {
 	folder, err := s.as.tempFolder(s.name, s.volatile)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *server) prepare(signal string) error {
 	return nil
 }
 
-// takePort takes one for as long as the server is not stopped.
+// takePort reserves a port until the server is stopped.
 func (s *server) takePort() (int, error) {
 	p, err := takePort()
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *server) takePort() (int, error) {
 	return p.number, nil
 }
 
-// launch runs a program in the server's folder, with its output in the server's log unless it has another place for it.
+// launch starts a program in the server's folder. Its output goes to the server's log, unless cmd sets another place.
 func (s *server) launch(cmd *exec.Cmd) (*child, error) {
 	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *server) launch(cmd *exec.Cmd) (*child, error) {
 	return s.dog.start(cmd, s.as)
 }
 
-// run runs a program to its end.
+// run runs a program and waits for its end.
 func (s *server) run(ctx context.Context, cmd *exec.Cmd) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -96,7 +96,7 @@ func (s *server) run(ctx context.Context, cmd *exec.Cmd) error {
 	}
 }
 
-// start runs the server program and waits until it answers.
+// start starts the server program and waits until it answers.
 func (s *server) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -121,7 +121,7 @@ func (s *server) start(ctx context.Context) error {
 	}
 }
 
-// leftovers reports whether a server could not start because processes of the killed server have not ended yet. The last two lines of its log say
+// leftovers reports whether a server could not start because processes of the killed server had not ended yet. The last two lines of its log say
 // so, apart from lines in which these processes log their own end.
 func leftovers(err error) bool {
 	lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(err.Error()), "\n"), func(line string) bool {
@@ -131,7 +131,7 @@ func leftovers(err error) bool {
 	return errors.Is(err, errEnded) && strings.Contains(last, "pre-existing shared memory block")
 }
 
-// errEnded is a server that ended by itself.
+// errEnded means that the server has ended by itself.
 var errEnded = errors.New("ended before it answered")
 
 func (s *server) await(ctx context.Context, c *child) error {
@@ -159,7 +159,7 @@ func (s *server) withLog(err error) error {
 // Kill ends the server with SIGKILL, as a crash would, and returns when its process is gone. Its data stays for Restart.
 func (s *server) Kill() error { return s.End(os.Kill) }
 
-// End is Kill with another signal, which ends the server.
+// End is Kill with another signal that ends the server.
 func (s *server) End(signal os.Signal) error {
 	if s.dog == nil {
 		return ErrNotStartedHere
@@ -192,7 +192,7 @@ func (s *server) Restart(ctx context.Context) error {
 	return s.start(ctx)
 }
 
-// Stop ends the server and removes its data. It leaves a server alone that was not started here. A second call does nothing.
+// Stop ends the server and removes its data, unless it was found running. A second call does nothing.
 func (s *server) Stop() error {
 	if s.dog == nil {
 		return nil

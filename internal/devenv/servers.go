@@ -7,13 +7,13 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Servers is a PostgreSQL and a Pulsar that answer.
+// Servers is a running PostgreSQL and a running Pulsar.
 type Servers struct {
 	Postgres *PostgresServer
 	Pulsar   *PulsarServer
 }
 
-// Start finds or starts both servers at once. The caller stops them.
+// Start finds or starts both servers at the same time. The caller stops them.
 func Start(ctx context.Context, options *Options) (*Servers, error) {
 	s := &Servers{}
 	start, startCtx := errgroup.WithContext(ctx)
@@ -31,12 +31,12 @@ func Start(ctx context.Context, options *Options) (*Servers, error) {
 	return s, nil
 }
 
-// Env returns the variables by which other processes find the servers.
+// Env returns variables with the addresses, for other processes.
 func (s *Servers) Env() []string {
 	return []string{"DATABASE_URL=" + s.Postgres.URL, "PULSAR_URL=" + s.Pulsar.URL, "PULSAR_ADMIN_URL=" + s.Pulsar.AdminURL}
 }
 
-// Stop stops what was started.
+// Stop stops the servers that were started.
 func (s *Servers) Stop() (err error) {
 	if s.Postgres != nil {
 		err = s.Postgres.Stop()

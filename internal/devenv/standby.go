@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 )
 
-// StandbyName is the application_name of a standby, for synchronous_standby_names.
+// StandbyName is the application_name of a standby, by which synchronous_standby_names refers to it.
 const StandbyName = "standby"
 
-// Standby makes a standby of a server that was started here: it stops it cleanly, copies its files, and starts both. The caller
-// stops the standby.
+// Standby makes a standby of a server that was started here. It stops the server cleanly, copies its files and starts
+// both. The caller stops the standby.
 func (p *PostgresServer) Standby(ctx context.Context) (*PostgresServer, error) {
 	if p.dog == nil {
 		return nil, ErrNotStartedHere
@@ -46,7 +46,7 @@ func (p *PostgresServer) follow(ctx context.Context, primary *PostgresServer) er
 		primary.port, at.User.Username(), password, StandbyName)
 	err = errors.Join(
 		os.CopyFS(p.data, os.DirFS(primary.data)),
-		os.Chmod(p.data, 0o700), // PostgreSQL refuses a folder that others can read
+		os.Chmod(p.data, 0o700), // PostgreSQL refuses a folder that other users can read
 		os.WriteFile(filepath.Join(p.data, "standby.signal"), nil, 0o600),
 		os.WriteFile(filepath.Join(p.data, "postgresql.auto.conf"), []byte(settings), 0o600),
 		p.as.own(p.data))

@@ -15,19 +15,20 @@ import (
 
 const oldestJava = 17
 
-// composeHint is shown to developers who have a container engine and not the tools.
+// composeHint is for developers who have a container engine but not the tools.
 const composeHint = "or run `docker compose up -d` with this module's compose.yaml and set PULSAR_URL=pulsar://127.0.0.1:6650"
 
-// provideJava returns the home of a Java that runs Pulsar, and installs one if need be and possible.
+// provideJava returns the home folder of a Java that can run Pulsar. It installs one if there is none and
+// it is possible.
 func provideJava(ctx context.Context, opts Options) (string, error) {
 	if home := findJava(ctx); home != "" {
 		return home, nil
 	}
 	err := locked(ctx, "java", opts, func(w *workshop) error {
 		if findJava(ctx) != "" {
-			return nil // another process installed it while this one waited
+			return nil // another process has installed it meanwhile
 		}
-		// Which of them a system has depends on its age.
+		// The version that a system offers depends on its age.
 		return install(ctx, w, opts, tool{
 			user: "Pulsar", name: fmt.Sprintf("Java %d or newer", oldestJava), hint: composeHint,
 			packages: []string{"openjdk-17-jre-headless", "openjdk-21-jre-headless", "default-jre-headless"},
@@ -43,7 +44,7 @@ func provideJava(ctx context.Context, opts Options) (string, error) {
 	return home, nil
 }
 
-// findJava returns the home of a Java of this machine that runs Pulsar, "" if there is none.
+// findJava returns the home folder of an installed Java that can run Pulsar, "" if there is none.
 func findJava(ctx context.Context) string {
 	var programs []string
 	if home := os.Getenv("JAVA_HOME"); home != "" {
@@ -56,7 +57,7 @@ func findJava(ctx context.Context) string {
 		programs = append(programs, installed...)
 	}
 	for _, program := range programs {
-		// What is in PATH is most often a link into the home.
+		// The program in PATH is mostly a link into the home folder.
 		target, err := filepath.EvalSymlinks(program)
 		if err == nil && javaVersion(ctx, target) >= oldestJava {
 			return filepath.Dir(filepath.Dir(target))
@@ -67,7 +68,7 @@ func findJava(ctx context.Context) string {
 
 var javaVersionText = regexp.MustCompile(`version "(\d+)`)
 
-// javaVersion reads `openjdk version "17.0.15" 2025-04-15` as 17, Java 8's "1.8.0" as 1, anything else as 0.
+// javaVersion returns 17 for `openjdk version "17.0.15" 2025-04-15`, 1 for Java 8's "1.8.0", and 0 for any other text.
 func javaVersion(ctx context.Context, program string) int {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -89,19 +90,19 @@ func javaVersion(ctx context.Context, program string) int {
 // tool is a program that apt-get can install.
 type tool struct {
 	user, name string
-	packages   []string // the first that exists
-	hint       string   // what else a person can do
+	packages   []string // alternatives; the first that exists is installed
+	hint       string   // what a person can do if that fails
 }
 
-// install installs the first of the packages that apt-get has, if this is root on a system with apt-get. The error says what
-// a person has to do.
+// install installs the first package that apt-get has, if this process is root on a system with apt-get.
+// The error says what a person has to do.
 func install(ctx context.Context, w *workshop, opts Options, t tool) error {
 	missing := fmt.Errorf("devenv: %s needs %s, which this machine lacks: install it (apt-get install %s), %s", t.user, t.name, t.packages[0], t.hint)
 	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {
 		return missing
 	}
 	opts.sayf("%s: %s is missing, installing %s with apt-get", t.user, t.name, strings.Join(t.packages, " or "))
-	// An installation that another process runs at the moment is waited for.
+	// apt-get waits if another process is installing something.
 	aptGet := func(args ...string) error {
 		return w.run(ctx, opts, "apt-get", append([]string{"-q", "-y", "-o", "DPkg::Lock::Timeout=120"}, args...)...)
 	}

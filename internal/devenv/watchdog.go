@@ -14,17 +14,19 @@ import (
 //go:embed watchdog.sh
 var watchdogScript string
 
-// hold keeps a program from starting before its process id is known to the watchdog: read fails, and nothing is started,
-// when the other end of the pipe is closed without a word.
+// hold is a shell program that waits for a line before it executes the server, so that the watchdog knows the process
+// id first. If the other end of the pipe closes without a line, read fails and nothing is executed.
 const hold = `read -r go && exec "$@" </dev/null`
 
-// watchdog runs one server at a time, and ends it with this process.
+// watchdog is a process that ends a server when this process ends, even if this process is killed. It
+// watches one server at a time.
 type watchdog struct {
 	cmd   *exec.Cmd
-	leash *os.File // closed by us or by the kernel: the watchdog acts
+	leash *os.File // when this process, or the kernel after its death, closes it, the watchdog ends the server
 }
 
-// newWatchdog starts a watchdog. It sends the signal to the program that was reported to it last, and then removes the folder.
+// newWatchdog starts a watchdog. When it acts, it sends the signal to the program that was reported last,
+// and then removes the folder.
 func newWatchdog(signal, folder string) (*watchdog, error) {
 	end, leash, err := os.Pipe()
 	if err != nil {
@@ -34,7 +36,7 @@ func newWatchdog(signal, folder string) (*watchdog, error) {
 	cmd := exec.Command("/bin/sh", "-c", watchdogScript, "watchdog.sh", signal, folder)
 	cmd.Dir = "/"
 	cmd.Stdin = end
-	// In a session of its own it gets neither the terminal's ctrl-C nor its hang-up.
+	// In a session of its own it does not get the terminal's ctrl-C or hang-up.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		leash.Close()
@@ -45,8 +47,8 @@ func newWatchdog(signal, folder string) (*watchdog, error) {
 
 // start runs a program under the watchdog, as the given user if there is one.
 //
-// This process may be killed between any two lines. So the child is held before it executes the program: it is either told
-// to go on after the watchdog knows its id, or sees the end of its input and leaves.
+// This process may be killed at any moment. So the child waits before it executes the program: it either gets a line
+// after the watchdog knows its id, or sees the end of its input and exits.
 func (w *watchdog) start(cmd *exec.Cmd, as *account) (*child, error) {
 	path := cmd.Path
 	cmd.Path = "/bin/sh"
@@ -70,7 +72,7 @@ func (w *watchdog) start(cmd *exec.Cmd, as *account) (*child, error) {
 	go func() {
 		defer close(c.exited)
 		c.err = cmd.Wait()
-		// Fails only after stop, when the watchdog listens no more.
+		// This fails only after stop, when the watchdog no longer reads.
 		_ = w.tell(0)
 	}()
 	if err != nil {
@@ -89,7 +91,8 @@ func release(gate *os.File) error {
 	return err
 }
 
-// stop makes the watchdog end the program and remove the folder, and waits for both, for a little more than 10 seconds at most.
+// stop makes the watchdog end the program and remove the folder, and waits for it, for a little more than
+// 10 seconds at most.
 func (w *watchdog) stop() error {
 	if err := w.leash.Close(); err != nil {
 		if errors.Is(err, os.ErrClosed) {
@@ -106,7 +109,7 @@ func (w *watchdog) stop() error {
 // child is a program that runs under a watchdog.
 type child struct {
 	cmd    *exec.Cmd
-	exited chan struct{} // closed when it has ended, err is set then
+	exited chan struct{} // closed when the program has ended; err is set then
 	err    error
 }
 

@@ -8,10 +8,11 @@ import (
 	"os/exec"
 )
 
-// unpacked is the subfolder of a workshop that becomes a cache entry.
+// unpacked is the subfolder of a workshop that becomes the cache entry.
 const unpacked = "unpacked"
 
-// workshop is a temporary folder where programs run that fetch and unpack. They end with this process, as servers do.
+// workshop is a temporary folder for programs that download and unpack something. They end with this
+// process, as servers do.
 type workshop struct{ server }
 
 func openWorkshop(parent string, opts Options) (*workshop, error) {
@@ -26,7 +27,8 @@ func openWorkshop(parent string, opts Options) (*workshop, error) {
 	return &workshop{server{name: "workshop", folder: folder, dog: dog, timeout: opts.FetchTimeout}}, nil
 }
 
-// run runs a program to its end. What it prints goes to the terminal if there is one, else to the error.
+// run runs a program and waits for its end. Its output goes to the terminal if there is one, and otherwise
+// into the error.
 func (w *workshop) run(ctx context.Context, opts Options, name string, args ...string) error {
 	path, err := exec.LookPath(name)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
-// Kinds are messages of oncebox and of other programs, as brokers deliver them, by their peculiarity. Each has an id, which is the name of its kind
-// unless the id is the peculiarity, and either an order of its own or none.
+// Kinds returns messages of oncebox and of other programs, as brokers deliver them, named after their peculiarity. The
+// id of each is its name, except where the id is the peculiarity. No two of them have the same ordering key.
 func Kinds() map[string]event.Envelope {
 	of := func(change func(*event.Envelope)) event.Envelope {
 		e := event.Envelope{Type: "t", Source: "s", Topic: "order"}

@@ -13,17 +13,17 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// View is what a handler sees of a message, the number of its delivery apart.
+// View returns everything that a handler sees of a message, except for the number of the delivery.
 func View(ctx context.Context, m *messaging.Message) string {
 	carried, _ := messaging.FromContext(ctx)
 	return fmt.Sprintf("%#v key=%q tenant=%q metadata=%#v nil=%t,%t carried=%t", m.Envelope, m.OrderingKey(), event.TenantFrom(ctx),
 		event.MetadataFrom(ctx), m.Payload == nil, m.Metadata == nil, carried == m)
 }
 
-// Views are what handlers have seen, try by try. The handlers of the zero value fail.
+// Views records what handlers have seen, try by try. Its handlers fail until Succeed is called.
 type Views struct {
 	mu      sync.Mutex
-	seen    map[[2]string][]string // by the consumer and the message's id
+	seen    map[[2]string][]string // by consumer and message id
 	good    int
 	succeed bool
 	held    bool
@@ -31,7 +31,7 @@ type Views struct {
 
 var errNotNow = errors.New("not now")
 
-// Handler returns one of a consumer.
+// Handler returns a handler for a consumer.
 func (v *Views) Handler(consumer string) messaging.Handler {
 	return messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		held, err := v.see(ctx, consumer, m)
@@ -57,13 +57,13 @@ func (v *Views) see(ctx context.Context, consumer string, m *messaging.Message) 
 	return false, nil
 }
 
-// Hold makes the handlers fail when their context ends, and not before.
+// Hold makes the handlers fail only when their context ends.
 func (v *Views) Hold() { v.set(&v.held, true) }
 
 // Fail makes the handlers fail at once.
 func (v *Views) Fail() { v.set(&v.held, false) }
 
-// Succeed has them succeed.
+// Succeed makes the handlers succeed.
 func (v *Views) Succeed() { v.set(&v.succeed, true) }
 
 func (v *Views) set(what *bool, is bool) {
@@ -72,14 +72,14 @@ func (v *Views) set(what *bool, is bool) {
 	*what = is
 }
 
-// Succeeded is how often a handler has succeeded.
+// Succeeded returns how often a handler has succeeded.
 func (v *Views) Succeeded() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.good
 }
 
-// Consumers is how many consumers have seen a message.
+// Consumers returns how many consumers have seen a message.
 func (v *Views) Consumers() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -90,7 +90,7 @@ func (v *Views) Consumers() int {
 	return len(consumers)
 }
 
-// Tries returns how many messages were tried at least n times, over all consumers.
+// Tries returns how many messages were tried at least n times, at all consumers together.
 func (v *Views) Tries(n int) (messages int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -102,7 +102,7 @@ func (v *Views) Tries(n int) (messages int) {
 	return messages
 }
 
-// RequireSame fails the test if a message was another one on a later try.
+// RequireSame fails the test if a handler has seen a message differently on a later try.
 func (v *Views) RequireSame(t testing.TB) {
 	t.Helper()
 	v.mu.Lock()

@@ -19,7 +19,8 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
-// DefaultMaxPayload is the largest payload unless configured otherwise, in bytes. Brokers accept 5 MiB with all headers.
+// DefaultMaxPayload is the default limit of a payload in bytes. It leaves room: Brokers accept messages of
+// 5 MiB with all headers.
 const DefaultMaxPayload = 1 << 20
 
 // Maker makes envelopes with the defaults of the service.
@@ -30,13 +31,13 @@ type Maker struct {
 	DefaultTenant string
 	Topic         func(event.Envelope) string
 	MaxPayload    int
-	// ValidateTopic is the broker's rule for names of topics. nil: it has none.
+	// ValidateTopic checks a topic by the broker's rules for names. nil: the broker has none.
 	ValidateTopic func(string) error
-	// Tracer makes the spans in which events are created. nil: none.
+	// Tracer makes a span for each created event. nil: no spans.
 	Tracer trace.Tracer
 }
 
-// Recorded makes the envelope of an event that an aggregate recorded.
+// Recorded makes the envelope of an event that an aggregate has recorded.
 func (m *Maker) Recorded(ctx context.Context, agg event.Aggregate, version int64, r event.Recorded) (event.Envelope, error) {
 	env, err := m.encode(r.Event)
 	env.AggregateType, env.AggregateID, env.AggregateVersion, env.OccurredAt = agg.AggregateType(), agg.AggregateID(), version, r.At
@@ -91,10 +92,10 @@ func (m *Maker) encode(e event.Event) (event.Envelope, error) {
 	return env, nil
 }
 
-// errNoSource is returned because readers distinguish services by their Source.
+// errNoSource: an event needs a Source, because readers distinguish services by it.
 var errNoSource = errors.New("event: Source is empty: name this service in uow.Config.Source (ONCEBOX_SOURCE), or in outbox.Config.Source for Store.Add")
 
-// complete fills in the empty fields, and refuses an event that must not be stored.
+// complete fills in the empty fields, and returns an error for an event that must not be stored.
 func (m *Maker) complete(ctx context.Context, env event.Envelope) (event.Envelope, error) {
 	if err := identify(&env); err != nil {
 		return env, err
@@ -111,7 +112,7 @@ func (m *Maker) complete(ctx context.Context, env event.Envelope) (event.Envelop
 	}
 	env.OccurredAt = env.OccurredAt.UTC().Truncate(time.Microsecond)
 
-	_, traced := env.Metadata[event.TraceParent] // by itself
+	_, traced := env.Metadata[event.TraceParent] // the event has a trace context of its own, which is kept
 	md := event.MetadataFrom(ctx)
 	maps.Copy(md, env.Metadata)
 	env.Metadata = md
@@ -157,7 +158,8 @@ func (m *Maker) complete(ctx context.Context, env event.Envelope) (event.Envelop
 	return env, nil
 }
 
-// identify gives an event without an id a new UUIDv7. It writes a given UUID in lower case with hyphens, because consumers compare ids as text.
+// identify gives an event without an id a new UUIDv7. A given UUID is written in lower case with hyphens, because
+// consumers compare ids as texts.
 func identify(env *event.Envelope) error {
 	if env.ID == "" {
 		id, err := uuid.NewV7()

@@ -6,8 +6,9 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
-// StoredKey returns the ordering key for an outbox row. It is "" for an event that waits for no other event, and for which no other event waits. An
-// event whose key is its own id, as a delayed event has it, counts as such. Its row needs no lock, no block, and no place behind others.
+// StoredKey returns the ordering key for a row of the outbox. It is "" for an event in no order, so that its row needs
+// no lock, no block and no place behind others. An event whose key is its own id, as a delayed event has it, counts as
+// such: no other event can have the same key.
 func StoredKey(e *event.Envelope) string {
 	if e.AggregateID != "" && e.Delivery.OrderingKey == e.ID {
 		return ""
@@ -24,8 +25,9 @@ func GivenKey(stored, aggregateID, id string) string {
 	return ExplicitKey(stored)
 }
 
-// ExplicitKey returns the ordering key that the caller gave to an event, from the result of event.Envelope.OrderingKey. It returns "" if that was
-// made from an aggregate. Both begin with the tenant; an explicit key is the only other part.
+// ExplicitKey takes the caller's explicit ordering key out of the result of event.Envelope.OrderingKey. It
+// returns "" if that was made from an aggregate. Both begin with the tenant; an explicit key is followed by
+// one more part, an aggregate by two.
 func ExplicitKey(orderingKey string) string {
 	key, found := behindPart(orderingKey)
 	if _, more := behindPart(key); !found || more {
@@ -37,12 +39,12 @@ func ExplicitKey(orderingKey string) string {
 	return strings.NewReplacer(`\\`, `\`, `\|`, `|`).Replace(key)
 }
 
-// behindPart returns the text behind the first "|" that is not escaped.
+// behindPart returns the text behind the first separator "|" that is not escaped.
 func behindPart(s string) (rest string, found bool) {
 	for i := 0; i < len(s); i++ {
 		switch s[i] {
 		case '\\':
-			i++ // what it escapes
+			i++ // skips the escaped character
 		case '|':
 			return s[i+1:], true
 		}

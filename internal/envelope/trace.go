@@ -10,8 +10,8 @@ import (
 	"github.com/oncebox/oncebox/internal/otelx"
 )
 
-// trace writes the trace context of ctx into the metadata, within a span of its own in which the event is created, if the
-// trace is sampled. Without a span in ctx it does nothing, and costs nothing.
+// trace creates a span for the event, if ctx has a sampled trace, and writes its trace context into the metadata.
+// Without a span in ctx it does nothing.
 func (m *Maker) trace(ctx context.Context, env *event.Envelope) {
 	if m.Tracer != nil && trace.SpanContextFromContext(ctx).IsSampled() {
 		var span trace.Span

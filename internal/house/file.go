@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// file is a Go file of the product.
+// file is a Go source file of the product.
 type file struct {
 	path   string
 	lines  int
-	set    *token.FileSet // of this file alone
+	set    *token.FileSet // positions of this file only
 	syntax *ast.File
 	text   []byte
-	tokens [][]word // by line, the first one at 0; without comments
-	prose  int      // lines that hold nothing but a comment
+	tokens [][]word // by line, from 0, without comments
+	prose  int      // lines with only a comment
 }
 
-// word is a token, or a line of a string that has several.
+// word is a token. A string over several lines has a word for each.
 type word struct {
 	kind token.Token
 	text string
@@ -50,7 +50,7 @@ func (f *file) scan() {
 			break
 		}
 		if kind == token.SEMICOLON && text == "\n" {
-			continue // not written in the file
+			continue // the scanner has inserted this semicolon
 		}
 		if kind.IsOperator() {
 			text = kind.String()
@@ -81,7 +81,7 @@ func (f *file) code() (n int) {
 	return n
 }
 
-// functions returns the length of each function that has more than one line.
+// functions returns the length in lines of each function that has more than one.
 func (f *file) functions() (all []int) {
 	for _, d := range f.syntax.Decls {
 		if fn, ok := d.(*ast.FuncDecl); ok {
@@ -93,7 +93,7 @@ func (f *file) functions() (all []int) {
 	return all
 }
 
-// imported returns the path of the package that has a name in this file, "" if there is none.
+// imported returns the import path behind a package's name in this file, "" if it is not imported.
 func (f *file) imported(name string) string {
 	for _, i := range f.syntax.Imports {
 		at := strings.Trim(i.Path.Value, `"`)

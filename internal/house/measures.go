@@ -8,10 +8,10 @@ import (
 	"text/tabwriter"
 )
 
-// tools are the folders of what operators use. The rest of the product is what services link.
+// tools are the folders of programs for operators. The rest of the product is linked into services.
 var tools = []string{"cmd", "console", "ops"} //nolint:gochecknoglobals // a constant
 
-// long is the number of lines above which a function is counted as a long one.
+// long is the number of lines above which a function counts as long.
 const long = 60
 
 func isTool(dir string) bool {

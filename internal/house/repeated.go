@@ -10,35 +10,37 @@ import (
 	"strings"
 )
 
-// span is a run of lines in a file.
+// span is a sequence of lines in a file.
 type span struct {
 	file        *file
 	first, last int
 }
 
-// twins are two runs of lines that are the same, or of the same shape.
+// twins are two sequences of lines with the same text or the same shape.
 type twins struct {
 	a, b  span
-	lines int // that count: no blank line, comment, import or lone punctuation
+	lines int // number of lines that count: not blank, a comment, an import or a lone bracket
 	same  bool
 }
 
-// explanation is a pair of declarations in which lines may stand twice. A declaration is written "outbox/store.go Store.Add".
+// explanation is the reason why lines may stand in both of two declarations. A declaration is written
+// "outbox/store.go Store.Add".
 type explanation struct{ a, b, reason string }
 
-// row is a line of code that counts.
+// row is a counted line of code.
 type row struct {
 	file *file
 	line int
 }
 
-// findTwins returns the longest runs of at least minRepeatedRun lines that stand twice in product code. First runs of the same lines,
-// then runs that are the same when names, strings and numbers are blanked, if there are enough different lines in them.
+// findTwins returns the longest sequences of at least minRepeatedRun lines that stand twice in the product.
+// It looks for equal lines first, and then for lines that are equal when names, strings and numbers are
+// blanked; those must have enough different shapes.
 func findTwins(t *tree) []twins {
 	var rows []row
 	var texts, shapes []int
 	ids := map[string]int{}
-	border := 0 // below zero: a number of its own between two files
+	border := 0 // negative numbers differ from all ids, so no run crosses from one file into the next
 	number := func(text string) int {
 		if ids[text] == 0 {
 			ids[text] = len(ids) + 1
@@ -61,7 +63,7 @@ func findTwins(t *tree) []twins {
 	}
 	exact := pairs(texts)
 	found := make([]twins, 0, len(exact))
-	covered := map[int][]match{} // by the distance of the two
+	covered := map[int][]match{} // by the distance between the two
 	for _, r := range exact {
 		found = append(found, r.twins(rows, true))
 		covered[r.b-r.a] = append(covered[r.b-r.a], r)
@@ -75,14 +77,14 @@ func findTwins(t *tree) []twins {
 	return found
 }
 
-// isVaried reports whether a run says more than a list does, whose lines are of one or two shapes.
+// isVaried reports whether the lines have more than two shapes. Lists have one or two, and may look alike.
 func isVaried(shapes []int) bool {
 	different := slices.Clone(shapes)
 	slices.Sort(different)
 	return len(slices.Compact(different)) >= minRepeatedRun*3/4
 }
 
-// normal returns what counts of a line: its text, and its shape. "": nothing does.
+// normal returns the text of a line and its shape, both "" for a line that does not count.
 func normal(words []word) (text, shape string) {
 	var t, s strings.Builder
 	counts := false
@@ -106,10 +108,10 @@ func normal(words []word) (text, shape string) {
 	return t.String(), s.String()
 }
 
-// match is n rows from a on, which are equal to those from b on.
+// match says that the n rows from a on equal the n rows from b on.
 type match struct{ a, b, n int }
 
-// pairs returns all runs that cannot be made longer.
+// pairs returns all matches that cannot be extended.
 func pairs(ids []int) (all []match) {
 	starts := map[string][]int{}
 	key := make([]byte, 0, 8*minRepeatedRun)
@@ -124,7 +126,7 @@ func pairs(ids []int) (all []match) {
 		for i, a := range at {
 			for _, b := range at[i+1:] {
 				if b-a < minRepeatedRun || a > 0 && ids[a-1] == ids[b-1] {
-					continue // overlaps itself, or is a part of a longer one
+					continue // the rows overlap, or are part of a longer match
 				}
 				n := minRepeatedRun
 				for b+n < len(ids) && a+n < b && ids[a+n] == ids[b+n] {
@@ -157,7 +159,7 @@ func endOfImports(f *file) token.Pos {
 	return end
 }
 
-// declaration names the file and the declaration in which the span begins.
+// declaration returns the file and the declaration in which the span begins.
 func (s span) declaration() string {
 	for _, d := range s.file.syntax.Decls {
 		if s.file.line(d.End()) < s.first {
@@ -188,7 +190,8 @@ func declarationName(d ast.Decl) string {
 
 func (s span) String() string { return fmt.Sprintf("%s:%d-%d", s.file.path, s.first, s.last) }
 
-// repeated returns one finding with all runs that stand twice: it does not change when code moves to another package.
+// repeated returns one finding for all sequences that stand twice, so that it does not change when code
+// moves to another package.
 func repeated(t *tree, explained []explanation) []finding {
 	f := finding{rule: ruleRepeated, where: "product"}
 	var text strings.Builder

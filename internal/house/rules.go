@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// The rules. A border between files is no wall: any method of a type can use any of its fields. So packages and types are small.
+// The limits. A file is no border for code, because any method of a type can use all its fields. So
+// packages and types are kept small.
 const (
 	maxFiles        = 20   // of a package
 	maxLines        = 3500 // of a package
@@ -14,7 +15,7 @@ const (
 	maxOutbox       = 60   // exported names of outbox, the package that users see first
 	maxFileLines    = 400
 	maxMethodFiles  = 6  // files that hold the methods of one type
-	maxEmbedded     = 10 // methods of a type of this module that another one embeds: more is passing everything on
+	maxEmbedded     = 10 // methods of an embedded type of this module; with more, the outer type only passes calls on
 	minRepeatedRun  = 8  // lines that may not stand twice
 	ruleFiles       = "files of a package"
 	ruleLines       = "lines of a package"
@@ -33,12 +34,12 @@ var apiTypes = map[typeName]bool{ //nolint:gochecknoglobals // a constant
 // finding is a place that breaks a rule.
 type finding struct {
 	rule   string
-	where  string // stays the same when lines move
+	where  string // identifies the place, also after lines have moved
 	figure int
 	text   string
 }
 
-// findings returns all places that break a rule, but for the repeated runs that the list explains.
+// findings returns all places that break a rule, except for repeated lines that the list explains.
 func findings(t *tree, explained []explanation) (all []finding) {
 	for _, p := range t.packages {
 		exported := maxExported

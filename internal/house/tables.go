@@ -6,7 +6,7 @@ import (
 	"regexp"
 )
 
-// tables counts what the migrations create. The default partitions of a table are not counted.
+// tables counts what the migrations create, without the default partition of each table.
 type tables struct{ tables, views, functions int }
 
 var (

@@ -10,29 +10,29 @@ import (
 	"strings"
 )
 
-// modulePath is that of the root. The modules within it have it as their prefix.
+// modulePath is the import path of the root module. The paths of the modules within it begin with it.
 const modulePath = "github.com/oncebox/oncebox"
 
-// tree is the Go code below a folder.
+// tree is all Go code below a folder.
 type tree struct {
-	packages map[string]*pkg // product, by folder; "." is the root's
-	support  int             // lines of packages that only tests use
+	packages map[string]*pkg // packages of the product, by folder; "." is the root
+	support  int             // lines of packages that only tests or contributors use
 	tests    int             // lines of test files
 }
 
 // pkg is a package of the product.
 type pkg struct {
 	dir   string
-	files []*file // by name
+	files []*file // sorted by name
 }
 
-// supportFolder matches a folder whose package only tests, or the people who work on this module, use.
+// supportFolder matches folders of packages that only tests, or people who work on this module, use.
 var supportFolder = regexp.MustCompile(`(^|/)[a-z0-9]*(test|tests)(/|$)|(^|/)(check|configdoc|devenv|house|nightly|suite|walk)(/|$)`)
 
-// left are the names of folders that hold no product: what is below them is not read.
+// left are names of folders that are not read, because nothing below them belongs to the product.
 var left = []string{"bench", "docs", "examples", "testdata", "vendor"} //nolint:gochecknoglobals // a constant
 
-// readTree reads all Go files, whatever system they are for.
+// readTree reads all Go files, also those for other operating systems.
 func readTree(fsys fs.FS) (*tree, error) {
 	t := &tree{packages: map[string]*pkg{}}
 	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -78,7 +78,7 @@ func (t *tree) add(name string, text []byte) error {
 		p = &pkg{dir: dir}
 		t.packages[dir] = p
 	}
-	p.files = append(p.files, f) // WalkDir goes by name
+	p.files = append(p.files, f) // WalkDir visits files in the order of their names
 	return nil
 }
 

@@ -11,11 +11,11 @@ type typeName struct{ dir, name string }
 
 func (n typeName) String() string { return n.dir + "." + n.name }
 
-// declared is what is known of a type without its type-check: enough to count methods.
+// declared is what the source shows about a type without type checking, which is enough to count methods.
 type declared struct {
-	methods  map[string]bool // its own, or those of an interface
-	files    map[string]bool // that hold its methods
-	embeds   []typeName      // of this module: embedded fields, interfaces within interfaces, and what an alias stands for
+	methods  map[string]bool // of the type itself, or of an interface
+	files    map[string]bool // files with methods of the type
+	embeds   []typeName      // types of this module: embedded fields and interfaces, and the target of an alias
 	isStruct bool
 }
 
@@ -79,7 +79,7 @@ func (all types) declare(p *pkg, f *file, spec *ast.TypeSpec) {
 	}
 }
 
-// embed notes a type if it is one of this module.
+// embed adds an embedded type, if it is one of this module.
 func (d *declared) embed(p *pkg, f *file, e ast.Expr) {
 	switch of := bare(e).(type) {
 	case *ast.Ident:

@@ -19,11 +19,12 @@ const (
 	read   = `SELECT coalesce(installation::text, '') FROM {schema}.oncebox_settings`
 	create = `UPDATE {schema}.oncebox_settings SET installation = gen_random_uuid() WHERE installation IS NULL`
 
-	// take is what an operator runs, with a literal, when a database has taken the place of another one.
+	// take is the statement for an operator when a database has taken the place of another one. The id is
+	// inserted as a literal.
 	take = `UPDATE {schema}.oncebox_settings SET installation = %s`
 )
 
-// ID returns the id, which the first call makes.
+// ID returns the id of the database. The first call makes it.
 func ID(ctx context.Context, r *pgsql.Runner, db bun.IDB) (id string, err error) {
 	if id, err = Known(ctx, r, db); err != nil || id != "" {
 		return id, err
@@ -37,7 +38,7 @@ func ID(ctx context.Context, r *pgsql.Runner, db bun.IDB) (id string, err error)
 	return id, err
 }
 
-// Known returns the id, "" if there is none yet.
+// Known returns the id of the database, "" if there is none yet.
 func Known(ctx context.Context, r *pgsql.Runner, db bun.IDB) (id string, err error) {
 	err = r.QueryRow(ctx, db, read, nil, &id)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -49,7 +50,7 @@ func Known(ctx context.Context, r *pgsql.Runner, db bun.IDB) (id string, err err
 	return id, nil
 }
 
-// TakeOver returns the statement that gives this database the id of another one, whose place it has taken.
+// TakeOver returns the statement that gives this database the id of the database whose place it has taken.
 func TakeOver(r *pgsql.Runner, id string) string {
 	return fmt.Sprintf(r.Text(take), "'"+strings.ReplaceAll(id, "'", "''")+"'")
 }

@@ -9,7 +9,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Exit ends the process with the code of [testing.M.Run], or with 1 if the tests passed and left goroutines behind.
+// Exit ends the process with code, which [testing.M.Run] has returned. If the tests passed but left
+// goroutines behind, the code is 1.
 func Exit(code int, ignored ...goleak.Option) {
 	if code == 0 {
 		if err := find(ignored); err != nil {
@@ -20,7 +21,7 @@ func Exit(code int, ignored ...goleak.Option) {
 	os.Exit(code)
 }
 
-// find waits for goroutines that are about to end. On a busy machine that takes longer than goleak waits.
+// find waits for goroutines that are about to end, longer than goleak does, because that takes time on a busy machine.
 func find(ignored []goleak.Option) (err error) {
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 		if err = goleak.Find(ignored...); err == nil {

@@ -21,15 +21,15 @@ func (b *Book) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-// Logger writes to the log, from the level INFO on.
+// Logger returns a logger that writes to the book, from level INFO.
 func (b *Book) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
 
-// String is what has been logged.
+// String returns everything that was logged.
 func (b *Book) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.String()
 }
 
-// Count is how often a text has been logged.
+// Count returns how often a text was logged.
 func (b *Book) Count(text string) int { return strings.Count(b.String(), text) }

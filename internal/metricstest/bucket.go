@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 )
 
-// Bucket returns the bounds of the bucket that all values of a histogram of seconds are in.
+// Bucket returns the bounds of a histogram's bucket. It fails the test if the values are in several buckets.
 func Bucket(t testing.TB, from metric.Reader, name string) (low, high float64) {
 	t.Helper()
 	var all metricdata.ResourceMetrics

@@ -13,13 +13,13 @@ import (
 
 // Family is a metric as Prometheus sees it.
 type Family struct {
-	// Series are the names of its series, and Labels its labels, each alone and with each of its values.
+	// Series has the names of its series. Labels has its label names, alone and with each of their values.
 	Series, Labels map[string]bool
-	// Counted is what a counter or a histogram has counted, over all labels.
+	// Counted is the sum of a counter, or the number of values of a histogram, over all labels.
 	Counted float64
 }
 
-// Gather returns the metrics of oncebox by their bare names.
+// Gather returns the metrics of oncebox, by their bare names.
 func Gather(t testing.TB, from prometheus.Gatherer) map[string]Family {
 	t.Helper()
 	families, err := from.Gather()
@@ -48,7 +48,7 @@ func Gather(t testing.TB, from prometheus.Gatherer) map[string]Family {
 	return shown
 }
 
-// Documented returns the bare names of the metrics of docs/metrics.md.
+// Documented returns the bare names of the metrics that a page lists.
 func Documented(t testing.TB, page string) (names []string) {
 	t.Helper()
 	text, err := os.ReadFile(page) //nolint:gosec // a page of this repository
@@ -60,7 +60,7 @@ func Documented(t testing.TB, page string) (names []string) {
 	return names
 }
 
-// Bare is the name without what Prometheus adds to it.
+// Bare removes from a name the unit and suffix that Prometheus adds.
 func Bare(name string) string {
 	for _, suffix := range []string{"_bucket", "_count", "_sum", "_total", "_seconds"} {
 		name = strings.TrimSuffix(name, suffix)

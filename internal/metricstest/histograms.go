@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// Histograms is a provider that remembers each histogram that is made through it, even if nothing was recorded in it.
+// Histograms is a meter provider that remembers every histogram that is made, even if no value is recorded in it.
 type Histograms struct {
 	metric.MeterProvider
 
@@ -34,10 +34,10 @@ func (h *Histograms) Meter(name string, opts ...metric.MeterOption) metric.Meter
 	return meter{h.MeterProvider.Meter(name, opts...), h}
 }
 
-// Seconds are the bare names of the histograms of seconds, Counts those of the others.
+// Seconds and Counts return the bare names of the histograms of seconds, and of the others.
 func (h *Histograms) Seconds() []string { return namesOf(&h.mu, h.seconds) }
 
-// Counts are described at Seconds.
+// Counts: see Seconds.
 func (h *Histograms) Counts() []string { return namesOf(&h.mu, h.counts) }
 
 func namesOf[T any](mu *sync.Mutex, histograms map[string]T) []string {
@@ -50,7 +50,8 @@ func namesOf[T any](mu *sync.Mutex, histograms map[string]T) []string {
 	return names
 }
 
-// Load records values in each histogram of seconds, and counts in each of the others, in series whose labels consumer, topic and outcome are load.
+// Load records values in each histogram: seconds in those of seconds, counts in the others. The labels consumer, topic
+// and outcome have the value load.
 func (h *Histograms) Load(ctx context.Context, load string, seconds []float64, counts []int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -67,8 +68,8 @@ func (h *Histograms) Load(ctx context.Context, load string, seconds []float64, c
 	}
 }
 
-// Quantile is what histogram_quantile of Prometheus makes of the series of a load: it takes the values of a bucket to be spread evenly, and those
-// of the last one to be its lower bound.
+// Quantile computes what Prometheus' histogram_quantile returns for the series of a load: it assumes that the values of
+// a bucket are spread evenly, and takes the lower bound for the last bucket.
 func Quantile(t testing.TB, from prometheus.Gatherer, name, load string, q float64) float64 {
 	t.Helper()
 	families, err := from.Gather()
@@ -102,7 +103,7 @@ func Quantile(t testing.TB, from prometheus.Gatherer, name, load string, q float
 	return 0
 }
 
-// meter is one of a provider that remembers.
+// meter is a meter of Histograms.
 type meter struct {
 	metric.Meter
 

@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	// seedVariable holds the seed of a nightly run. Without it each test draws one.
+	// seedVariable is the variable with the seed of a nightly run. Without it each test draws a seed.
 	seedVariable = "NIGHTLY_SEED"
-	// oneVariable makes tests run with this seed only.
+	// oneVariable is a variable with a seed. If it is set, tests run only with this seed.
 	oneVariable = "SEED"
-	// folder holds one file per test, with one seed per line.
+	// folder has one file for each test, with a seed on each line.
 	folder = "testdata/seeds"
-	// RoundsAttr is the attribute under which a test says how many rounds it has run; see testing.T.Attr.
+	// RoundsAttr is the test attribute with the number of rounds that a test has run; see testing.T.Attr.
 	RoundsAttr = "rounds"
 )
 
-// N returns few in make test and many in a nightly run.
+// N returns few in make test, and many in a nightly run.
 func N[T any](few, many T) T {
 	if On {
 		return many
@@ -49,7 +49,7 @@ func Seeds(t testing.TB, few, many int) iter.Seq[uint64] {
 			rounds  int
 		)
 		defer func() {
-			// Also after FailNow in the loop, which ends the goroutine.
+			// Deferred, because FailNow in the loop ends the goroutine.
 			t.Attr(RoundsAttr, strconv.Itoa(rounds))
 			if t.Failed() {
 				report(t, current)
@@ -64,10 +64,10 @@ func Seeds(t testing.TB, few, many int) iter.Seq[uint64] {
 	}
 }
 
-// Check is [rapid.Check] with few checks in make test, always of the same values, and many of fresh ones in a nightly run. What
-// fails is written to testdata/rapid, and tried first from then on.
+// Check is [rapid.Check] with few checks of fixed values in make test, and many with new values in a nightly run.
+// Failing values are written to testdata/rapid, and are tried first from then on.
 //
-// Tests that use it do not run in parallel: rapid reads its flags from variables.
+// Tests that use it do not run in parallel, because rapid reads its flags from global variables.
 func Check(t *testing.T, few, many int, property func(*rapid.T)) {
 	t.Helper()
 	checks := N(few, many)
@@ -77,7 +77,7 @@ func Check(t *testing.T, few, many int, property func(*rapid.T)) {
 	rapid.Check(t, property)
 }
 
-// set sets a flag unless the command line has set it.
+// set sets a flag, unless the command line has set it.
 func set(t *testing.T, name, value string) {
 	t.Helper()
 	for _, arg := range os.Args[1:] {
@@ -136,13 +136,13 @@ func hash(name string) uint64 {
 	return h.Sum64()
 }
 
-// file returns where the seeds of a test are that have failed.
+// file returns the path of the file with a test's failed seeds.
 func file(t testing.TB) string {
 	t.Helper()
 	return filepath.Join(folder, strings.NewReplacer("/", "-", " ", "_").Replace(t.Name()))
 }
 
-// failedOnce returns the seeds of the test's file. A line may go on with a remark.
+// failedOnce returns the seeds in the test's file. A remark may follow a seed.
 func failedOnce(t testing.TB) (seeds []uint64) {
 	t.Helper()
 	f, err := os.Open(file(t))
@@ -165,7 +165,7 @@ func failedOnce(t testing.TB) (seeds []uint64) {
 	return seeds
 }
 
-// report says with which seed a test failed, and in a nightly run writes it down.
+// report prints the seed with which a test has failed. A nightly run also adds it to the test's file.
 func report(t testing.TB, seed uint64) {
 	t.Helper()
 	tag := ""

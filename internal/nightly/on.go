@@ -2,5 +2,5 @@
 
 package nightly
 
-// On says whether this is a nightly run.
+// On is true in a nightly run.
 const On = true

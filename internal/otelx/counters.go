@@ -16,7 +16,7 @@ type TenantCounter struct {
 	totals map[[2]string]int64
 }
 
-// Add counts n.
+// Add adds n to the count of a topic and tenant.
 func (c *TenantCounter) Add(n int64, topic, tenant string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -30,7 +30,8 @@ func (c *TenantCounter) Add(n int64, topic, tenant string) {
 	c.totals[pair] += n
 }
 
-// Show makes the metric. At each collection before is called first, unless it is nil: it may still add.
+// Show makes the metric. before, unless it is nil, is called at the beginning of each collection, and may
+// still add counts.
 func (c *TenantCounter) Show(m metric.Meter, name, description string, before func(context.Context)) {
 	counter, err := m.Int64ObservableCounter(name, metric.WithDescription(description))
 	if err != nil || counter == nil {
@@ -52,18 +53,18 @@ func (c *TenantCounter) Show(m metric.Meter, name, description string, before fu
 	handle(err)
 }
 
-// Histogram returns a histogram of seconds with these bounds.
+// Histogram returns a histogram of seconds with these bucket bounds.
 func Histogram(m metric.Meter, name, description string, bounds ...float64) metric.Float64Histogram {
 	return made[metric.Float64Histogram](noop.Float64Histogram{})(
 		m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description), metric.WithExplicitBucketBoundaries(bounds...)))
 }
 
-// Running returns a counter that also goes down.
+// Running returns a counter that can also go down.
 func Running(m metric.Meter, name, description string) metric.Int64UpDownCounter {
 	return made[metric.Int64UpDownCounter](noop.Int64UpDownCounter{})(m.Int64UpDownCounter(name, metric.WithDescription(description)))
 }
 
-// Gauge returns a gauge that keeps the value that is set last. For a state that is read from time to time there are [Gauges].
+// Gauge returns a gauge that keeps its last value. Use [Gauges] for a state that is only read from time to time.
 func Gauge(m metric.Meter, name, description string) metric.Int64Gauge {
 	return made[metric.Int64Gauge](noop.Int64Gauge{})(m.Int64Gauge(name, metric.WithDescription(description)))
 }

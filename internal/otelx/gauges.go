@@ -19,7 +19,7 @@ type Gauges struct {
 // NewGauges returns an empty set. Counts and seconds are added before Show.
 func NewGauges(m metric.Meter) *Gauges { return &Gauges{meter: m} }
 
-// Count adds a gauge of a number.
+// Count adds a gauge for a number.
 func (g *Gauges) Count(name, description string) metric.Int64ObservableGauge {
 	gauge, err := g.meter.Int64ObservableGauge(name, metric.WithDescription(description))
 	if err != nil || gauge == nil {
@@ -30,7 +30,7 @@ func (g *Gauges) Count(name, description string) metric.Int64ObservableGauge {
 	return gauge
 }
 
-// Seconds adds a gauge of a duration.
+// Seconds adds a gauge for a duration.
 func (g *Gauges) Seconds(name, description string) metric.Float64ObservableGauge {
 	gauge, err := g.meter.Float64ObservableGauge(name, metric.WithUnit("s"), metric.WithDescription(description))
 	if err != nil || gauge == nil {
@@ -57,13 +57,14 @@ func handle(err error) {
 	}
 }
 
-// Other is the topic and the tenant of the series for pairs beyond MaxSeries.
+// Other is the topic and tenant of the series that stands for all pairs beyond MaxSeries.
 const Other = "other"
 
-// MaxSeries is how many pairs of topic and tenant a metric names at most, in one process: tenants may be many.
+// MaxSeries is the largest number of pairs of topic and tenant for which a metric has its own series in one process.
+// There may be many tenants.
 const MaxSeries = 50
 
-// TopicAndTenant are the attributes of a series.
+// TopicAndTenant returns the attributes of a series.
 func TopicAndTenant(topic, tenant string) metric.MeasurementOption {
 	return metric.WithAttributes(attribute.String("topic", topic), attribute.String("tenant", tenant))
 }

@@ -15,13 +15,13 @@ import (
 type Later[T any] struct {
 	with func(telemetry.Config) *T
 	made atomic.Pointer[T]
-	log  atomic.Pointer[slog.Handler] // nil: that of slog.Default
+	log  atomic.Pointer[slog.Handler] // nil: slog.Default's handler
 
 	mu sync.Mutex
 	to telemetry.Config
 }
 
-// NewLater returns telemetry that goes to own, as far as own is set. with makes the instruments.
+// NewLater returns telemetry that goes to own, where own is set. with makes the instruments.
 func NewLater[T any](own telemetry.Config, with func(telemetry.Config) *T) *Later[T] {
 	l := &Later[T]{with: with}
 	l.Use(own)
@@ -58,7 +58,7 @@ func (l *Later[T]) Instruments() *T {
 // Logger returns a logger that follows [Later.Use]. So do loggers that are derived from it.
 func (l *Later[T]) Logger() *slog.Logger { return slog.New(following{to: &l.log}) }
 
-// following is a handler that looks up the destination of each record.
+// following is a log handler that looks up its destination for each record.
 type following struct {
 	to   *atomic.Pointer[slog.Handler]
 	with []func(slog.Handler) slog.Handler

@@ -2,7 +2,7 @@ package otelx
 
 import "go.opentelemetry.io/otel/attribute"
 
-// Operation is an operation of the semantic conventions for messaging: the name and the type of a span.
+// Operation is a messaging operation of OpenTelemetry's semantic conventions. It decides name and type of a span.
 type Operation string
 
 // An event is created in a unit of work, sent by the relay and processed by each consumer. Its metadata carries the span of its creation. The spans
@@ -13,7 +13,8 @@ const (
 	OperationProcess Operation = "process"
 )
 
-// Attributes returns the attributes of every span of the operation. destination "": several topics.
+// Attributes returns the attributes that every span of the operation has. destination is "" if there are
+// several topics.
 func (o Operation) Attributes(destination string) []attribute.KeyValue {
 	attrs := []attribute.KeyValue{
 		attribute.String("messaging.system", "oncebox"),
@@ -26,7 +27,7 @@ func (o Operation) Attributes(destination string) []attribute.KeyValue {
 	return attrs
 }
 
-// SpanName is the operation and, if there is one, the destination.
+// SpanName returns the operation, and the destination if there is one.
 func (o Operation) SpanName(destination string) string {
 	if destination == "" {
 		return string(o)

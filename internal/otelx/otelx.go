@@ -17,13 +17,13 @@ import (
 
 const module = "github.com/oncebox/oncebox/"
 
-// Logger returns l, or the program's default, as a logger that writes one line a minute about a failure that happens again and again, unless l has
-// another interval: see quietlog.
+// Logger returns l, or slog.Default() for nil, as a logger that writes a repeated failure once a minute, unless l has
+// another interval: see package quietlog.
 func Logger(l *slog.Logger) *slog.Logger {
 	return quietlog.New(l, quietlog.Interval)
 }
 
-// Tracer returns the tracer of one of our packages, from the global provider if p is nil.
+// Tracer returns the tracer of a package of oncebox, from the global provider if p is nil.
 func Tracer(p trace.TracerProvider, pkg string) trace.Tracer {
 	if p == nil {
 		p = otel.GetTracerProvider()
@@ -31,7 +31,7 @@ func Tracer(p trace.TracerProvider, pkg string) trace.Tracer {
 	return p.Tracer(module + pkg)
 }
 
-// Meter returns the meter of one of our packages, from the global provider if p is nil.
+// Meter returns the meter of a package of oncebox, from the global provider if p is nil.
 func Meter(p metric.MeterProvider, pkg string) metric.Meter {
 	if p == nil {
 		p = otel.GetMeterProvider()
@@ -44,7 +44,8 @@ func Counter(m metric.Meter, name, description string) metric.Int64Counter {
 	return made[metric.Int64Counter](noop.Int64Counter{})(m.Int64Counter(name, metric.WithDescription(description)))
 }
 
-// made returns an instrument, or nothing in its place if the provider could not make it: measuring never stops the work.
+// made returns the instrument, or an idle one if the provider could not make it: a metric must
+// never stop the work.
 func made[T any](nothing T) func(instrument T, err error) T {
 	return func(instrument T, err error) T {
 		if err != nil || any(instrument) == nil {
@@ -77,7 +78,7 @@ func Inject(ctx context.Context, carrier map[string]string) {
 	propagation.TraceContext{}.Inject(ctx, propagation.MapCarrier(carrier))
 }
 
-// Extract returns the trace context that carrier holds, invalid if it holds none.
+// Extract returns the trace context in carrier. It is invalid if there is none.
 func Extract(carrier map[string]string) trace.SpanContext {
 	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier(carrier))
 	return trace.SpanContextFromContext(ctx)

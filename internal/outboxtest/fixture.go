@@ -20,10 +20,10 @@ import (
 	"github.com/oncebox/oncebox/outbox/state"
 )
 
-// Ann is an operator with a reason.
+// Ann returns an operator and a reason.
 func Ann() operator.By { return operator.By{Actor: "ann", Reason: "tried it"} }
 
-// Fixture is a store on a schema of its own, with all lanes leased to "me" for longer than the test takes.
+// Fixture is an outbox in a schema of its own. All lanes are leased to "me", for longer than a test takes.
 type Fixture struct {
 	*outbox.Store
 	T      *testing.T
@@ -47,10 +47,10 @@ func New(t *testing.T, cfg *outbox.Config) *Fixture {
 	return f
 }
 
-// Text returns a statement with the names of this outbox in it.
+// Text returns a statement with the table names of this outbox.
 func (f *Fixture) Text(constant string) string { return f.Handle().Run.Text(constant) }
 
-// ExplainOnce returns the plan of a statement with these arguments, as operators' statements are planned.
+// ExplainOnce returns the plan of an unprepared statement with these arguments; operators' statements are not prepared.
 func (f *Fixture) ExplainOnce(statement string, args ...any) string {
 	f.T.Helper()
 	rows := f.Handle().AdHoc().Query(f.T.Context(), f.DB.DB, "EXPLAIN "+statement, args...)
@@ -59,7 +59,7 @@ func (f *Fixture) ExplainOnce(statement string, args ...any) string {
 	return strings.Join(plan, "\n")
 }
 
-// Explain returns the generic plan, the one that a prepared statement ends up with.
+// Explain returns the generic plan, which PostgreSQL uses for a prepared statement in the end.
 func (f *Fixture) Explain(statement string) string {
 	f.T.Helper()
 	plan, err := pgplan.Generic(f.T.Context(), f.DB.DB.DB, f.Text(statement))
@@ -67,7 +67,8 @@ func (f *Fixture) Explain(statement string) string {
 	return plan.Text
 }
 
-// Record stores an event of the order with this id, in a transaction of its own, and returns the event's id. name is its type and its payload.
+// Record stores an event of an order in a transaction of its own. key is the order's id, and name the event's type and
+// payload. It returns the event's id.
 func (f *Fixture) Record(key, name string, opts ...event.AddOption) string {
 	f.T.Helper()
 	opts = append([]event.AddOption{event.WithAggregate("order", key, 1), event.WithType(name)}, opts...)
@@ -76,7 +77,7 @@ func (f *Fixture) Record(key, name string, opts ...event.AddOption) string {
 	return id
 }
 
-// RecordUnordered is Record for an event that is in nobody's order.
+// RecordUnordered is Record for an event without an order.
 func (f *Fixture) RecordUnordered(name string, opts ...event.AddOption) {
 	f.T.Helper()
 	_, err := pgtest.Add(f.T.Context(), f.DB.DB, f, "order", []byte(name), append(opts, event.WithType(name))...)
@@ -98,14 +99,14 @@ func (f *Fixture) Exec(query string, args ...any) {
 	require.NoError(f.T, err)
 }
 
-// Count counts rows. query is a table, perhaps with conditions.
+// Count returns a number of rows. query is a table, perhaps with conditions.
 func (f *Fixture) Count(query string, args ...any) (n int) {
 	f.T.Helper()
 	require.NoError(f.T, f.DB.NewRaw("SELECT count(*) FROM "+query, args...).Scan(f.T.Context(), &n))
 	return n
 }
 
-// AwaitLocks returns when n sessions that have used a table wait for a lock.
+// AwaitLocks waits until n sessions that have used a table wait for a lock.
 func (f *Fixture) AwaitLocks(table string, n int, what string) {
 	f.T.Helper()
 	await.True(f.T, func() bool {
@@ -114,7 +115,7 @@ func (f *Fixture) AwaitLocks(table string, n int, what string) {
 	}, what)
 }
 
-// Statuses returns the status of each event and how often it was refused, by type: "FAILED/1".
+// Statuses returns, for each type of event, its status and how often it was refused: "FAILED/1".
 func (f *Fixture) Statuses() map[string]string {
 	f.T.Helper()
 	var records []state.Record

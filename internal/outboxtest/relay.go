@@ -22,7 +22,7 @@ func (f *Fixture) Claim(owner string) {
 	}
 }
 
-// Fetch reads what waits in the lanes, and notes that it was read.
+// Fetch reads the rows that wait in the lanes, and records them as read.
 func (f *Fixture) Fetch() []state.Row {
 	f.T.Helper()
 	var cursors []lanedb.Cursor
@@ -35,7 +35,7 @@ func (f *Fixture) Fetch() []state.Row {
 	return rows
 }
 
-// Take notes that rows were read.
+// Take records rows as read.
 func (f *Fixture) Take(rows []state.Row) {
 	f.T.Helper()
 	upto := map[int16]int64{}
@@ -51,7 +51,7 @@ func (f *Fixture) Take(rows []state.Row) {
 	require.Len(f.T, held, len(taken))
 }
 
-// Settle publishes what waits in the lanes.
+// Settle publishes the rows that wait in the lanes.
 func (f *Fixture) Settle() {
 	f.T.Helper()
 	var leases []lanedb.Lease
@@ -66,7 +66,7 @@ func (f *Fixture) Settle() {
 	require.NoError(f.T, err)
 }
 
-// Kill makes rows of the log dead letters, each with an error of its own, and holds the others of their lanes.
+// Kill makes new rows dead letters, each with its own error, and holds the other rows of their lanes.
 func (f *Fixture) Kill(errs map[string]string) {
 	f.T.Helper()
 	outcomes := map[int16][]lanedb.Outcome{}
@@ -94,7 +94,7 @@ func (f *Fixture) GiveUp(lease lanedb.Lease, change, seq int64, reason string) e
 	return err
 }
 
-// Due returns the types of the held rows whose time has come, in any lane.
+// Due returns the types of the held rows whose time has come, in all lanes.
 func (f *Fixture) Due() (types []string) {
 	f.T.Helper()
 	var lanes []int16
@@ -110,7 +110,7 @@ func (f *Fixture) Due() (types []string) {
 	return types
 }
 
-// Drain settles held rows one by one, as their lanes' owner does, and returns their types in the order of each key.
+// Drain settles held rows one by one, as the owner of their lane does, and returns their types, by key and in order.
 func (f *Fixture) Drain() map[string][]string {
 	f.T.Helper()
 	sent := map[string][]string{}
@@ -132,7 +132,7 @@ func (f *Fixture) Drain() map[string][]string {
 	}
 }
 
-// Change returns the counter of the operators' changes of a lane.
+// Change returns the counter of operators' changes of a lane.
 func (f *Fixture) Change(lane int16) int64 {
 	f.T.Helper()
 	blocks, err := lanedb.Of(f.Handle()).Held.Blocks(f.T.Context(), []int16{lane})

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Publish stores n published events of 10 aggregates, one per minute from today's midnight back, so that the order of
-// publication is the reverse of that of the sequence.
+// Publish stores n published events of 10 aggregates, at intervals of a minute backwards from today's midnight. So the
+// order of publication is the reverse of the order of the sequence.
 func (f *Fixture) Publish(n int) {
 	f.T.Helper()
 	f.Exec(`INSERT INTO outbox_sent (seq, id, occurred_at, created_at, not_before, expires_at, aggregate_version, schema_version, lane, retry_count,
@@ -17,7 +17,7 @@ func (f *Fixture) Publish(n int) {
 			date_trunc('day', now(), 'UTC') - i * interval '1 minute' FROM generate_series(1, ?) i`, n)
 }
 
-// PublishedOn stores n published rows of a day of long ago, in its own child if there is one.
+// PublishedOn stores n published rows of a day long ago, in the partition of that day if there is one.
 func (f *Fixture) PublishedOn(day string, n int) {
 	f.T.Helper()
 	f.Exec(`INSERT INTO outbox_sent (seq, id, occurred_at, created_at, aggregate_version, schema_version, lane, retry_count, crashes, tenant_id,
@@ -34,7 +34,8 @@ func (f *Fixture) Child(day string) {
 	require.True(f.T, made)
 }
 
-// Portions inserts many rows in transactions that end soon: relays of other tests wait for the transactions of the whole database.
+// Portions inserts many rows in short transactions, because relays of other tests wait for the transactions
+// of the whole database.
 func (f *Fixture) Portions(rows int, insert string) {
 	f.T.Helper()
 	const portion = 50_000

@@ -13,8 +13,9 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// Statements compares statements with those in testdata/statements.sql. The column lists of statements are made of one table of columns. What the
-// server gets is in the file, so a change of the table shows what else it changes. WRITE_STATEMENTS=1 accepts it.
+// Statements compares statements with testdata/statements.sql. The column lists of the statements are generated from
+// one list of columns, and the file has what the server gets. So a change of that list shows which statements it
+// changes. WRITE_STATEMENTS=1 accepts the change.
 func Statements(t *testing.T, statements map[string]string) {
 	t.Helper()
 	run := outbox.NewStore(nil, &outbox.Config{Schema: "s"}).Handle().Run

@@ -14,7 +14,8 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// expired finds the children of a table whose day ended before the retention, the oldest first. Only PostgreSQL's clock counts.
+// expired finds the partitions of a table whose day ended before the retention, the oldest first, by
+// PostgreSQL's clock.
 const expired = `
 SELECT format('%I.%I', n.nspname, c.relname), to_date(right(c.relname, 8), 'YYYYMMDD')
 FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -27,21 +28,21 @@ ORDER BY c.relname`
 // seconds.
 func Make(ctx context.Context, sql *pgsql.Runner, db bun.IDB, statement string, first, last int) error {
 	return each(ctx, first, last, func(day int) error {
-		// Each in a transaction of its own: the lock on the parent is held as shortly as possible.
+		// Each day has a transaction of its own, so that the lock on the parent table is held only for a short time.
 		_, err := sql.Exec(ctx, db, statement, day)
 		return err
 	})
 }
 
-// Day is the child of a UTC day.
+// Day is the partition of one UTC day.
 type Day struct {
-	Child string    // the table, with its schema and quoted where need be: ready for SQL
-	Date  time.Time // midnight
+	Child string    // the table, with its schema and quoted if necessary: ready for SQL
+	Date  time.Time // midnight of the day
 }
 
 func (d Day) String() string { return d.Date.Format(time.DateOnly) }
 
-// Expired returns the children of the days that ended before the retention, the oldest first.
+// Expired returns the partitions of days that ended before the retention, the oldest first.
 func Expired(ctx context.Context, sql *pgsql.Runner, db bun.IDB, table string, retention time.Duration) ([]Day, error) {
 	rows := sql.Query(ctx, db, strings.ReplaceAll(expired, "{table}", table), retention)
 	return pgsql.Collect(rows, func(scan pgsql.Scan, d *Day) error { return scan(&d.Child, &d.Date) })

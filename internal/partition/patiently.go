@@ -10,11 +10,12 @@ import (
 	"github.com/oncebox/oncebox/retry"
 )
 
-// patience is how often Patiently asks for a lock.
+// patience is how often Patiently calls its function at most.
 const patience = 5
 
-// Patiently calls fn again while a table is in use: four times, after pauses of 100 ms and then twice as long each time, with jitter. fn waits for
-// its lock only for a moment, because all other users of the table wait behind it. The last error is one of [InUse] if the table stayed in use.
+// Patiently calls fn again while a table is in use: up to four times, after pauses that begin with 100 ms and double,
+// with jitter. fn should wait for its lock only for a moment, because all other users of the table wait behind it. If
+// the table stays in use, [InUse] reports that for the last error.
 func Patiently(ctx context.Context, fn func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := fn()
@@ -30,14 +31,14 @@ func Patiently(ctx context.Context, fn func() error) error {
 	}
 }
 
-// InUse reports whether a statement did not get a lock that others have.
+// InUse reports whether a statement did not get a lock because another session has it.
 func InUse(err error) bool {
 	code := pgerr.Code(err)
 	return code == pgerr.LockNotAvailable || code == pgerr.Deadlock
 }
 
-// each calls fn for each number from first to last, whatever becomes of the others, and joins the errors. It waits for the table only once:
-// a table that is in use for one number is in use for the others as well.
+// each calls fn for each number from first to last, also after an error, and joins the errors. It waits for the table
+// only once, because a table that is in use for one number is in use for all.
 func each(ctx context.Context, first, last int, fn func(n int) error) error {
 	var errs []error
 	busy := false

@@ -23,7 +23,7 @@ func IsAway(err error) bool {
 		switch answer, ok := leaf.(*pgconn.PgError); { //nolint:errorlint // each leaf is looked at
 		case ok && isAwayAnswer(answer, connecting), !ok && isBreak(leaf):
 			away = true
-		case !ok && connecting && leaf.Error() == noTLS: // asked again without TLS, unless that is forbidden
+		case !ok && connecting && leaf.Error() == noTLS: // pgx asks again without TLS, unless that is forbidden
 		default:
 			other = true
 		}

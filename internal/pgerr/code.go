@@ -55,15 +55,16 @@ func IsVictim(err error) bool {
 	return code == Serialization || code == Deadlock
 }
 
-// IsMisfit reports whether err says that a statement does not fit the tables or the role: a name that is not there, or a right that is missing
-// (classes 42 and 3F). A repetition fails in the same way until somebody mends it.
+// IsMisfit reports whether a statement failed because it does not fit the tables or the role: a name does not exist, or
+// a right is missing (classes 42 and 3F). It fails again until somebody changes that.
 func IsMisfit(err error) bool {
 	code := Code(err)
 	return strings.HasPrefix(code, "42") || strings.HasPrefix(code, "3F")
 }
 
-// IsConnectionError reports whether err is about the connection and not about the statement: it broke, or the server ended the session (classes 08
-// and 57P of PostgreSQL's error codes, Appendix A, and 25P03, idle in its transaction for too long).
+// IsConnectionError reports whether err is about the connection and not about the statement: the connection broke, or
+// the server has ended the session (classes 08 and 57P of PostgreSQL's error codes, Appendix A, and 25P03, idle in a
+// transaction for too long).
 func IsConnectionError(err error) bool {
 	if code := Code(err); code != "" {
 		return endsSessions(code) || code == idleInTransaction

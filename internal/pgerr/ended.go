@@ -2,18 +2,18 @@ package pgerr
 
 import "errors"
 
-// ErrEnded means that a transaction was ended by a statement that was sent in it, or behind the back of its owner in another way.
+// ErrEnded means that a transaction was ended by code other than its owner's: by a statement in it, or in another way.
 var ErrEnded = errors.New("uow: the function has ended the transaction itself, and what it wrote before may be committed without its events: " +
 	"leave COMMIT and ROLLBACK to the unit. To undo a part of it use a Do within the unit, and for what has to stay a unit of its own, with the " +
 	"context of uow.Outside(ctx)")
 
 // EndedError matches [ErrEnded], and identifies the transaction.
 type EndedError struct {
-	// How says how the transaction ended, as pgsql.EndedTx returns it.
+	// How describes how the transaction ended, in the words of pgsql.EndedTx.
 	How string
-	// XID is its id, "" if that is not known.
+	// XID is the id of the transaction, "" if it is unknown.
 	XID string
-	// Err is the error with which its owner would have failed otherwise. nil: it would have succeeded.
+	// Err is the error that its owner would have returned otherwise; nil if it would have succeeded.
 	Err error
 }
 
@@ -33,7 +33,7 @@ func (e *EndedError) Unwrap() error { return e.Err }
 
 // UncertainError is the error of a failed transaction on a connection that does not show whether it is still the transaction that its owner began.
 type UncertainError struct {
-	XID string // of the transaction that its owner began
+	XID string // id of the transaction that its owner began
 	Err error
 }
 
@@ -42,8 +42,8 @@ func (e *UncertainError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *UncertainError) Unwrap() error { return e.Err }
 
-// MayHaveCommitted returns the id of a transaction that failed with err, and of which somebody other than its owner may have committed a part. "":
-// that has not happened, or the id is not known.
+// MayHaveCommitted returns the id of a transaction that failed with err, if other code than its owner's may have
+// committed a part of it. Otherwise, and if the id is unknown, it returns "".
 func MayHaveCommitted(err error) string {
 	if ended, ok := errors.AsType[*EndedError](err); ok {
 		return ended.XID

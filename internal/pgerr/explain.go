@@ -8,16 +8,16 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrPooler means that a statement that one transaction has prepared is unknown to the next one.
+// ErrPooler means that a statement that was prepared in one transaction is unknown in the next one.
 var ErrPooler = errors.New("a transaction-mode pooler stands before the database, which loses prepared statements: " +
 	"set ONCEBOX_POOLER=true (Config.Pooler)")
 
-// explainedError is an error whose text says what to do.
+// explainedError is an error whose text includes what to do.
 type explainedError struct{ error }
 
 func (e *explainedError) Unwrap() error { return e.error }
 
-// Explain adds advice to an error, if there is any and the text does not contain it yet.
+// Explain adds advice to an error, if there is any that its text does not contain yet.
 func Explain(err error) error {
 	if _, said := errors.AsType[*explainedError](err); said {
 		return err
@@ -45,10 +45,10 @@ func explain(err error) error {
 	}
 }
 
-// denied matches the object in PostgreSQL's English error about a missing right.
+// denied matches PostgreSQL's English message about a missing right, with the object.
 var denied = regexp.MustCompile(`permission denied for (\w+) (\S+)`)
 
-// grant returns the statement that gives a role its missing right, as far as the error shows which right that is.
+// grant returns the GRANT statement for a missing right, if the error shows which right is missing.
 func grant(err error) string {
 	rights := map[string]string{
 		"table": "SELECT, INSERT, UPDATE, DELETE ON", "view": "SELECT ON", "sequence": "USAGE, SELECT ON SEQUENCE", "function": "EXECUTE ON FUNCTION",

@@ -13,7 +13,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// Plan is a plan as EXPLAIN prints it.
+// Plan is a query plan, as EXPLAIN prints it in JSON.
 type Plan struct {
 	Text string
 	root node
@@ -25,7 +25,7 @@ type node struct {
 	Plans    []node `json:"Plans"`         //nolint:tagliatelle // PostgreSQL's name
 }
 
-// Generic returns the plan that a prepared statement ends up with, whatever its arguments are.
+// Generic returns the plan that a prepared statement gets in the end, independent of its arguments.
 func Generic(ctx context.Context, db *sql.DB, statement string) (p Plan, err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -34,7 +34,7 @@ func Generic(ctx context.Context, db *sql.DB, statement string) (p Plan, err err
 	defer conn.Close()
 	defer func() {
 		for _, s := range []string{"DEALLOCATE pgplan", "RESET plan_cache_mode"} {
-			_, _ = conn.ExecContext(context.WithoutCancel(ctx), s) // for the next one
+			_, _ = conn.ExecContext(context.WithoutCancel(ctx), s) // the next user of the connection needs the default
 		}
 	}()
 	for _, s := range []string{"SET plan_cache_mode = force_generic_plan", "PREPARE pgplan AS " + statement} {
@@ -77,8 +77,8 @@ func explain(ctx context.Context, conn *sql.Conn, statement string) (string, err
 	return strings.Join(lines, "\n"), nil
 }
 
-// Unbounded returns the nodes of the plan whose time grows with the tables: a sequential scan of a table, and a sort of rows that are read from one
-// without a limit.
+// Unbounded returns the nodes of the plan whose time grows with the tables: sequential scans, and sorts of rows that
+// are read without a limit.
 func (p Plan) Unbounded(tables *regexp.Regexp) (found []string) {
 	walk(p.root, func(n node) bool {
 		switch {
@@ -97,7 +97,7 @@ func (p Plan) Unbounded(tables *regexp.Regexp) (found []string) {
 	return found
 }
 
-// walk calls fn for the node and, as long as fn returns true, for the nodes below it.
+// walk calls fn for the node, and for the nodes below it as long as fn returns true.
 func walk(n node, fn func(node) bool) {
 	if !fn(n) {
 		return

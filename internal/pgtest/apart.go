@@ -14,17 +14,17 @@ import (
 	"github.com/oncebox/oncebox/internal/pgerr"
 )
 
-// Apart is a [DB] in a database of its own.
+// Apart is a [DB] in a database that no other test uses.
 type Apart struct {
 	*DB
 
 	// Database is its name, safe in SQL without quotes.
 	Database string
-	// URL is its address.
+	// URL is its connection string.
 	URL string
 }
 
-// OpenApart is [Migrated] in a database of its own on the same server. The database is gone when the test ends.
+// OpenApart is [Migrated] in a new database on the same server. The database is dropped when the test ends.
 func OpenApart(t testing.TB) *Apart {
 	t.Helper()
 	a := &Apart{Database: "test_" + strings.ToLower(rand.Text()[:16])}
@@ -38,30 +38,30 @@ func OpenApart(t testing.TB) *Apart {
 	return a
 }
 
-// Leave ends all sessions of the database and lets no new ones begin, as if its server were gone.
+// Leave ends all sessions of the database and refuses new ones, as if the server were gone.
 func (a *Apart) Leave(t testing.TB) {
 	t.Helper()
 	onServer(t, "ALTER DATABASE "+a.Database+" WITH ALLOW_CONNECTIONS false")
 	a.endSessions(t)
 }
 
-// Return undoes [Apart.Leave].
+// Return permits sessions again after [Apart.Leave].
 func (a *Apart) Return(t testing.TB) {
 	t.Helper()
 	onServer(t, "ALTER DATABASE "+a.Database+" WITH ALLOW_CONNECTIONS true")
-	a.SetMaxIdleConns(-1) // the ones that the server has ended
+	a.SetMaxIdleConns(-1) // closes connections that the server has ended
 	a.SetMaxIdleConns(maxConns)
 }
 
-// ReadOnly ends all sessions of the database, and has new ones refuse to write, as a standby does and a server that its operators
-// set to read-only because its disk is full.
+// ReadOnly ends all sessions of the database, and makes new ones refuse to write. A standby does that, and a server
+// that operators have set to read-only because its disk is full.
 func (a *Apart) ReadOnly(t testing.TB) {
 	t.Helper()
 	onServer(t, "ALTER DATABASE "+a.Database+" SET default_transaction_read_only = on")
 	a.endSessions(t)
 }
 
-// Writable undoes [Apart.ReadOnly].
+// Writable permits writing again after [Apart.ReadOnly].
 func (a *Apart) Writable(t testing.TB) {
 	t.Helper()
 	onServer(t, "ALTER DATABASE "+a.Database+" RESET default_transaction_read_only")
@@ -75,7 +75,7 @@ func (a *Apart) endSessions(t testing.TB) {
 
 const objectInUse = "55006"
 
-// onServer runs a statement in the server's own database.
+// onServer runs a statement in the server's default database.
 func onServer(t testing.TB, statement string) {
 	t.Helper()
 	server, err := sql.Open("pgx", URL(t))
@@ -83,7 +83,7 @@ func onServer(t testing.TB, statement string) {
 	defer server.Close()
 	for end := time.Now().Add(time.Minute); ; {
 		_, err = server.ExecContext(context.Background(), statement)
-		// The server waits for five seconds until the sessions of a database have ended.
+		// DROP DATABASE waits only five seconds for the sessions of the database to end.
 		if pgerr.Code(err) != objectInUse || time.Now().After(end) {
 			break
 		}

@@ -22,21 +22,21 @@ import (
 	"github.com/oncebox/oncebox/migrations"
 )
 
-// maxConns is what one test may open, so that tests in parallel stay below the server's 400.
+// maxConns is how many connections a test may open, so that parallel tests stay below the server's 400.
 const maxConns = 20
 
-// DB is a pool of connections to a schema of its own, which is first in the search path.
+// DB is a connection pool whose search_path begins with a schema that no other test uses.
 type DB struct {
 	*bun.DB
 
-	// Schema is its name, safe in SQL without quotes.
+	// Schema is the name of the schema, safe in SQL without quotes.
 	Schema string
 
-	// DSN is the connection string of the pool, for processes and pools of the test's own.
+	// DSN is the connection string of the pool, for further processes and pools of the test.
 	DSN string
 }
 
-// Open makes an empty schema and a pool of up to 20 connections to it. Both are gone when the test ends.
+// Open makes an empty schema and a pool of up to 20 connections. Both are removed when the test ends.
 func Open(t testing.TB) *DB {
 	t.Helper()
 	return open(t, URL(t))
@@ -45,12 +45,12 @@ func Open(t testing.TB) *DB {
 func open(t testing.TB, server string) *DB {
 	t.Helper()
 	db := kept(t, server)
-	// Runs before the pool's own clean-up.
+	// This runs before the pool is closed.
 	t.Cleanup(func() { db.drop(t) })
 	return db
 }
 
-// kept is open for a server that goes with the test.
+// kept is Open for a server that ends with the test, so that nothing has to be removed.
 func kept(t testing.TB, server string) *DB {
 	t.Helper()
 	schema := "test_" + strings.ToLower(rand.Text()[:16])
@@ -63,7 +63,8 @@ func kept(t testing.TB, server string) *DB {
 	return db
 }
 
-// Family is what one file of package migrations makes. A test that needs no more is done sooner: each table costs it about a millisecond.
+// Family is the set of tables that one file of package migrations makes. A test that needs only some of them is faster,
+// because each table takes about a millisecond.
 type Family string
 
 // The families.
@@ -73,13 +74,13 @@ const (
 	Idempotency Family = "idempotency"
 )
 
-// Migrated is Open with this module's tables in the schema: those of the families, or all of them if none is named.
+// Migrated is Open with oncebox's tables: those of the families, or all if none is named.
 func Migrated(t testing.TB, families ...Family) *DB {
 	t.Helper()
 	return migrated(t, URL(t), families...)
 }
 
-// MigratedAt is Migrated on a server of the test's own.
+// MigratedAt is Migrated on another server.
 func MigratedAt(t testing.TB, server string, families ...Family) *DB {
 	t.Helper()
 	return migrated(t, server, families...)
@@ -102,7 +103,7 @@ func (db *DB) migrate(t testing.TB, families ...Family) {
 	require.NoError(t, err)
 }
 
-// apply applies the files of some families, as any tool may.
+// apply applies the migration files of some families, as any migration tool could.
 func (db *DB) apply(t testing.TB, families []Family) {
 	t.Helper()
 	names, err := fs.Glob(migrations.FS(), "*.up.sql")
@@ -120,7 +121,7 @@ func (db *DB) apply(t testing.TB, families []Family) {
 	require.NoError(t, err)
 }
 
-// Another opens a further pool on the same schema, as a second process would. It is closed when the test ends.
+// Another opens another pool on the same schema, as a second process would. It is closed when the test ends.
 func (db *DB) Another(t testing.TB) *bun.DB {
 	t.Helper()
 	pool, err := sql.Open("pgx", db.DSN)
@@ -131,7 +132,7 @@ func (db *DB) Another(t testing.TB) *bun.DB {
 	return bun.NewDB(pool, pgdialect.New())
 }
 
-// drop removes the schema, in a bounded time even if the test left a transaction open.
+// drop removes the schema. It does not wait long if the test has left a transaction open.
 func (db *DB) drop(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)

@@ -17,23 +17,23 @@ import (
 	"github.com/oncebox/oncebox/internal/await"
 )
 
-// Crash kills all processes of the server at once, as a crash of its machine does, and starts it again.
+// Crash kills all processes of the server at once, as a crash of the machine would, and starts it again.
 func (s *Own) Crash(t testing.TB) {
 	t.Helper()
 	one := int(s.connect(t).PgConn().PID())
-	// Or it would start others while they are counted.
+	// Stopped, the server cannot start other processes while they are counted.
 	require.NoError(t, s.Signal(syscall.SIGSTOP))
 	parents := processes(t)
 	require.Greater(t, parents[one], 1, "the server process")
 	for pid, parent := range parents {
 		if parent == parents[one] {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+			_ = syscall.Kill(pid, syscall.SIGKILL) // an error means that it has ended already
 		}
 	}
 	require.NoError(t, s.Restart(context.Background()))
 }
 
-// processes returns the parent of each process of this machine.
+// processes returns the parent of each process on this machine.
 func processes(t testing.TB) map[int]int {
 	t.Helper()
 	list, err := exec.CommandContext(context.Background(), "ps", "-A", "-o", "pid=,ppid=").Output()
@@ -48,12 +48,13 @@ func processes(t testing.TB) map[int]int {
 	return parents
 }
 
-// KillSession kills a session, as the system does where memory is short, and waits until the server has recovered.
+// KillSession kills the process of a session, as Linux does when memory runs out, and waits until the
+// server has recovered.
 func (s *Own) KillSession(t testing.TB) {
 	t.Helper()
 	victim, other := s.connect(t), s.connect(t)
 	require.NoError(t, syscall.Kill(int(victim.PgConn().PID()), syscall.SIGKILL))
-	// The server ends all other sessions, and then takes none before it has recovered.
+	// The server ends all other sessions, and permits new ones only after its recovery.
 	await.True(t, func() bool { return other.Ping(t.Context()) != nil }, "the server ends the other sessions")
 	await.True(t, func() bool {
 		conn, err := pgx.Connect(t.Context(), s.URL)
@@ -61,14 +62,14 @@ func (s *Own) KillSession(t testing.TB) {
 	}, "the server has recovered")
 }
 
-// Stall stops what the server sends to its standby: nothing is confirmed until the standby is released, or ever if the server
-// is killed before.
+// Stall stops the data that the server sends to its standby, so that the standby confirms nothing. release continues
+// it; if the server is killed first, the standby never gets the rest.
 func (s *Own) Stall(t testing.TB) (release func()) {
 	t.Helper()
 	var sender int
 	require.NoError(t, s.connect(t).QueryRow(context.Background(), "SELECT pid FROM pg_stat_replication").Scan(&sender))
 	require.NoError(t, syscall.Kill(sender, syscall.SIGSTOP))
-	release = sync.OnceFunc(func() { _ = syscall.Kill(sender, syscall.SIGCONT) }) // it is gone if its server was killed
+	release = sync.OnceFunc(func() { _ = syscall.Kill(sender, syscall.SIGCONT) }) // an error means that it ended with its server
 	t.Cleanup(release)
 	return release
 }

@@ -17,12 +17,12 @@ import (
 	"github.com/oncebox/oncebox/internal/devenv"
 )
 
-// Own is a PostgreSQL of the test's own, which it may kill.
+// Own is a PostgreSQL that only one test uses, and may kill.
 type Own struct {
 	*devenv.PostgresServer
 }
 
-// Start starts a server with settings, as with postgres -c. It is gone when the test ends.
+// Start starts a server with settings, as by postgres -c. It is removed when the test ends.
 func Start(t *testing.T, settings map[string]string) *Own {
 	t.Helper()
 	server, err := devenv.Postgres(context.Background(), &devenv.Options{Own: true, Out: t.Output(), PostgresSettings: settings})
@@ -35,13 +35,13 @@ func Start(t *testing.T, settings map[string]string) *Own {
 	return &Own{server}
 }
 
-// Open makes an empty schema and a pool to it, as [Open] does.
+// Open makes an empty schema on the server and a pool to it, like [Open].
 func (s *Own) Open(t testing.TB) *DB {
 	t.Helper()
 	return kept(t, s.URL)
 }
 
-// Migrated is [Own.Open] with this module's tables in the schema.
+// Migrated is [Own.Open] with oncebox's tables.
 func (s *Own) Migrated(t testing.TB) *DB {
 	t.Helper()
 	db := kept(t, s.URL)
@@ -57,7 +57,8 @@ func (s *Own) connect(t testing.TB) *pgx.Conn {
 	return conn
 }
 
-// Standby starts a standby of the server. The server is restarted for that, and from then on each COMMIT waits until the standby has confirmed it.
+// Standby starts a standby of the server. It restarts the server for that. From then on each COMMIT waits until the
+// standby has confirmed it.
 func (s *Own) Standby(t *testing.T) *Own {
 	t.Helper()
 	server, err := s.PostgresServer.Standby(context.Background())
@@ -73,14 +74,15 @@ func (s *Own) Standby(t *testing.T) *Own {
 	return &Own{server}
 }
 
-// Promote makes a primary of a standby.
+// Promote makes the standby a primary.
 func (s *Own) Promote(t testing.TB) {
 	t.Helper()
 	s.exec(t, "SELECT pg_promote()")
 	s.await(t, "SELECT NOT pg_is_in_recovery()")
 }
 
-// Recover restarts the server, which recovers until done is called and lets nobody in meanwhile. done returns when it answers.
+// Recover restarts the server in a recovery that lasts until done is called; it permits no session meanwhile. done
+// returns when the server answers.
 func (s *Own) Recover(t testing.TB) (done func()) {
 	t.Helper()
 	conn := s.connect(t)
@@ -88,7 +90,7 @@ func (s *Own) Recover(t testing.TB) (done func()) {
 	require.NoError(t, conn.QueryRow(t.Context(), "SHOW data_directory").Scan(&data))
 	hold := filepath.Join(data, "hold")
 	for _, statement := range []string{
-		"ALTER SYSTEM SET restore_command = 'while [ -e hold ]; do sleep 0.05; done; false'", // in the folder of the data
+		"ALTER SYSTEM SET restore_command = 'while [ -e hold ]; do sleep 0.05; done; false'", // the folder of the data is the current one
 		"COPY (SELECT 1) TO '" + hold + "'", "COPY (SELECT 1) TO '" + filepath.Join(data, "recovery.signal") + "'",
 	} {
 		_, err := conn.Exec(t.Context(), statement)
@@ -125,7 +127,7 @@ func (s *Own) exec(t testing.TB, statement string) {
 	require.NoError(t, conn.Close(t.Context()))
 }
 
-// await waits until a question is answered with true.
+// await waits until a query returns true.
 func (s *Own) await(t testing.TB, question string) {
 	t.Helper()
 	conn := s.connect(t)
@@ -135,7 +137,7 @@ func (s *Own) await(t testing.TB, question string) {
 	require.NoError(t, conn.Close(t.Context()))
 }
 
-// Reader opens a pool to what a standby has of a schema.
+// Reader opens a pool on the standby, for the schema of db.
 func (s *Own) Reader(t testing.TB, db *DB) *bun.DB {
 	t.Helper()
 	dsn, err := withParams(s.URL, url.Values{"search_path": {db.Schema}, "default_query_exec_mode": {"exec"}})

@@ -18,18 +18,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// poolerServers is how many connections to the server a pooler has, unless a test says so.
+// poolerServers is the default number of a pooler's connections to the server.
 const poolerServers = 8
 
-// pooler is a transaction-mode pooler, as PgBouncer is one: a client has a connection to the server for the length of a transaction,
-// and each time another one, if there is another. What a session keeps stays with the server's, and is found there by
-// the next client: prepared statements, locks, settings.
+// pooler is a transaction-mode pooler, like PgBouncer. A client has a connection to the server for one transaction, and
+// another one for the next if there are several. Prepared statements, locks and settings of a session stay with the
+// server's connection, and its next client finds them there.
 type pooler struct {
 	t        testing.TB
 	server   *pgconn.Config
 	listener net.Listener
 	tasks    sync.WaitGroup
-	// servers are the unused server connections, the longest unused first. nil: it is opened when it is needed.
+	// servers are the unused connections to the server, the longest unused first. nil stands for a connection that is opened when it is needed.
 	servers chan *poolerServer
 
 	mu      sync.Mutex
@@ -37,19 +37,20 @@ type pooler struct {
 	clients map[uint32]*poolerClient
 }
 
-// Pooled starts a transaction-mode pooler before the server, which ends with the test, and returns the same schema through it. As
-// with all such poolers, nothing can be prepared, and locks of the session belong to nobody.
+// Pooled starts a transaction-mode pooler in front of the server until the test ends, and returns the same schema
+// through it. As with all such poolers, statements cannot be prepared, and session locks do not belong to a client.
 func (db *DB) Pooled(t testing.TB) *DB {
 	t.Helper()
 	return db.PooledBy(t, poolerServers)
 }
 
-// PooledBy is Pooled with so many connections to the server. Through one, all transactions run in the same session, one after the other.
+// PooledBy is Pooled with a given number of connections to the server. With one, all transactions run in the same
+// session, one after the other.
 func (db *DB) PooledBy(t testing.TB, servers int) *DB {
 	t.Helper()
 	cfg, err := pgconn.ParseConfig(db.DSN)
 	require.NoError(t, err)
-	delete(cfg.RuntimeParams, "default_query_exec_mode") // is for pgx
+	delete(cfg.RuntimeParams, "default_query_exec_mode") // a setting of pgx that the server does not know
 	p := &pooler{t: t, server: cfg, servers: make(chan *poolerServer, servers), clients: map[uint32]*poolerClient{}}
 	for range servers {
 		p.servers <- nil
@@ -106,16 +107,17 @@ func (p *pooler) stop() {
 	p.tasks.Wait()
 }
 
-// take waits for a connection to the server.
+// take waits for an unused connection to the server.
 func (p *pooler) take() (*poolerServer, error) {
 	s := <-p.servers
 	if s != nil && s.silent() {
 		return s, nil
 	}
 	if s != nil {
-		_ = s.conn.Close() // it was ended while nobody used it
+		_ = s.conn.Close() // the server has ended it meanwhile
 	}
-	// Not the connection itself: where a write was slow, pgx may still be reading from it in the background.
+	// Reading from the connection itself would be wrong: after a slow write, pgx may still read from it in
+	// the background.
 	var from io.Reader
 	cfg := p.server.Copy()
 	cfg.BuildFrontend = func(r io.Reader, w io.Writer) *pgproto3.Frontend {
@@ -137,9 +139,9 @@ func (p *pooler) take() (*poolerServer, error) {
 	return s, nil
 }
 
-// read reads messages until the connection ends.
+// read reads messages until the connection is closed.
 func (p *pooler) read(conn io.Reader) <-chan []byte {
-	messages := make(chan []byte, 4096) // or both sides could wait until somebody reads what they have sent
+	messages := make(chan []byte, 4096) // without room both sides could wait for the other to read
 	p.tasks.Go(func() {
 		defer close(messages)
 		reader := bufio.NewReader(conn)
@@ -158,14 +160,14 @@ func (p *pooler) read(conn io.Reader) <-chan []byte {
 	return messages
 }
 
-// poolerServer is a connection to the server.
+// poolerServer is one connection to the server.
 type poolerServer struct {
 	conn     net.Conn
 	cancel   pgproto3.CancelRequest
 	messages <-chan []byte
 }
 
-// silent reports whether the server has said nothing since the last transaction. What it says then is that it ends the session.
+// silent reports whether the server has sent nothing since the last transaction. If it has, it has ended the session.
 func (s *poolerServer) silent() bool {
 	select {
 	case <-s.messages:
@@ -182,7 +184,7 @@ type poolerClient struct {
 	conn net.Conn
 
 	mu     sync.Mutex
-	server *poolerServer // that of the transaction
+	server *poolerServer // the connection of the present transaction
 }
 
 func (c *poolerClient) serve() {
@@ -192,7 +194,7 @@ func (c *poolerClient) serve() {
 	messages := c.p.read(c.conn)
 	defer func() {
 		_ = c.conn.Close()
-		for range messages { // until its reader has ended
+		for range messages { // until the reader has ended
 		}
 	}()
 	for first := range messages {
@@ -207,9 +209,9 @@ func (c *poolerClient) serve() {
 		c.with(s)
 		whole := c.transact(s, first, messages)
 		c.with(nil)
-		if !whole { // somebody went away, and the transaction with it
+		if !whole { // a side has closed its connection, which ended the transaction
 			_ = s.conn.Close()
-			for range s.messages { // until its reader has ended
+			for range s.messages { // until the reader has ended
 			}
 			s = nil
 		}
@@ -226,9 +228,9 @@ func (c *poolerClient) with(s *poolerServer) {
 	c.server = s
 }
 
-// transact passes messages until the transaction has ended. false: one of the connections did.
+// transact passes messages on until the transaction has ended. It returns false if one of the connections was closed.
 func (c *poolerClient) transact(s *poolerServer, message []byte, messages <-chan []byte) bool {
-	syncs, synced := 0, false // the messages that were not answered yet, and whether one came last
+	syncs, synced := 0, false // number of messages without an answer, and whether a Sync was the last of them
 	ask := func(message []byte) bool {
 		if synced = message[0] == 'Q' || message[0] == 'S'; synced {
 			syncs++
@@ -263,7 +265,7 @@ func (c *poolerClient) transact(s *poolerServer, message []byte, messages <-chan
 	}
 }
 
-// greet is what comes before the first statement. false: there will be none.
+// greet handles the messages before the first statement. It returns false if the client will send none.
 func (c *poolerClient) greet() bool {
 	backend := pgproto3.NewBackend(c.conn, c.conn)
 	for {
@@ -277,7 +279,7 @@ func (c *poolerClient) greet() bool {
 			return false
 		case *pgproto3.StartupMessage:
 			return c.welcome(backend, m)
-		default: // TLS
+		default: // a request for TLS, which is refused
 			if _, err := c.conn.Write([]byte{'N'}); err != nil {
 				return false
 			}
@@ -323,7 +325,7 @@ func (c *poolerClient) fail(code, text string) {
 	}
 }
 
-// cancel passes a request to cancel on to the server that works for the client.
+// cancel passes a request to cancel a query on to the server that works for the client.
 func (p *pooler) cancel(m *pgproto3.CancelRequest) {
 	p.mu.Lock()
 	c := p.clients[m.ProcessID]
@@ -331,7 +333,7 @@ func (p *pooler) cancel(m *pgproto3.CancelRequest) {
 	if c == nil || string(m.SecretKey) != string(c.secret()) {
 		return
 	}
-	c.mu.Lock() // until it is sent, or another client's statement could be cancelled
+	c.mu.Lock() // until the request was sent; otherwise it could cancel another client's statement
 	defer c.mu.Unlock()
 	if c.server == nil {
 		return
@@ -353,7 +355,7 @@ func (p *pooler) send(m pgproto3.CancelRequest) error {
 		_, err = conn.Write(message)
 	}
 	if err == nil {
-		_, _ = conn.Read(make([]byte, 1)) // it closes the connection when it has done so
+		_, _ = conn.Read(make([]byte, 1)) // the server closes the connection when it has cancelled the query
 	}
 	return err
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Dump is what a schema had at a time: all rows, those of unlogged tables too, and the numbers that its sequences had come to, as pg_dump
-// --data-only writes it.
+// Dump is the content of a schema at one moment: all rows, also of unlogged tables, and the state of its sequences, as
+// pg_dump --data-only writes it.
 type Dump struct {
 	tables    map[string][]byte // rows in the format of COPY
-	sequences []string          // the statements that set them
+	sequences []string          // statements that set the sequences
 }
 
 // TakeDump dumps the schema of db.
@@ -45,8 +45,7 @@ func TakeDump(t testing.TB, db *DB) *Dump {
 	return d
 }
 
-// Restore puts the dump in the place of all rows of db, and runs further statements, in one transaction, so that nobody sees the one without
-// the other.
+// Restore replaces all rows of db by the dump and runs further statements, in one transaction.
 func (d *Dump) Restore(t testing.TB, db *DB, further ...string) {
 	t.Helper()
 	onConn(t, db, func(ctx context.Context, conn *pgx.Conn) {
@@ -62,7 +61,7 @@ func (d *Dump) Restore(t testing.TB, db *DB, further ...string) {
 			_, err := conn.PgConn().CopyFrom(ctx, bytes.NewReader(rows), "COPY "+table+" FROM STDIN")
 			require.NoError(t, err, table)
 		}
-		// All at once: a sequence does not wait for the end of the transaction.
+		// All at the end, because a sequence changes at once and not with the commit.
 		_, err = tx.Conn().PgConn().Exec(ctx, strings.Join(append(d.sequences, further...), ";")).ReadAll()
 		require.NoError(t, err)
 		require.NoError(t, tx.Commit(ctx))
@@ -86,7 +85,7 @@ func onConn(t testing.TB, db *DB, fn func(ctx context.Context, conn *pgx.Conn)) 
 	fn(t.Context(), conn)
 }
 
-// Copy makes a database that is the same, by CREATE DATABASE … TEMPLATE. Sessions of this one are ended for it.
+// Copy makes a copy of the database (CREATE DATABASE ... TEMPLATE). It ends the sessions of the original for that.
 func (a *Apart) Copy(t testing.TB) *Apart {
 	t.Helper()
 	a.Leave(t)
@@ -95,7 +94,7 @@ func (a *Apart) Copy(t testing.TB) *Apart {
 	return c
 }
 
-// Beside makes an empty database with a schema of the same name and this module's tables.
+// Beside makes an empty database with oncebox's tables in a schema of the same name.
 func (a *Apart) Beside(t testing.TB) *Apart {
 	t.Helper()
 	c := a.beside(t, "")
@@ -124,7 +123,7 @@ func at(t testing.TB, dsn, database string) string {
 	return u.String()
 }
 
-// Swap has the two databases exchange their names. Sessions of both are ended.
+// Swap exchanges the names of the two databases. It ends all their sessions.
 func (a *Apart) Swap(t testing.TB, other *Apart) {
 	t.Helper()
 	spare := "test_" + strings.ToLower(rand.Text()[:16])

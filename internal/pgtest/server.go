@@ -13,20 +13,20 @@ import (
 	"github.com/oncebox/oncebox/internal/leaktest"
 )
 
-// shared is the server of this test process. Tests of a package cannot hand each other values, so it is a variable.
+// shared is the server of this test process. It is global because tests of a package cannot pass values to each other.
 var shared struct {
 	sync.Mutex
 	server *devenv.PostgresServer
 	err    error
 }
 
-// URL returns the connection string of the server that the tests of this process share. The first call starts it.
+// URL returns the connection string of the server that all tests of this process share. The first call starts it.
 func URL(t testing.TB) string {
 	t.Helper()
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.server == nil && shared.err == nil {
-		// Not t.Context: the server outlives the test that asks first.
+		// Not the context of the test, because the server outlives it.
 		shared.server, shared.err = devenv.Postgres(context.Background(), &devenv.Options{
 			Volatile: true, PostgresVariables: []string{"ONCEBOX_DATABASE_URL", "DATABASE_URL"},
 		})
@@ -37,7 +37,7 @@ func URL(t testing.TB) string {
 	return shared.server.URL
 }
 
-// Stop stops the shared server if it was started.
+// Stop stops the shared server, if it was started.
 func Stop() error {
 	shared.Lock()
 	defer shared.Unlock()
@@ -49,11 +49,11 @@ func Stop() error {
 	return err
 }
 
-// Main runs a package's tests, stops the shared server and what else the package names, and exits. It fails a package
-// whose tests passed but left goroutines behind.
+// Main runs the tests of a package, stops the shared server and everything in stop, and exits. It fails a package whose
+// tests have left goroutines behind.
 func Main(m *testing.M, stop ...func() error) { MainIgnoring(m, nil, stop...) }
 
-// MainIgnoring is Main for a package whose dependencies leave goroutines behind that it cannot end.
+// MainIgnoring is Main for a package whose dependencies leave goroutines behind.
 func MainIgnoring(m *testing.M, leaks []goleak.Option, stop ...func() error) {
 	code := m.Run()
 	for _, stop := range append(stop, Stop) {
@@ -65,8 +65,8 @@ func MainIgnoring(m *testing.M, leaks []goleak.Option, stop ...func() error) {
 	leaktest.Exit(code, leaks...)
 }
 
-// LeftByToxiproxy is for [MainIgnoring]. A toxic that has closed its connection reads no more; if the server sends something
-// then, the goroutines that bring it to the toxic wait for ever.
+// LeftByToxiproxy returns the goroutines that Toxiproxy leaves behind, for [MainIgnoring]. A toxic that has closed its
+// connection no longer reads: if the server sends something then, the goroutines that pass it on wait for ever.
 func LeftByToxiproxy() []goleak.Option {
 	return []goleak.Option{
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"),

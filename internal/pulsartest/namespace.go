@@ -14,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/internal/devenv"
 )
 
-// Namespace is a namespace of its own on the shared server.
+// Namespace is a namespace of the shared broker that only one test uses.
 type Namespace struct {
 	// URL is the address for clients.
 	URL string
@@ -28,7 +28,7 @@ type Namespace struct {
 	server *devenv.PulsarServer
 }
 
-// Open makes a namespace with the server's default policies. It is removed with its topics when the test ends.
+// Open makes a namespace with the broker's default policies. It is removed with its topics when the test ends.
 func Open(t testing.TB) *Namespace {
 	t.Helper()
 	server := Server(t)
@@ -48,22 +48,22 @@ func (n *Namespace) Topic(name string) string {
 	return "persistent://" + n.Name + "/" + name
 }
 
-// Retain keeps what is acknowledged or has no subscription: all of it, for as long as the namespace is there.
+// Retain makes the namespace keep all messages, also acknowledged ones and those without a subscription.
 func (n *Namespace) Retain(t testing.TB) {
 	t.Helper()
 	require.NoError(t, n.Admin(t.Context(), http.MethodPost, "/namespaces/"+n.Name+"/retention",
 		`{"retentionTimeInMinutes":-1,"retentionSizeInMB":-1}`))
 }
 
-// Admin sends a request with a JSON body, if there is one, to a path below /admin/v2. An answer other than 2xx is an error
-// with the broker's reason.
+// Admin sends a request to a path below /admin/v2, with a JSON body if body is not empty. The error for a status other
+// than 2xx contains the broker's reason.
 func (n *Namespace) Admin(ctx context.Context, method, path, body string) error {
 	_, err := n.server.Admin(ctx, method, path, body)
 	return err
 }
 
-// remove does its best: if the owner of the server forbids the removal of a namespace, the namespace stays and the test does not fail. The reason
-// is logged once.
+// remove removes the namespace if the broker permits it. Otherwise the namespace stays and the reason is logged once,
+// because the test itself has passed.
 func (n *Namespace) remove() {
 	if err := n.server.RemoveNamespace(context.Background(), n.Name); err != nil {
 		stays.Do(func() { fmt.Fprintln(os.Stderr, err) })

@@ -8,24 +8,24 @@ import (
 	"github.com/oncebox/oncebox/internal/devenv"
 )
 
-// shared is the server of this test process. Tests of a package cannot hand each other values, so it is a variable.
+// shared is the broker of this test process. It is global because tests of a package cannot pass values to each other.
 var shared struct {
 	sync.Mutex
 	server *devenv.PulsarServer
 	err    error
 }
 
-// stays has the reason why namespaces stay said once in this test process.
+// stays makes the reason why namespaces stay appear once in this process.
 var stays sync.Once
 
-// Server returns the server that the tests of this process share. The first call starts it. A test that kills a server
-// starts one of its own.
+// Server returns the broker that all tests of this process share. The first call starts it. A test that kills a broker
+// has to start one of its own.
 func Server(t testing.TB) *devenv.PulsarServer {
 	t.Helper()
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.server == nil && shared.err == nil {
-		// Not t.Context: the server outlives the test that asks first.
+		// Not the context of the test, because the broker outlives it.
 		shared.server, shared.err = devenv.Pulsar(context.Background(), &devenv.Options{Volatile: true})
 	}
 	if shared.err != nil {
@@ -34,7 +34,7 @@ func Server(t testing.TB) *devenv.PulsarServer {
 	return shared.server
 }
 
-// Stop stops the shared server if it was started.
+// Stop stops the shared broker, if it was started.
 func Stop() error {
 	shared.Lock()
 	defer shared.Unlock()

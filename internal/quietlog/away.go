@@ -8,7 +8,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgerr"
 )
 
-// Services of which a process has only one, and whose outage makes all of its parts fail alike.
+// Services that a process has only once, so that all its parts fail when the service is down.
 const (
 	Database = "the database"
 	Broker   = "the broker"
@@ -16,8 +16,9 @@ const (
 
 type awayKey struct{}
 
-// Away returns a context whose records are about a service that is away for the whole process, or is back: they are one group, also at the level
-// INFO. An error with a method Away means the same, and so does an outage of the database.
+// Away returns a context for log records about a service that is down for the whole process, or is back.
+// All of them are one group, also records at level INFO. An error with a method Away has the same effect,
+// and so has an outage of the database.
 func Away(ctx context.Context, what string) context.Context {
 	return context.WithValue(ctx, awayKey{}, what)
 }
@@ -27,13 +28,13 @@ func awayIn(ctx context.Context) string {
 	return what
 }
 
-// isLate reports whether an error is a timeout that does not name the server. The error of an HTTP client names it.
+// isLate reports whether an error is a timeout that does not name the server. Timeouts of an HTTP client name it.
 func isLate(err error) bool {
 	_, foreign := errors.AsType[*url.Error](err)
 	return !foreign && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled))
 }
 
-// awayBy returns which service is away according to an error, "" for other errors.
+// awayBy returns the service that is down according to the error, "" for other errors.
 func awayBy(err error) string {
 	if says, ok := errors.AsType[interface {
 		error

@@ -9,21 +9,22 @@ import (
 	"github.com/oncebox/oncebox/internal/cause"
 )
 
-// facts are the parts of a record's attributes that choose its group.
+// facts are the attributes of a record that decide which group it belongs to.
 type facts struct {
-	failed   bool // there is an error
+	failed   bool // the record has an error
 	reason   string
 	away     string
-	late     bool // nobody answered in time; the error does not say who
-	route    bool // it is of a request
+	late     bool // a timeout that does not name the server
+	route    bool // the record is about a request
 	consumer string
-	user     string        // the affected part, for the list of them: the consumer, or the component
-	place    []string      // what else names a place, as name=value
-	kinds    []string      // of events, which have one reason to fail
-	wait     time.Duration // until it is tried again
+	user     string        // the consumer or component concerned, for the list in a group's line
+	place    []string      // other attributes that name a place, as name=value
+	kinds    []string      // types of events; they do not separate groups, because all types have the same reason to fail
+	wait     time.Duration // pause before the next try
 }
 
-// many are attributes that differ for each event, message, request or connection, and attributes that repeat others in other words.
+// many are names of attributes that differ for each event, message, request or connection, and attributes
+// that repeat others in other words.
 //
 //nolint:gochecknoglobals // a constant list
 var many = []string{
@@ -31,7 +32,7 @@ var many = []string{
 	"local_addr", "remote_addr",
 }
 
-// waits are the attributes that say when it is tried again.
+// waits are names of attributes with the pause before the next try.
 //
 //nolint:gochecknoglobals // a constant list
 var waits = []string{"wait", "pause"}
@@ -70,14 +71,14 @@ func (f *facts) fail(value slog.Value) {
 	}
 }
 
-// clone returns a copy that can be added to.
+// clone returns a copy to which attributes can be added.
 func (f *facts) clone() facts {
 	out := *f
 	out.place, out.kinds = slices.Clip(f.place), slices.Clip(f.kinds)
 	return out
 }
 
-// key names a group.
+// key identifies a group.
 type key struct {
 	level   slog.Level
 	away    string
@@ -86,7 +87,7 @@ type key struct {
 	place   string
 }
 
-// keyOf returns the group of a record. The message has no numbers.
+// keyOf returns the key of a record's group. message is the record's message without numbers.
 func keyOf(level slog.Level, message string, f *facts) key {
 	switch {
 	case f.away != "" && level < slog.LevelWarn:

@@ -12,28 +12,29 @@ import (
 )
 
 const (
-	// mostAmong is how many sorts of lines are counted apart within a group, and mostListed how many of them a line lists.
+	// mostAmong is how many kinds of lines are counted separately within a group, and mostListed how many
+	// of them a line lists.
 	mostAmong  = 20
 	mostListed = 5
 )
 
-// group holds the records about one failure that goes on.
+// group holds the records of one repeated failure.
 type group struct {
 	key    key
-	family key           // its message and consumer
-	hold   time.Duration // for how long nothing must come until it is over
-	looked int           // the latest timer
+	family key           // its message and consumer, without the reason
+	hold   time.Duration // how long no record must come until the group is over
+	looked int           // number of the latest timer; earlier ones do nothing
 
 	first     *entry
 	began     time.Time
-	last      time.Time // the latest record
-	until     time.Time // before this moment none need come: it said that it waits
-	written   time.Time // the latest line
+	last      time.Time // when the latest record came
+	until     time.Time // the failing part has announced that it pauses until then, so no record is expected earlier
+	written   time.Time // when a line was last written
 	latest    *entry
 	total     int
 	unwritten int
-	among     map[string]int // the unwritten by what they say and about whom
-	all       map[string]int // and all of them
+	among     map[string]int // counts of records since the last line, by label
+	all       map[string]int // counts of all records, by label
 }
 
 func (g *group) begin(e *entry, now time.Time) {
@@ -42,7 +43,7 @@ func (g *group) begin(e *entry, now time.Time) {
 	g.first = g.latest
 }
 
-// count takes a record that is not written, at first.
+// count adds a record that is not written for the moment.
 func (g *group) count(e *entry, now time.Time) {
 	g.add(e, now)
 	g.unwritten++
@@ -60,7 +61,7 @@ func (g *group) add(e *entry, now time.Time) {
 	tally(g.all, label(e))
 }
 
-// quiet returns when the group is over if no record comes.
+// quiet returns the moment at which the group is over if no further record comes.
 func (g *group) quiet() time.Time {
 	if g.until.After(g.last) {
 		return g.until.Add(g.hold)
@@ -76,8 +77,8 @@ func (g *group) line(now time.Time) *entry {
 	return out
 }
 
-// end is the first record once more, when nothing has come for long enough. One line that nothing followed needs no other one, and what says that
-// something is back has no end.
+// end returns the line that the failure was not seen for a while, made from the first record. It is nil after a single
+// record, which needs no end, and for a group at level INFO, which reports that something is back.
 func (g *group) end(now time.Time) *entry {
 	if g.total == 1 || g.key.level < slog.LevelWarn {
 		return nil
@@ -85,7 +86,7 @@ func (g *group) end(now time.Time) *entry {
 	return g.repeat(g.first, now, slog.LevelInfo, notSeen(g.first.record.Message), g.all, slog.Duration("quiet", now.Sub(g.last).Round(time.Millisecond)))
 }
 
-// repeat returns a record of the group, with how often there was one.
+// repeat returns a copy of a record with the counts of the group.
 func (g *group) repeat(e *entry, now time.Time, level slog.Level, message string, among map[string]int, more slog.Attr) *entry {
 	out := *e
 	out.record = slog.NewRecord(now, level, message, e.record.PC)
@@ -101,13 +102,13 @@ func (g *group) repeat(e *entry, now time.Time, level slog.Level, message string
 	return &out
 }
 
-// notSeen is what a line says of a message that has not come for a while.
+// notSeen returns the message of a group's last line.
 func notSeen(message string) string {
 	who, what := speaker(message)
 	return who + "not seen for a while: " + what
 }
 
-// speaker separates the word with which all lines of a program begin from what a line says.
+// speaker separates the name of the program, with which its messages begin, from the rest.
 func speaker(message string) (who, what string) {
 	who, what, found := strings.Cut(message, ": ")
 	if !found || len(who) > len("Pulsar's client") {
@@ -116,7 +117,7 @@ func speaker(message string) (who, what string) {
 	return who + ": ", what
 }
 
-// label is what a record says, in short, and about whom.
+// label returns the beginning of a record's message, and the consumer or component that it is about.
 func label(e *entry) string {
 	_, text := speaker(e.record.Message)
 	if end := strings.IndexAny(text, ",:;."); end > 0 {
@@ -128,7 +129,7 @@ func label(e *entry) string {
 	return text + " (" + e.facts.user + ")"
 }
 
-// tally counts one more, in a map of limited size.
+// tally adds one to a count, in a map of limited size.
 func tally(counts map[string]int, what string) {
 	if _, known := counts[what]; !known && len(counts) >= mostAmong {
 		what = "others"
@@ -136,7 +137,7 @@ func tally(counts map[string]int, what string) {
 	counts[what]++
 }
 
-// list returns the counts as text, the most frequent first.
+// list formats the counts, the largest first.
 func list(counts map[string]int) string {
 	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// most is how many groups there may be. Beyond them there is only one group for each message.
+	// most is the largest number of groups. Further records have only one group for each message.
 	most = 1000
-	// mostReasons is how many groups a message may have for each consumer. If its text differs each time, for example by the name of a customer, all
-	// further records are one group.
+	// mostReasons is how many groups a message may have for each consumer. If the error's text differs each time, for
+	// example by a customer's name, further records share one group.
 	mostReasons = 20
 )
 
@@ -26,7 +26,7 @@ type entry struct {
 	facts  facts
 }
 
-// write hands the record to the handler behind, if that wants it.
+// write passes the record to the next handler, if that accepts its level.
 func (e *entry) write() error {
 	if !e.next.Enabled(e.ctx, e.record.Level) {
 		return nil
@@ -34,18 +34,18 @@ func (e *entry) write() error {
 	return e.next.Handle(e.ctx, e.record)
 }
 
-// groups holds the groups of one logger and of the loggers derived from it.
+// groups holds the groups of one logger, and of the loggers derived from it.
 type groups struct {
 	interval time.Duration
-	writing  sync.RWMutex // held by timers while they write, so that flush can wait for them; taken before mu
+	writing  sync.RWMutex // timers hold it while they write, so that flush can wait for them; it is locked before mu
 
 	mu      sync.Mutex
 	live    map[key]*group
 	past    map[key]past
-	reasons map[key]int // of the live groups, by message and consumer
+	reasons map[key]int // number of live groups, by message and consumer
 }
 
-// past is remembered of a group that is over. If the group comes again, its pauses are longer than assumed.
+// past is what is remembered of a group that is over. If it comes again, its pauses are longer than was assumed.
 type past struct {
 	last time.Time
 	hold time.Duration
@@ -55,7 +55,7 @@ func newGroups(interval time.Duration) *groups {
 	return &groups{interval: interval, live: map[key]*group{}, past: map[key]past{}, reasons: map[key]int{}}
 }
 
-// note takes a record, and returns the line that is to be written, if one is.
+// note adds a record to its group. It returns the line to write now, nil if there is none.
 func (s *groups) note(e *entry) *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +76,8 @@ func (s *groups) note(e *entry) *entry {
 	return nil
 }
 
-// groupOf returns the group of a record, a new one if need be.
+// groupOf returns the group of a record, and makes it if there is none. When there are too many groups, it
+// uses coarser ones.
 func (s *groups) groupOf(e *entry, now time.Time) *group {
 	if e.facts.late && e.facts.away == "" && s.isOfDatabase(&e.facts) {
 		e.facts.away = Database
@@ -101,14 +102,16 @@ func (s *groups) groupOf(e *entry, now time.Time) *group {
 	return g
 }
 
-// isOfDatabase reports whether a timeout comes from the database. For oncebox's own parts it does, because their other timeouts name the server. A
-// handler or a request may wait for something else, but hardly while the database is away.
+// isOfDatabase reports whether a timeout comes from the database. For oncebox's own parts it always does, because their
+// other timeouts name the server. A handler or a request may wait for something else, but that is unlikely while the
+// database is known to be down.
 func (s *groups) isOfDatabase(f *facts) bool {
 	part := f.consumer == "" && !f.route
 	return part || s.live[key{level: slog.LevelWarn, away: Database}] != nil || s.live[key{level: slog.LevelError, away: Database}] != nil
 }
 
-// holdOf returns the pause after which a group is over. It is longer for a group that came again soon after its end.
+// holdOf returns how long a group must be quiet to be over. It is longer for a group that has come again
+// soon after its end.
 func (s *groups) holdOf(k key, now time.Time) time.Duration {
 	hold := s.interval + s.interval/2
 	before, came := s.past[k]
@@ -119,7 +122,7 @@ func (s *groups) holdOf(k key, now time.Time) time.Duration {
 	return hold
 }
 
-// look starts a timer that looks at the group at a moment. Timers are never stopped: a timer that is not needed any more finds nothing to do.
+// look starts a timer that looks at the group at the given moment. Timers are never stopped: a timer that is no longer needed finds nothing to do.
 func (s *groups) look(g *group, at time.Time) {
 	g.looked++
 	n := g.looked
@@ -127,12 +130,12 @@ func (s *groups) look(g *group, at time.Time) {
 		s.writing.RLock()
 		defer s.writing.RUnlock()
 		if line := s.looked(g, n); line != nil {
-			_ = line.write() // there is no caller to return the error to
+			_ = line.write() // nobody is left who could get the error
 		}
 	})
 }
 
-// looked is what a timer does.
+// looked is called by timer n. It returns the line to write, nil if there is none.
 func (s *groups) looked(g *group, n int) *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +150,7 @@ func (s *groups) looked(g *group, n int) *entry {
 	case g.unwritten > 0 && (g.key.level < slog.LevelWarn || quiet.Sub(now) > s.interval+s.interval/4):
 		s.look(g, quiet)
 		return g.line(now)
-	default: // nothing was counted, or the group seems to be over: then the last line contains the count, and a record before it is written at once
+	default: // nothing was counted, or the group is nearly over: its last line will contain the count
 		s.look(g, quiet)
 		return nil
 	}
@@ -160,8 +163,8 @@ func (s *groups) remove(g *group) {
 	}
 }
 
-// remember keeps a group that is over if its records came slowly, one by one. A failure that occurred all the time needs no memory: when its
-// records stop, it is over.
+// remember keeps a group that is over if its records came slowly. A failure that occurs all the time is really over
+// when its records stop; a slow one may only be in a long pause.
 func (s *groups) remember(g *group) {
 	if g.total > 1 && g.last.Sub(g.began) < time.Duration(g.total-1)*s.interval/4 {
 		return
@@ -172,12 +175,13 @@ func (s *groups) remember(g *group) {
 	s.past[g.key] = past{last: g.last, hold: g.hold}
 }
 
-// flush ends all groups. A timer may have taken a line already: it is written, too, before flush returns, because a process ends next.
+// flush ends all groups, and returns when their lines are written, also a line that a timer has taken already, because
+// the process may end after it.
 func (s *groups) flush() {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	for _, line := range s.drain() {
-		_ = line.write() // as a timer would
+		_ = line.write() // nobody is left who could get the error
 	}
 }
 

@@ -8,14 +8,15 @@ import (
 )
 
 const (
-	// Interval is how often a group has a line by default.
+	// Interval is the default time between two lines of a group.
 	Interval = time.Minute
-	// Off writes every line.
+	// Off is an interval with which every record is written.
 	Off time.Duration = -1
 )
 
-// New returns a logger that writes one line per group and interval, or l itself if it is such a logger already. With [Off] every line is written,
-// and a later New does not change that. nil: slog.Default(). 0: [Interval].
+// New returns a logger that writes one line for each group and interval. If l is such a logger already, it
+// returns l. With [Off] every record is written, and a later New does not change that. A nil l is
+// slog.Default(), an interval of 0 is [Interval].
 func New(l *slog.Logger, interval time.Duration) *slog.Logger {
 	if l == nil {
 		l = slog.Default()
@@ -30,8 +31,8 @@ func New(l *slog.Logger, interval time.Duration) *slog.Logger {
 	return slog.New(h)
 }
 
-// Every returns a logger that writes each of its lines, even if l is a logger of [New]: it is for lines that a person looks for. nil:
-// slog.Default().
+// Every returns a logger that writes each of its records, even if l is a logger of [New]. It is for records that a
+// person will look for. A nil l is slog.Default().
 func Every(l *slog.Logger) *slog.Logger {
 	if l == nil {
 		l = slog.Default()
@@ -42,15 +43,15 @@ func Every(l *slog.Logger) *slog.Logger {
 	return New(l, Off)
 }
 
-// Flush writes the lines that were counted and not written yet, and begins anew. Call it at the end of a process, or of a part of it, because the
-// next line of a group would come only after the interval. When Flush returns, all earlier lines are written.
+// Flush writes the lines of all groups with records that were counted and not written yet, and starts new groups. Call
+// it at the end of a process, or of a part of it, because the next line would come only after the interval.
 func Flush(l *slog.Logger) {
 	if h := find(l.Handler()); h != nil && h.groups != nil {
 		h.groups.flush()
 	}
 }
 
-// find returns the handler of this package that is in h, nil if there is none.
+// find returns this package's handler if h is or wraps one, else nil.
 func find(h slog.Handler) *handler {
 	for {
 		switch is := h.(type) {
@@ -64,19 +65,19 @@ func find(h slog.Handler) *handler {
 	}
 }
 
-// handler stands before the handler of a logger of New.
+// handler groups records in front of another handler.
 type handler struct {
 	next   slog.Handler
-	groups *groups // nil: every line is written
-	facts  facts   // of the attributes that the logger has
+	groups *groups // nil: every record is written
+	facts  facts   // from the attributes of the logger
 }
 
-// Enabled is that of the handler behind.
+// Enabled asks the next handler.
 func (h *handler) Enabled(ctx context.Context, level slog.Level) bool {
 	return h.next.Enabled(ctx, level)
 }
 
-// Handle writes a record, or counts it.
+// Handle writes a record, or only counts it in its group.
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	if h.groups == nil {
 		return h.next.Handle(ctx, r)

@@ -9,7 +9,8 @@ import (
 
 type key struct{}
 
-// Mark counts the messages that were skipped in one call of a handler: one at most, unless the handler gets a batch.
+// Mark counts the messages that were skipped in one call of a handler. That is one at most, unless the
+// handler gets a batch.
 type Mark struct{ n atomic.Int64 }
 
 // IsSet reports whether a message was skipped.

@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-// errFailed means that the run has said all about its failures.
+// errFailed ends a run whose failures were all reported already.
 var errFailed = errors.New("tests failed, see above")
 
 func run(ctx context.Context, out io.Writer, nightly bool) (err error) {
@@ -56,7 +56,7 @@ func run(ctx context.Context, out io.Writer, nightly bool) (err error) {
 	var seed string
 	if nightly {
 		if seed = os.Getenv(seedVariable); seed == "" {
-			seed = strconv.FormatUint(rand.Uint64N(1_000_000), 10) // short enough to be typed
+			seed = strconv.FormatUint(rand.Uint64N(1_000_000), 10) // short, so that a person can type it
 		}
 		if rows, err = nightlySteps(ctx, seed); err != nil {
 			return err
@@ -72,7 +72,7 @@ func run(ctx context.Context, out io.Writer, nightly bool) (err error) {
 	fmt.Fprintf(out, "servers are up after %s\n", seconds(time.Since(begun)))
 
 	r := newReport(out)
-	defer func() { // also of a run that was interrupted
+	defer func() { // also after an interruption
 		r.printTimes(time.Since(begun))
 		if nightly {
 			fmt.Fprintf(out, "nightly seed=%s rounds=%d failed=%d\n", seed, r.rounds, r.failed)
@@ -87,7 +87,8 @@ func run(ctx context.Context, out io.Writer, nightly bool) (err error) {
 	return nil
 }
 
-// runRows runs the rows at the same time, and the steps of a row one after the other. It ends all of them if one cannot be run.
+// runRows runs the rows at the same time, and the steps of each row one after the other. If a step cannot
+// be started, all of them end.
 func runRows(ctx context.Context, rows [][]step, env []string, r *report) error {
 	defer r.watch()()
 	all, ctx := errgroup.WithContext(ctx)

@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// long is how long a test runs before it is named.
+	// long is how long a test may run before it is listed.
 	long = 2 * time.Minute
-	// lookAround is the time between two lists of such tests.
+	// lookAround is the time between two such lists.
 	lookAround = time.Minute
-	// failed and skipped are actions of go test -json.
+	// failed and skipped are values of Action in the output of go test -json.
 	failed  = "fail"
 	skipped = "skip"
 )
 
-// event is a line of go test -json; see go doc test2json.
+// event is a line of the output of go test -json; see go doc test2json.
 type event struct {
 	Action     string  `json:"Action"`
 	Package    string  `json:"Package"`
@@ -40,19 +40,19 @@ type event struct {
 
 type testID struct{ pkg, test string }
 
-// report says what happens, and counts. Steps that run at the same time share it.
+// report prints what happens and counts it. Steps that run at the same time share it.
 type report struct {
-	mu       sync.Mutex // of the others
+	mu       sync.Mutex // guards the fields below
 	out      io.Writer
 	now      func() time.Time
 	since    map[testID]time.Time
 	output   map[testID][]string
-	packages map[string]time.Duration // over all steps
+	packages map[string]time.Duration // total time of all steps
 	tests    int
 	skipped  int
 	rounds   int
 	failed   int
-	failedIn map[string]bool // by package
+	failedIn map[string]bool // number of failed tests by package
 }
 
 func newReport(out io.Writer) *report {
@@ -62,7 +62,7 @@ func newReport(out io.Writer) *report {
 	}
 }
 
-// read reports one call of go test -json, until it ends, and returns how much of it has failed.
+// read reads the output of one go test -json, and returns how many tests in it have failed.
 func (r *report) read(from io.Reader) (failures int, err error) {
 	in := bufio.NewReader(from)
 	for {
@@ -79,7 +79,7 @@ func (r *report) read(from io.Reader) (failures int, err error) {
 	}
 }
 
-// watch names the tests that take long, each minute until stop is called.
+// watch prints the tests that run for long, each minute until stop is called.
 func (r *report) watch() (stop func()) {
 	tick, done := time.NewTicker(lookAround), make(chan struct{})
 	go func() {
@@ -98,7 +98,7 @@ func (r *report) watch() (stop func()) {
 	}
 }
 
-// count reports a line, and returns how many failures it is about.
+// count counts one line, and returns how many failures it reports.
 func (r *report) count(line []byte) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,14 +110,14 @@ func (r *report) count(line []byte) int {
 func (r *report) line(line []byte) {
 	var e event
 	if json.Unmarshal(line, &e) != nil {
-		fmt.Fprintf(r.out, "%s", line) // of a command that is no test
+		fmt.Fprintf(r.out, "%s", line) // output of another command
 		return
 	}
 	id := testID{short(cmp.Or(e.Package, e.ImportPath)), e.Test}
 	switch e.Action {
 	case "run", "cont":
 		r.since[id] = r.now()
-	case "pause": // until it is its turn beside others
+	case "pause": // it waits for its turn among parallel tests
 		delete(r.since, id)
 	case "output", "build-output":
 		r.keep(id, e.Output)
@@ -127,12 +127,12 @@ func (r *report) line(line []byte) {
 		}
 	case "pass", skipped, failed:
 		r.end(id, e)
-	case "build-fail": // its package fails as well
+	case "build-fail": // its package is reported as failed, too
 		fmt.Fprint(r.out, strings.Join(r.output[id], ""))
 	}
 }
 
-// keep keeps what a test says until it has failed; what it waits for is said at once.
+// keep stores the output of a test until the test has failed. Lines about a wait are printed at once.
 func (r *report) keep(id testID, text string) {
 	if strings.Contains(text, " has waited ") {
 		fmt.Fprintf(r.out, "%s: %s", id.pkg, text)
@@ -161,8 +161,8 @@ func (r *report) end(id testID, e event) {
 	}
 }
 
-// failure prints what a test and its sub-tests said. A package fails with its tests, and counts only if none of them did: it may
-// have ended in the middle of one.
+// failure prints the output of a test and its sub-tests. A package fails with its tests; it counts as a failure of its
+// own only if no test did: it may have ended in the middle of a test.
 func (r *report) failure(id testID) {
 	if id.test == "" {
 		if r.failedIn[id.pkg] {
@@ -175,7 +175,7 @@ func (r *report) failure(id testID) {
 	r.fail(fmt.Sprintf("%s %s\n%s", id.pkg, id.test, strings.Join(r.said(id), "")))
 }
 
-// said returns the output of a test and its sub-tests that have not passed, or of all such tests of a package.
+// said returns the output of a test and of its sub-tests that have not passed, or of all such tests of a package.
 func (r *report) said(id testID) (all []string) {
 	var ids []testID
 	for other := range r.output {
@@ -190,7 +190,7 @@ func (r *report) said(id testID) (all []string) {
 	return all
 }
 
-// failStep reports a step that failed, and no test of it.
+// failStep reports a step that failed although none of its tests did.
 func (r *report) failStep(s step, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -213,7 +213,7 @@ func (r *report) sayWhatTakesLong() {
 	}
 }
 
-// printTimes prints the packages, the slowest one first.
+// printTimes prints the packages, the slowest first.
 func (r *report) printTimes(all time.Duration) {
 	names := slices.SortedFunc(maps.Keys(r.packages), func(a, b string) int {
 		return cmp.Or(cmp.Compare(r.packages[b], r.packages[a]), cmp.Compare(a, b))
@@ -225,7 +225,7 @@ func (r *report) printTimes(all time.Duration) {
 	fmt.Fprintf(r.out, "%d tests in %s, skipped: %d, failed: %d\n", r.tests, seconds(all), r.skipped, r.failed)
 }
 
-// short leaves out what all packages have in common.
+// short removes the part of a package's path that all have in common.
 func short(pkg string) string {
 	name := strings.TrimPrefix(pkg, "github.com/oncebox/oncebox")
 	return cmp.Or(strings.TrimPrefix(name, "/"), "oncebox")

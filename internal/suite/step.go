@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// seedVariable is read by package nightly.
+// seedVariable is the variable that package nightly reads.
 const seedVariable = "NIGHTLY_SEED"
 
 const everything = "./..."
 
 var fuzzTarget = regexp.MustCompile(`(?m)^func (Fuzz\w*)\(`)
 
-// step is one call of go.
+// step is one call of the go command.
 type step struct {
 	what string
 	args []string
@@ -29,8 +29,8 @@ type step struct {
 
 func goTest(args ...string) []string { return append([]string{"test", "-json"}, args...) }
 
-// raced are the tests, all of messaging/pulsar, in which pulsar-client-go races with itself: their files are not built with the race
-// detector, or they leave out what races. See messaging/pulsar/trouble_test.go.
+// raced matches tests of messaging/pulsar in which pulsar-client-go has data races of its own. Their files are not
+// built with the race detector, or they leave the racing part out; see messaging/pulsar/trouble_test.go.
 const raced = "^TestTopic.*UnderLoad$|^TestLoopOutlivesItsTopic$|^TestConformance$/^unbatched$|^TestConformance$/^batched$/lost_connection"
 
 // longest are the packages whose tests take longest, the longest first. Go starts packages in the order in which they are named, so none of
@@ -53,15 +53,15 @@ func testSteps() (rows [][]step, err error) {
 	}, modules...)}, err
 }
 
-// benchmarks is the module whose programs are run by hand.
+// benchmarks is a module whose programs are only started by hand.
 const benchmarks = "bench"
 
-// alertTests is the module that builds Prometheus: with the race detector that takes minutes, and half a minute without. None of our code
-// runs beside another one there.
+// alertTests is a module that builds Prometheus, which takes minutes with the race detector and half a minute without
+// it. No code of ours runs concurrently there.
 const alertTests = "docs/alerts/rulestest"
 
-// moduleSteps run the tests of the modules within this one. These have their own go.mod, so that users of the main module do not need their
-// dependencies.
+// moduleSteps returns steps for the tests of the modules within this one, each with its own go.mod, so that
+// users of the main module do not need their dependencies.
 func moduleSteps(root string) (steps []step, err error) {
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -69,7 +69,7 @@ func moduleSteps(root string) (steps []step, err error) {
 		}
 		if entry.IsDir() {
 			if name := entry.Name(); path != root && (name == "testdata" || name[0] == '.' || name[0] == '_') {
-				return filepath.SkipDir // as go leaves them out
+				return filepath.SkipDir // the go command ignores these folders, too
 			}
 			return nil
 		}
@@ -89,7 +89,7 @@ func moduleSteps(root string) (steps []step, err error) {
 	return steps, nil
 }
 
-// nightlySteps are those of make nightly, one after the other: fuzzing takes all cores.
+// nightlySteps returns the steps of make nightly. They run one after the other, because fuzzing uses all cores.
 func nightlySteps(ctx context.Context, seed string) (rows [][]step, err error) {
 	env := []string{seedVariable + "=" + seed}
 	modules, err := moduleSteps(".")
@@ -109,8 +109,8 @@ func nightlySteps(ctx context.Context, seed string) (rows [][]step, err error) {
 	}, append(modules, fuzz...)...)}, err
 }
 
-// fuzzSteps look for input that breaks a function, one step per target: go fuzzes one at a time. What they find is written to
-// testdata/fuzz, and tried by make test from then on.
+// fuzzSteps returns a step for each fuzz target, because go fuzzes one at a time. An input that fails is written to
+// testdata/fuzz, and make test tries it from then on.
 func fuzzSteps(ctx context.Context) (steps []step, err error) {
 	list, err := exec.CommandContext(ctx, "go", "list", "-f",
 		`{{$p := .}}{{range .TestGoFiles}}{{$p.ImportPath}} {{$p.Dir}}/{{.}}{{"\n"}}{{end}}`+
@@ -121,7 +121,7 @@ func fuzzSteps(ctx context.Context) (steps []step, err error) {
 	for line := range strings.Lines(string(list)) {
 		pkg, file, found := strings.Cut(strings.TrimSpace(line), " ")
 		if !found {
-			continue // between two packages
+			continue // a line of another package
 		}
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -138,11 +138,11 @@ func fuzzSteps(ctx context.Context) (steps []step, err error) {
 	return steps, nil
 }
 
-// noSleep has a program that was built with the race detector end at once, as others do. By default it sleeps for a second before, so that
-// goroutines that are left over can report races. Most packages fail if there are any.
+// noSleep makes a program with the race detector end at once. By default it sleeps for a second, so that leftover
+// goroutines can report races; most packages fail anyway if there are any.
 const noSleep = "atexit_sleep_ms=0"
 
-// run reports what the tests do, and returns an error if they cannot be run.
+// run runs the step and reports its tests. It returns an error if they cannot be run.
 func (s step) run(ctx context.Context, env []string, r *report) error {
 	cmd := exec.CommandContext(ctx, "go", s.args...)
 	cmd.Env = slices.Concat([]string{"GORACE=" + noSleep}, os.Environ(), env, s.env)

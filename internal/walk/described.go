@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Page is the page that describes the way, from the module's root.
+// Page is the path of the page that describes the way, from the module's root.
 const Page = "docs/architecture.md"
 
 // Described returns the stops that the section "The way of one event" of a page names, as "1. `package/file.go Func`: what happens". Each of its three
@@ -34,9 +34,9 @@ func Described(page string) (Way, error) {
 	return Way{Write: stops(parts[1]), Relay: stops(parts[2]), Receive: stops(parts[3])}, nil
 }
 
-// Missing returns what to mend on the page, for each stop that the module does not have.
+// Missing returns what to change on the page, for each stop that the code does not have.
 func (w Way) Missing(module fs.FS) (mend []string, err error) {
-	declared := map[string][]string{} // the files of each function
+	declared := map[string][]string{} // files that declare a function, by its name
 	err = fs.WalkDir(module, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
 			return err
@@ -64,7 +64,7 @@ func (w Way) Missing(module fs.FS) (mend []string, err error) {
 	return mend, err
 }
 
-// moved says what to write in place of a stop that is gone, by the files that have a function of its name.
+// moved returns a proposal for a stop that no longer exists: files that have a function with its name.
 func moved(s Stop, files []string) string {
 	slices.SortStableFunc(files, func(a, b string) int { return nearness(s, b) - nearness(s, a) })
 	switch {
@@ -76,7 +76,7 @@ func moved(s Stop, files []string) string {
 	return "it is not there. If it has moved, write `" + strings.Join(files, " "+s.Func+"` or `") + " " + s.Func + "`"
 }
 
-// nearness is how many folders two files share, from the module's root on.
+// nearness returns the number of leading folders that two files have in common.
 func nearness(s Stop, file string) (n int) {
 	a, b := strings.Split(s.File, "/"), strings.Split(file, "/")
 	for n < min(len(a), len(b)) && a[n] == b[n] {
@@ -85,7 +85,8 @@ func nearness(s Stop, file string) (n int) {
 	return n
 }
 
-// OutOfOrder returns what to mend on the page, for each stop that a recorded way did not pass where the page has it.
+// OutOfOrder returns what to change on the page, for each stop that a recorded way has passed at another
+// place or not at all.
 func (w Way) OutOfOrder(recorded Way) (mend []string) {
 	for _, stretch := range []struct {
 		name           string

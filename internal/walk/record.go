@@ -22,8 +22,8 @@ const (
 	scenario    = module + "/internal/walk/scenario"
 )
 
-// Record compiles and runs the scenario, in the folder dir, and returns the recorded way: the functions that each of several events has
-// passed. env has the addresses of the servers for the scenario, as its variables ONCEBOX_.
+// Record compiles the scenario in the folder dir and runs it. It returns the functions that each of several events has
+// passed. env has the scenario's variables with the addresses of the servers (ONCEBOX_...).
 func Record(ctx context.Context, dir string, env []string) (Way, error) {
 	lines := map[string]int{}
 	program, err := build(ctx, dir, lines)
@@ -36,14 +36,14 @@ func Record(ctx context.Context, dir string, env []string) (Way, error) {
 	if err != nil {
 		return Way{}, err
 	}
-	var entered []map[string][]string // by each event
+	var entered []map[string][]string // one for each event
 	if err := json.Unmarshal(out, &entered); err != nil {
 		return Way{}, fmt.Errorf("walk: what the scenario printed: %w", err)
 	}
 	stops := func(stretch string) (list []Stop) {
 		for _, place := range entered[0][stretch] {
 			if slices.ContainsFunc(entered, func(e map[string][]string) bool { return !slices.Contains(e[stretch], place) }) {
-				continue // of a timer that ran out meanwhile
+				continue // a function of a timer that happened to end meanwhile
 			}
 			file, name, _ := strings.Cut(place, " ")
 			list = append(list, Stop{File: file, Func: name, Lines: lines[place]})
@@ -53,7 +53,8 @@ func Record(ctx context.Context, dir string, env []string) (Way, error) {
 	return Way{Write: stops(trace.Write), Relay: stops(trace.Relay), Receive: stops(trace.Receive)}, nil
 }
 
-// build compiles the scenario from traced files. They replace the module's for this one compilation ("go help build", -overlay).
+// build compiles the scenario from traced copies of the files, which replace the module's own only for this compilation
+// ("go help build", -overlay).
 func build(ctx context.Context, dir string, lines map[string]int) (program string, err error) {
 	out, err := output(exec.CommandContext(ctx, "go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,Module", scenario))
 	if err != nil {
@@ -86,7 +87,7 @@ func build(ctx context.Context, dir string, lines map[string]int) (program strin
 	return program, err
 }
 
-// listed is a package as go list prints it.
+// listed is a package, as go list prints it.
 type listed struct {
 	ImportPath string   `json:"ImportPath"` //nolint:tagliatelle // of go list
 	Dir        string   `json:"Dir"`        //nolint:tagliatelle // of go list
@@ -97,7 +98,7 @@ type listed struct {
 	} `json:"Module"` //nolint:tagliatelle // of go list
 }
 
-// trace writes the traced files of the package into dir.
+// trace writes traced copies of the package's files into dir.
 func (p *listed) trace(dir string, replace map[string]string, lines map[string]int) error {
 	for _, name := range p.GoFiles {
 		full := filepath.Join(p.Dir, name)
@@ -117,7 +118,7 @@ func (p *listed) trace(dir string, replace map[string]string, lines map[string]i
 	return nil
 }
 
-// output runs a command. Its error has what the command wrote to stderr.
+// output runs a command and returns its stdout. The error contains its stderr.
 func output(cmd *exec.Cmd) ([]byte, error) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -9,8 +9,9 @@ import (
 	"os"
 )
 
-// traced returns a Go file with a call of trace.Enter at the beginning of each function, on the line of its brace, so that the lines of all
-// else stay what they are. lines gets the length of each function under the text that it passes to Enter.
+// traced returns a Go file with a call of trace.Enter at the beginning of each function. The call is on the
+// line of the opening brace, so that line numbers stay the same. lines gets the length of each function, by
+// the text that is passed to Enter.
 func traced(full, name string, lines map[string]int) ([]byte, error) {
 	text, err := os.ReadFile(full) //nolint:gosec // a file of this module
 	if err != nil {
@@ -40,6 +41,6 @@ func traced(full, name string, lines map[string]int) ([]byte, error) {
 		upTo(fn.Body.Lbrace+1, fmt.Sprintf("walktrace.Enter(%q);", place))
 	}
 	out.Write(text[from:])
-	out.WriteString("\nvar _ = walktrace.Enter\n") // a file without functions uses it, too
+	out.WriteString("\nvar _ = walktrace.Enter\n") // so that a file without functions uses the import
 	return out.Bytes(), nil
 }

@@ -6,34 +6,35 @@ import (
 	"strings"
 )
 
-// Stop is a function on the way.
+// Stop is a function on the way of an event.
 type Stop struct {
-	File  string // from the module's root
+	File  string // path from the module's root
 	Func  string
-	Lines int // of the function, the first and the last included
+	Lines int // length of the function
 }
 
 func (s Stop) String() string { return s.File + " " + s.Func }
 
-// Way is what happens to one event, in three stretches. A function is in a stretch once, where it was entered first.
+// Way is the way of one event, in three stretches. A function is listed once in a stretch, at its first call.
 type Way struct {
 	Write   []Stop // from Save to COMMIT
-	Relay   []Stop // from the notification to the note that the event is published
-	Receive []Stop // from the message to its acknowledgement
+	Relay   []Stop // from the notification of the commit to the record that the event is published
+	Receive []Stop // from the received message to its acknowledgement
 }
 
-// All returns the three stretches, one behind the other.
+// All returns the three stretches as one list.
 func (w Way) All() []Stop { return slices.Concat(w.Write, w.Relay, w.Receive) }
 
-// machinery are the packages below all others: a reader who follows the way of an event can rely on their documentation.
+// machinery are packages that a reader of the way does not have to read: their documentation is enough.
 var machinery = []string{ //nolint:gochecknoglobals // a constant
 	"internal/backoff", "internal/otelx", "internal/pgerr", "internal/pgsql", "internal/quietlog",
 }
 
-// shortest is the length in lines from which on a function is read at its own place. The name of a shorter one says it all.
+// shortest is the length in lines from which a function counts. For a shorter one the name is enough.
 const shortest = 15
 
-// Read returns the functions that a reader of the way opens: those of at least 15 lines, without the machinery.
+// Read returns the functions that a reader of the way has to open: functions of at least 15 lines outside
+// of the machinery.
 func (w Way) Read() (list []Stop) {
 	for _, s := range w.All() {
 		if s.Lines >= shortest && !slices.Contains(machinery, path.Dir(s.File)) {
@@ -43,14 +44,14 @@ func (w Way) Read() (list []Stop) {
 	return list
 }
 
-// Figures say how hard a list of functions is to follow.
+// Figures measure how hard a list of functions is to follow.
 type Figures struct {
 	Calls   int
 	Files   int
-	Returns int // to a file that was left before
+	Returns int // how often the way returns to a file that it had left
 }
 
-// FiguresOf counts.
+// FiguresOf counts the figures of a list of stops.
 func FiguresOf(stops []Stop) (f Figures) {
 	seen, last := map[string]bool{}, ""
 	for _, s := range stops {

@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// T stands in for the testing.T of a test that is watched, and writes down why it fails.
+// T stands in for the testing.T of a watched test, and records why the test fails.
 type T struct {
 	ctx      context.Context //nolint:containedctx // as that of a testing.T
 	mu       sync.Mutex
@@ -18,8 +18,8 @@ type T struct {
 	cleanups []func()
 }
 
-// Run runs a test and its cleanups, and returns what they complained of, "" if it passed. The test's context is cancelled before
-// its cleanups, as that of a testing.T.
+// Run runs a test and its cleanups, and returns the reasons for which it failed, "" if it passed. The test's context is
+// cancelled before its cleanups, as with a testing.T.
 func Run(ctx context.Context, test func(*T)) string {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -34,7 +34,7 @@ func Run(ctx context.Context, test func(*T)) string {
 	return strings.Join(t.said, "\n")
 }
 
-// do returns when fn has returned or failed.
+// do runs fn in a goroutine, which FailNow can end, and returns when it has ended.
 func (t *T) do(fn func()) {
 	done := make(chan struct{})
 	go func() {
@@ -44,7 +44,7 @@ func (t *T) do(fn func()) {
 	<-done
 }
 
-// Errorf notes a complaint.
+// Errorf records a failure.
 func (t *T) Errorf(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -60,8 +60,8 @@ func (t *T) Name() string { return "watched" }
 // Helper does nothing.
 func (t *T) Helper() {}
 
-// Cleanup registers what runs after the test, the last one first.
+// Cleanup registers a function to run after the test; the last one runs first.
 func (t *T) Cleanup(fn func()) { t.cleanups = append(t.cleanups, fn) }
 
-// Context is that of the test.
+// Context returns the context of the test.
 func (t *T) Context() context.Context { return t.ctx }

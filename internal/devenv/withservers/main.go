@@ -51,7 +51,7 @@ func run(ctx context.Context, command []string) (err error) {
 	return cmd.Run()
 }
 
-// environment is that of this process, without the variable of a server that goes before DATABASE_URL.
+// environment returns this process's environment without variables that would be preferred to DATABASE_URL.
 func environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "ONCEBOX_DATABASE_URL=") })
 }

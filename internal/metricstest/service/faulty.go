@@ -12,12 +12,13 @@ import (
 	"github.com/oncebox/oncebox/messaging/pulsar"
 )
 
-// faulty is a broker that fails in ways that the types of events choose, and that simulates other faults while it publishes.
+// faulty is a broker that fails in a way that the event's type chooses. It also simulates other faults
+// while it publishes.
 type faulty struct {
 	*pulsar.Broker
 
 	db   *bun.DB
-	said sync.Map // what went wrong once
+	said sync.Map // faults that have occurred already
 }
 
 func (b *faulty) first(what string) bool {
@@ -34,7 +35,7 @@ func (b *faulty) Publish(ctx context.Context, msgs []event.Envelope) error {
 			return &messaging.PublishError{Failed: map[int]error{i: messaging.Permanent(errors.New("no schema"))}}
 		case m.Type == "unconfirmed" && b.first("unconfirmed"):
 			return messaging.ErrBrokerDown
-		case m.Type == "fenced" && b.first("fenced"): // another projector has the lanes from here on
+		case m.Type == "fenced" && b.first("fenced"): // makes another projector take the lanes over
 			if _, err := b.db.ExecContext(ctx, "UPDATE outbox_lane SET owner = 'nobody', lease_until = '-infinity', epoch = epoch + 1"); err != nil {
 				return err
 			}

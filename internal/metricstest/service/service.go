@@ -39,18 +39,19 @@ type Service struct {
 	*oncebox.App
 	*metricstest.Histograms
 
-	// Registry has all that it shows.
+	// Registry collects all metrics of the service.
 	Registry *prometheus.Registry
 
 	t  testing.TB
 	db *bun.DB
 }
 
-// Run runs a service until the test ends. Each thing happens once that a metric counts, and all of names have been shown when it returns.
+// Run runs a service until the test ends. It makes everything happen once that a metric counts, and returns when the
+// metrics with these names have appeared.
 func Run(t testing.TB, names []string) *Service {
 	t.Helper()
 	s := start(t)
-	// One after the other: the faults of one batch would hide each other.
+	// One after the other, because faults in one batch would hide each other.
 	for _, fault := range []struct{ topic, kind, shown string }{
 		{"order", "unknown", "oncebox_router_skipped"},
 		{"nobody", "unwatched", "oncebox_broker_unwatched_topics"},
@@ -84,7 +85,7 @@ func start(t testing.TB) *Service {
 	require.NoError(t, err)
 	s.Histograms = metricstest.NewHistograms(metric.NewMeterProvider(metric.WithReader(reader)))
 	before := otel.GetMeterProvider()
-	otel.SetMeterProvider(s.Histograms) // for the router
+	otel.SetMeterProvider(s.Histograms) // the router uses the global provider
 	t.Cleanup(func() { otel.SetMeterProvider(before) })
 
 	db, namespace := pgtest.Migrated(t), pulsartest.Open(t)
@@ -110,14 +111,14 @@ func start(t testing.TB) *Service {
 	return s
 }
 
-// config has short times, and each hook fails.
+// config returns a configuration with short times, and hooks that all fail.
 func (s *Service) config() config.Config {
 	var cfg config.Config
 	cfg.UoW.Source = "test"
 	cfg.Telemetry.Logger, cfg.Telemetry.MeterProvider = slog.New(slog.DiscardHandler), s.Histograms
 	cfg.Projector.Retry.Delay, cfg.Projector.Retry.MaxDelay = time.Millisecond, time.Millisecond
 	cfg.Projector.SleepBusy, cfg.Projector.SleepIdle = 5*time.Millisecond, 20*time.Millisecond
-	cfg.Projector.CleanInterval = -1 // disorder cleans
+	cfg.Projector.CleanInterval = -1 // disorder calls the cleaner
 	cfg.Consumer.Retry.Delay = time.Millisecond
 	cfg.Outbox.OnDead = func(context.Context, bun.Tx, outbox.DeadLetter) error { return errors.New("nobody to tell") }
 	cfg.Inbox.OnDead = func(context.Context, *uow.Unit, inbox.DeadLetter) error { return errors.New("nobody to tell") }
@@ -125,7 +126,7 @@ func (s *Service) config() config.Config {
 	return cfg
 }
 
-// Emit commits a unit with one event.
+// Emit commits a unit of work with one event.
 func (s *Service) Emit(topic, kind string) {
 	s.t.Helper()
 	require.NoError(s.t, s.UoW.Do(s.t.Context(), func(_ context.Context, u *uow.Unit) error {
@@ -146,7 +147,7 @@ func (s *Service) awaitCount(name string, n float64) {
 	await.True(s.t, func() bool { return metricstest.Gather(s.t, s.Registry)[name].Counted >= n }, "%s shows %v", name, n)
 }
 
-// disorder has a reconciliation and a cleaner find something.
+// disorder gives the reconciliation and the cleaner something to find.
 func (s *Service) disorder() {
 	s.t.Helper()
 	ctx := s.t.Context()

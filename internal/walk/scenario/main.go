@@ -24,10 +24,11 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// quiet is how long nothing may happen before the service counts as idle: longer than one event takes, shorter than its timers.
+// quiet is how long no function must be entered until the service counts as idle. It is longer than an event takes, and
+// shorter than the service's timers.
 const quiet = 300 * time.Millisecond
 
-// OrderPlaced is the event.
+// OrderPlaced is the event that is followed.
 type OrderPlaced struct {
 	ID string `json:"id"`
 }
@@ -35,7 +36,7 @@ type OrderPlaced struct {
 // EventType is the name of the event.
 func (OrderPlaced) EventType() string { return "order.placed" }
 
-// Order is the aggregate.
+// Order is the aggregate that records the event.
 type Order struct {
 	event.Recorder `bun:"-"`
 
@@ -52,14 +53,14 @@ func (o *Order) AggregateID() string { return o.ID }
 // AggregateVersion is the version of the row.
 func (o *Order) AggregateVersion() int64 { return o.Version }
 
-// Placed is the table of the consumer.
+// Placed is the consumer's table.
 type Placed struct {
 	bun.BaseModel `bun:"placed"`
 
 	ID string `bun:",pk"`
 }
 
-// write is the stretch from Save to COMMIT. Package trace knows it by its name.
+// write is the first stretch of the way, from Save to COMMIT. Package trace finds it by its name.
 func write(ctx context.Context, units *uow.Manager, id string) error {
 	return units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
 		o := &Order{ID: id}
@@ -84,7 +85,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	}
 	cfg.UoW.Source = "walk"
 	cfg.Telemetry.Logger = slog.New(slog.DiscardHandler)
-	cfg.Projector.SleepIdle, cfg.Inbox.PollInterval = time.Minute, time.Minute // or the service is never idle
+	cfg.Projector.SleepIdle, cfg.Inbox.PollInterval = time.Minute, time.Minute // with the default intervals the service would never be idle
 	db, err := config.OpenDB(ctx, cfg)
 	if err != nil {
 		return err
@@ -142,8 +143,8 @@ func (s *service) declare(ctx context.Context) error {
 	return err
 }
 
-// record runs the service and returns the functions that each of its events has passed, without the first one: it fills what is read once
-// per process.
+// record runs the service and returns the functions that each event has passed. It leaves the first event out, because
+// it also passes functions that run once in a process.
 func (s *service) record(ctx context.Context) (entered []map[string][]string, err error) {
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)

@@ -17,13 +17,14 @@ const (
 	Receive = "receive"
 )
 
-// recorder holds what was entered since it was made. It is global because a function that is traced has nowhere to get one from.
+// recorder holds the functions that were entered since Start. It is global, because the traced functions
+// cannot get it from anywhere else.
 var recorder = &record{} //nolint:gochecknoglobals // see above
 
-// record holds the functions of each stretch in the order in which they were entered first.
+// record holds the functions of each stretch, in the order in which they were first entered.
 type record struct {
 	mu      sync.Mutex
-	last    time.Time // when a function was entered last
+	last    time.Time // when the latest function was entered
 	stretch map[string][]string
 	seen    map[[2]string]bool
 }
@@ -41,7 +42,7 @@ func (r *record) enter(place, stretch string) {
 	}
 }
 
-// Start forgets what was entered.
+// Start begins a new recording.
 func Start() {
 	recorder.mu.Lock()
 	defer recorder.mu.Unlock()
@@ -57,7 +58,7 @@ func Entered() map[string][]string {
 	return entered
 }
 
-// Quiet returns when no function was entered for as long as pause.
+// Quiet returns when no function has been entered for the length of pause.
 func Quiet(ctx context.Context, pause time.Duration) error {
 	for left := pause; left > 0; left = recorder.until(pause) {
 		select {
@@ -69,15 +70,15 @@ func Quiet(ctx context.Context, pause time.Duration) error {
 	return nil
 }
 
-// until returns the time that is left until pause has passed since a function was entered.
+// until returns the rest of the pause since the latest function was entered.
 func (r *record) until(pause time.Duration) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return time.Until(r.last.Add(pause))
 }
 
-// stretchOf returns the stretch to which a goroutine belongs, by the functions on its stack and the function that created it. It is empty
-// for goroutines that have nothing to do with the event.
+// stretchOf returns the stretch that a goroutine belongs to. It finds that by the functions on its stack, and by the
+// function that started it. It is "" for goroutines that have nothing to do with the event.
 func stretchOf(stack string) string {
 	for _, of := range []struct{ stretch, function string }{
 		{Write, "main.write("},
