@@ -13,7 +13,7 @@ import (
 const (
 	// payloadSize is the size of every event's payload, in bytes.
 	payloadSize = 512
-	// aggregates is over how many accounts the events are spread.
+	// aggregates is the number of accounts over which the events are spread.
 	aggregates = 1000
 
 	accountType = "account"
@@ -40,7 +40,7 @@ func (a *account) AggregateID() string { return a.ID }
 // AggregateVersion returns the stored version.
 func (a *account) AggregateVersion() int64 { return a.Version }
 
-// createAccounts fills up half a page only, so that an UPDATE stays within its page.
+// createAccounts fills pages only by half, so that an UPDATE finds room in its page.
 const createAccounts = `
 CREATE TABLE account (id text PRIMARY KEY, balance bigint NOT NULL, version bigint NOT NULL) WITH (fillfactor = 50);
 INSERT INTO account SELECT 'a-' || to_char(i, 'FM000000'), 0, 0 FROM generate_series(0, %d) i`
@@ -62,10 +62,10 @@ func newMoneyMoved(id string) moneyMoved {
 	return moneyMoved{AccountID: id, Amount: 1, Memo: strings.Repeat("m", payloadSize-skeleton)}
 }
 
-// encode is what a service by hand calls.
+// encode does what a service without oncebox would do.
 func (m moneyMoved) encode() ([]byte, error) { return json.Marshal(m) }
 
-// metadata is what the context of a request usually brings along.
+// metadata returns what the context of a request usually has.
 func metadata() event.Metadata {
 	return event.Metadata{
 		"correlation_id": "01936f2e-7c1a-7b3e-9d55-3f0c8a1b2c4d",

@@ -12,14 +12,14 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// unitSize is how many events one transaction of the prefill stores.
+// unitSize is the number of events in one transaction when a backlog is stored.
 const unitSize = 2000
 
 // backlog is a number of unsent events, spread evenly over the aggregates.
 type backlog struct {
 	topic    string
 	versions int // of each aggregate
-	// shared is the tally of several runs, if not nil.
+	// shared is a tally that several runs use together; nil: each run has its own.
 	shared *tally
 }
 
@@ -37,7 +37,7 @@ func (b backlog) tally() *tally {
 	return newTally(ids, b.versions)
 }
 
-// fill stores the backlog through the store's own Flush, so that the rows are what a unit of work writes.
+// fill stores the backlog with the store's own Flush, so that the rows are the same as those of a unit of work.
 func (b backlog) fill(ctx context.Context, db *bun.DB, store *outbox.Store) error {
 	for first := 0; first < b.size(); first += unitSize {
 		if err := b.store(ctx, db, store, first, min(unitSize, b.size()-first)); err != nil {
@@ -47,7 +47,7 @@ func (b backlog) fill(ctx context.Context, db *bun.DB, store *outbox.Store) erro
 	return nil
 }
 
-// store stores n events in one transaction, from the first-th on.
+// store stores n events in one transaction, beginning with number first.
 func (b backlog) store(ctx context.Context, db *bun.DB, store *outbox.Store, first, n int) error {
 	payload, err := newMoneyMoved(accountID(0)).encode()
 	if err != nil {
@@ -83,7 +83,7 @@ const countRows = `
 SELECT (SELECT count(*) FROM outbox_unsent), (SELECT count(*) FROM outbox_held), (SELECT count(*) FROM outbox_dead),
 	(SELECT count(*) FROM outbox_published)`
 
-// verify counts the rows that are left when all was published: none but those of the archive.
+// verify checks the rows that are left when everything was published: only those of the archive may be.
 func (b backlog) verify(ctx context.Context, db *bun.DB, archived bool) error {
 	var unsent, held, dead, sent int
 	if err := db.DB.QueryRowContext(ctx, countRows).Scan(&unsent, &held, &dead, &sent); err != nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// brokerless measures how long a consumer waits for its events where there is no broker, while another consumer of the topic is in
-// trouble: some of its handlers take ten seconds, and some fail each time. The floor is the same run without trouble.
+// brokerless measures how long a consumer without a broker waits for its events while another consumer of the topic
+// is in trouble: some of its handlers take ten seconds, and some always fail. The floor is the same run without trouble.
 func brokerless(ctx context.Context, args []string) error {
 	var b brokerlessBench
 	flags := flag.NewFlagSet("brokerless", flag.ContinueOnError)
@@ -61,14 +61,14 @@ type brokerlessTimes struct{ p50, p95, slowest sample }
 
 const (
 	brokerlessTopic = "bench-brokerless"
-	// Of 20 keys one has handlers of ten seconds, and one handlers that fail, in the consumer that is in trouble.
+	// One of 20 keys has handlers that take ten seconds, and one has handlers that fail, at the consumer in trouble.
 	brokerlessKeys = 20
 	slowHandler    = 10 * time.Second
 )
 
 var errInTrouble = errors.New("the handler fails each time")
 
-// measure stores events at the rate and waits until the consumer that is in no trouble has handled all of them.
+// measure stores events at the given rate, and waits until the healthy consumer has handled all of them.
 func (b *brokerlessBench) measure(ctx context.Context, s *schema, trouble bool) (err error) {
 	db, err := s.bun(pgx.QueryExecModeExec, 30)
 	if err != nil {
@@ -152,7 +152,7 @@ func (b *brokerlessBench) write(ctx context.Context, db *bun.DB, store *outbox.S
 	return committed, nil
 }
 
-// verify refuses a run in which something is a dead letter.
+// verify fails if an event has become a dead letter.
 func (*brokerlessBench) verify(ctx context.Context, db *bun.DB) error {
 	var dead int
 	err := db.NewRaw("SELECT (SELECT count(*) FROM inbox_dead) + (SELECT count(*) FROM outbox_dead)").Scan(context.WithoutCancel(ctx), &dead)
@@ -177,7 +177,7 @@ func (t *brokerlessTimes) add(delays sample) {
 	t.slowest = append(t.slowest, delays.most())
 }
 
-// arrivals is when a consumer handled each event.
+// arrivals has the time at which a consumer handled each event.
 type arrivals struct {
 	mu       sync.Mutex
 	at       map[string]time.Time
@@ -196,7 +196,7 @@ func (a *arrivals) note(id string) {
 	}
 }
 
-// delays are the milliseconds from the commits on, sorted.
+// delays returns the times from commit to handler in milliseconds, sorted.
 func (a *arrivals) delays(committed map[string]time.Time) sample {
 	a.mu.Lock()
 	defer a.mu.Unlock()

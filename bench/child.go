@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// child is this program once more, in a process of its own. Its standard input says what it has to do; it ends when that
-// does.
+// child is another process of this program. It reads its task from its standard input, and ends when the input ends.
 type child struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -20,7 +19,8 @@ type child struct {
 	out *gob.Decoder
 }
 
-// spawn starts a part of a command, tells it its task, and waits until it has sent ready, a pointer.
+// spawn starts a process for a part of a command, sends it its task, and waits for its answer, which it
+// decodes into ready, a pointer.
 func spawn(ctx context.Context, command string, task, ready any) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -82,7 +82,7 @@ func commit(ctx context.Context, args []string) (err error) {
 	return nil
 }
 
-// contender is one way to do the transaction.
+// contender is one way to write the transaction.
 type contender struct {
 	name, settings string
 	// events is the table that it writes to.
@@ -128,7 +128,7 @@ func (c cell) String() string {
 // storeAccounts gives the accounts the version that a stored aggregate has at least.
 const storeAccounts = `UPDATE account SET version = 1`
 
-// warmUp is how long the clients run before the clock does: connections are opened and statements prepared.
+// warmUp is how long the clients run before the measurement: connections are opened and statements prepared.
 const warmUp = 200 * time.Millisecond
 
 // measure does one run in a schema of its own.
@@ -150,7 +150,7 @@ func (c cell) measure(ctx context.Context, dsn string, by contender, length time
 			return err
 		}
 		defer db.Close()
-		runtime.GC() // no run pays for the garbage of another
+		runtime.GC() // so that the run does not collect another run's garbage
 		var committed int64
 		err = labelled(ctx, by.name, func(ctx context.Context) (err error) {
 			committed, err = c.race(ctx, session, length, newMeter(dsn), c.by[by.name])
@@ -163,7 +163,7 @@ func (c cell) measure(ctx context.Context, dsn string, by contender, length time
 	})
 }
 
-// race has all clients commit until the time is over. It returns how many transactions there were, warm-up included.
+// race lets all clients commit until the time is over, and returns the number of transactions, including the warm-up.
 func (c cell) race(ctx context.Context, session session, length time.Duration, m meter, to *series) (committed int64, err error) {
 	var count atomic.Int64
 	var over atomic.Bool
@@ -213,13 +213,13 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// countCommits: each account's events have to be numbered 2, 3, 4, ... in the order of their sequence.
+// countCommits checks that each account's events are numbered 2, 3, 4, ... in the order of their sequence.
 const countCommits = `
 SELECT count(*), count(DISTINCT id), count(*) FILTER (WHERE aggregate_version <> place + 1),
 	(SELECT coalesce(sum(version - 1), 0)::bigint FROM account), (SELECT coalesce(sum(balance), 0)::bigint FROM account)
 FROM (SELECT id, aggregate_version, row_number() OVER (PARTITION BY aggregate_id ORDER BY seq) AS place FROM %s) e`
 
-// verifyCommits counts what the transactions left behind.
+// verifyCommits compares the stored rows with the number of transactions.
 func verifyCommits(ctx context.Context, db *bun.DB, events string, committed int64, k int) error {
 	var rows, ids, misplaced, versions, balances int64
 	err := db.DB.QueryRowContext(ctx, fmt.Sprintf(countCommits, events)).Scan(&rows, &ids, &misplaced, &versions, &balances)

@@ -8,8 +8,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// bunSession is the transaction by hand with bun models. bun writes arguments into the text of its statements, so there
-// is nothing to prepare, and the simple protocol is the fastest way to send them.
+// bunSession is the transaction written by hand with bun models. bun writes arguments into the text of its statements,
+// so nothing can be prepared, and the simple protocol sends them fastest.
 type bunSession struct {
 	db *bun.DB
 }

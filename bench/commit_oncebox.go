@@ -18,7 +18,7 @@ import (
 type onceboxSession struct {
 	db     *bun.DB
 	units  *uow.Manager
-	tracer trace.Tracer // of the requests that the transactions belong to; nil: none
+	tracer trace.Tracer // makes a span for each transaction, as a service does for requests; nil: none
 }
 
 func openOncebox(_ context.Context, s *schema, clients int) (session, error) {
@@ -29,7 +29,7 @@ func openOncebox(_ context.Context, s *schema, clients int) (session, error) {
 	return o, nil
 }
 
-// openInstrumented opens it with telemetry. nil: without.
+// openInstrumented opens the session with telemetry; nil means without.
 func openInstrumented(s *schema, clients int, meters metric.MeterProvider, tracers trace.TracerProvider) (*onceboxSession, error) {
 	db, err := s.bun(pgx.QueryExecModeExec, clients)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // pgxSession is the transaction by hand on pgx, which prepares its three texts once per connection.
 type pgxSession struct {
 	pool    *pgxpool.Pool
-	inserts sync.Map // by number of rows
+	inserts sync.Map // statements by number of rows
 }
 
 func openPgx(ctx context.Context, s *schema, clients int) (session, error) {

@@ -24,8 +24,8 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// consolePages measures how long pages of the console take over full tables, beside a handler that answers as many bytes and reads
-// nothing.
+// consolePages measures how long pages of the console take over full tables. The floor is a handler that answers with
+// as many bytes and reads nothing.
 func consolePages(ctx context.Context, args []string) error {
 	b := &consoleBench{}
 	flags := flag.NewFlagSet("console", flag.ContinueOnError)
@@ -118,7 +118,8 @@ func serveConsole(ctx context.Context, handler http.Handler) (url string, stop f
 	}, nil
 }
 
-// measure asks for the pages in turns, so that what else the machine does meets all of them alike. The first turn is not measured.
+// measure requests the pages in turns, so that other work of the machine affects all of them equally. The
+// first turn is not measured.
 func (b *consoleBench) measure(ctx context.Context, bare *bareHandler) error {
 	for turn := range b.requests + 1 {
 		for _, p := range b.pages {
@@ -156,7 +157,7 @@ func fetch(ctx context.Context, url string) (took float64, body []byte, err erro
 	return time.Since(begun).Seconds() * 1000, body, err
 }
 
-// percentile is by the nearest rank.
+// percentile returns a percentile by the nearest-rank method.
 func percentile(took sample, p float64) float64 {
 	sorted := slices.Sorted(slices.Values(took))
 	return sorted[max(int(math.Ceil(p*float64(len(sorted))))-1, 0)]

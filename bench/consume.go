@@ -13,8 +13,8 @@ import (
 	"github.com/oncebox/oncebox/internal/devenv"
 )
 
-// consume measures how fast one process handles the messages that wait in a topic, each once. The handler is the update
-// of one row, and one message in a hundred comes twice. The floors are the same with pgx and the broker's own client.
+// consume measures how fast one process handles the messages waiting in a topic, each once. The handler updates one
+// row, and one message in a hundred comes twice. The floors do the same with pgx and the broker's own client.
 func consume(ctx context.Context, args []string) error {
 	b := &consumeBench{}
 	flags := flag.NewFlagSet("consume", flag.ContinueOnError)
@@ -55,8 +55,8 @@ type consumeBench struct {
 type consumeVariant struct {
 	name, settings string
 	versions       int    // messages of each account
-	inbox          string // the table that remembers; "": nothing does
-	floor          string // the variant by hand
+	inbox          string // the table that remembers messages; "" for a variant that does not
+	floor          string // the comparable variant by hand
 	run            func(ctx context.Context, c *consumption) error
 	series
 }

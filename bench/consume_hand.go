@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// consumeWorkers is the concurrency of what takes messages one by one.
+	// consumeWorkers is the number of workers that take messages one by one.
 	consumeWorkers = 8
 	// consumeBatch is the most messages of a transaction.
 	consumeBatch = 100
-	// consumeLanes are how many of them run at once.
+	// consumeLanes is the number of such transactions at once.
 	consumeLanes = 2
-	// handQueue is how many messages of a partition the client keeps ready.
+	// handQueue is how many messages of a partition the client holds ready.
 	handQueue = 1000
 
 	rawSettings        = "Receive and Ack in a loop, receiver queue 1,000; a copy counts as handled"
@@ -49,11 +49,11 @@ type handMessage struct {
 func readMessage(m client.Message) (handMessage, error) {
 	p := m.Properties()
 	id, err := uuid.Parse(p["ce_id"])
-	version, _ := strconv.ParseInt(p["ce_aggregateversion"], 10, 64) // 0 is a ghost
+	version, _ := strconv.ParseInt(p["ce_aggregateversion"], 10, 64) // 0 for a message without a version, which the tally rejects
 	return handMessage{from: m, id: id, account: p["ce_subject"], version: version}, err
 }
 
-// handConsumer is the client's, and notes what comes and goes.
+// handConsumer is a consumer of Pulsar's client that records received and acknowledged messages.
 type handConsumer struct {
 	client.Consumer
 
@@ -102,7 +102,7 @@ func (c *handConsumer) settle(ms ...handMessage) error {
 	return nil
 }
 
-// receiveRaw handles nothing. Nobody tells it what is a copy.
+// receiveRaw only acknowledges messages. It does not recognize copies.
 func receiveRaw(ctx context.Context, c *consumption) error {
 	consumer, err := c.subscribe()
 	if err != nil {
@@ -116,7 +116,7 @@ func receiveRaw(ctx context.Context, c *consumption) error {
 	})
 }
 
-// handSingle has a worker handle each message in a transaction of its own.
+// handSingle handles each message in a transaction of its own, with several workers.
 func handSingle(ctx context.Context, c *consumption) error {
 	return c.byHand(ctx, consumeWorkers, func(ctx context.Context, pool *pgxpool.Pool, consumer *handConsumer, lane <-chan handMessage) error {
 		for m := range lane {
@@ -143,7 +143,7 @@ func handleOne(ctx context.Context, pool *pgxpool.Pool, m handMessage, l *ledger
 	})
 }
 
-// handBatch has each lane handle what is there in one transaction.
+// handBatch handles the waiting messages of a lane in one transaction.
 func handBatch(ctx context.Context, c *consumption) error {
 	return c.byHand(ctx, consumeLanes, func(ctx context.Context, pool *pgxpool.Pool, consumer *handConsumer, lane <-chan handMessage) error {
 		batch := make([]handMessage, 0, consumeBatch)
@@ -221,7 +221,7 @@ func (c *consumption) byHand(ctx context.Context, lanes int,
 		return err
 	}
 	defer consumer.Close()
-	// What runs when the last message is settled may end.
+	// The context that ends when the last message is settled must not cancel this work.
 	group, working := errgroup.WithContext(context.WithoutCancel(ctx))
 	queues := make([]chan handMessage, lanes)
 	for i := range queues {

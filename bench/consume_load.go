@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// copyEvery is of how many messages one comes twice. Every other copy follows its original at once, the others
-	// copyDistance messages later: behind later ones of their account, as after a restart of the broker.
+	// One of copyEvery messages comes twice. Half of the copies follow their original at once, the others copyDistance
+	// messages later, behind later messages of their account, as after a restart of the broker.
 	copyEvery    = 100
 	copyDistance = aggregates * 3 / 2
 
-	// analyzeAccounts has every run planned alike.
+	// analyzeAccounts gives the planner the same statistics in every run.
 	analyzeAccounts = `VACUUM ANALYZE account`
 )
 
-// consumption is one run: a topic that is full, and what has become of its messages.
+// consumption is one run: a topic full of messages, and what has happened to them.
 type consumption struct {
 	namespace *namespace
 	schema    *schema
@@ -97,7 +97,7 @@ func (c *consumption) fill(ctx context.Context, work backlog) error {
 	return nil
 }
 
-// watch has the variant consume everything. It returns the CPU time and the allocations per message.
+// watch lets the variant consume everything, and returns CPU time and allocations per message.
 func (c *consumption) watch(ctx context.Context, v *consumeVariant, m meter) (used usage, allocs float64, err error) {
 	bound := time.Minute + time.Duration(c.ledger.all)*10*time.Millisecond // a hundred a second
 	ctx, cancel := context.WithTimeout(ctx, bound)
@@ -117,7 +117,7 @@ func (c *consumption) watch(ctx context.Context, v *consumeVariant, m meter) (us
 const countEffects = `
 SELECT (SELECT sum(balance)::bigint FROM account), (SELECT count(*) FROM account WHERE balance <> $1), (SELECT count(*) FROM %s)`
 
-// verify compares what the handlers have left behind with what was sent.
+// verify compares the stored effects of the handlers with the sent messages.
 func (c *consumption) verify(ctx context.Context, inbox string) error {
 	if inbox == "" {
 		return c.ledger.verdict()
@@ -145,12 +145,12 @@ type ledger struct {
 	done func() // called when so many are settled
 
 	mu                sync.Mutex
-	tally             *tally // of what was handled
+	tally             *tally // of the handled messages
 	received, settled int
 	begin, end        time.Time
 }
 
-// receive notes that a message has come. The clock starts with the first one: before it the broker waits a second to
+// receive records the arrival of a message. The clock starts with the first one, because the broker takes a second to
 // choose the consumer of a partition.
 func (l *ledger) receive() {
 	l.mu.Lock()
@@ -161,14 +161,14 @@ func (l *ledger) receive() {
 	l.received++
 }
 
-// handle notes that a message is no copy.
+// handle records that a message is the first of its kind, and not a copy.
 func (l *ledger) handle(account string, version int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tally.add(account, version)
 }
 
-// settle notes that n messages are acknowledged.
+// settle records that n messages were acknowledged.
 func (l *ledger) settle(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -191,7 +191,7 @@ func (l *ledger) took() time.Duration { return l.end.Sub(l.begin) }
 // sent is how many messages there are, copies not included.
 func (l *ledger) sent() int { return len(l.tally.seen) * l.tally.versions }
 
-// verdict is nil if every message was handled once and in order, and every copy has come.
+// verdict returns nil if every message was handled once and in order, and every copy has arrived.
 func (l *ledger) verdict() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

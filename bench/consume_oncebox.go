@@ -26,7 +26,7 @@ const (
 // makeHandler makes the handler of a variant.
 type makeHandler func(c *consumption, box *inbox.Inbox, units *uow.Manager) messaging.Handler
 
-// prepared runs a statement in the unit's transaction as pgx does, without bun between.
+// prepared runs a statement in the unit's transaction through pgx, without bun in between.
 func prepared(ctx context.Context, db bun.IDB, text string, args ...any) error {
 	tx, ok := db.(bun.Tx)
 	if !ok {
@@ -80,7 +80,7 @@ func updateMany(c *consumption, box *inbox.Inbox, units *uow.Manager) messaging.
 	})
 }
 
-// consumeOne takes messages one by one, consumeMany in batches.
+// consumeOne consumes messages one by one, consumeMany in batches.
 func consumeOne(handler makeHandler) func(context.Context, *consumption) error {
 	return func(ctx context.Context, c *consumption) error {
 		return c.consume(ctx, &messaging.ConsumerConfig{Concurrency: consumeWorkers}, handler)

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// meter reads the CPU time of this program, or of others in its place, and of the servers they use, if they run on this machine. CPU per event holds
-// on a machine that does other things as well, where rates do not. It needs Linux's /proc and the right to read it;
-// what it cannot read is NaN.
+// meter reads the CPU time of this program (or of others in its place), and of the servers on this machine that they
+// use. CPU time per event is comparable also on a machine that does other work, where rates are not. It needs Linux's
+// /proc and the right to read it; a value that cannot be read is NaN.
 type meter struct {
 	clients []int // process ids
 	servers []int // 0: unknown
@@ -76,7 +76,7 @@ func (u usage) since(earlier usage, events float64) usage {
 	return out
 }
 
-// String joins the parts by a plus.
+// String joins the parts with plus signs.
 func (u usage) String() string {
 	parts := make([]string, len(u))
 	for i, v := range u {

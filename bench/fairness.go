@@ -17,8 +17,8 @@ import (
 	"github.com/oncebox/oncebox/projector"
 )
 
-// fairness measures how long the rows of other tenants wait for their broker receipt while one tenant has a large
-// backlog: of tenants that come together, then of tenants that come one by one.
+// fairness measures how long events of other tenants wait for the broker's receipt while one tenant has a large
+// backlog: once for tenants that come at the same time, and once for tenants that come one by one.
 func fairness(ctx context.Context, args []string) error {
 	var b fairBench
 	flags := flag.NewFlagSet("fairness", flag.ContinueOnError)
@@ -58,7 +58,7 @@ type fairBench struct {
 	others, lonely sample
 }
 
-// tally expects the backlog, as far as it gets, and one event of each of the others.
+// tally expects as much of the backlog as was published, and one event of each other tenant.
 func (b *fairBench) tally() *tally {
 	var ids []string
 	for i := range aggregates + b.together + b.late {
@@ -118,7 +118,7 @@ func (b *fairBench) relay(ctx context.Context, to *receipts, store *outbox.Store
 	return errors.Join(err, <-ended)
 }
 
-// visit has the other tenants store their rows.
+// visit stores the events of the other tenants.
 func (b *fairBench) visit(ctx context.Context, db *bun.DB, store *outbox.Store, work backlog, to *receipts) error {
 	if err := to.underWay(ctx); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (b *fairBench) visit(ctx context.Context, db *bun.DB, store *outbox.Store, 
 	return nil
 }
 
-// store commits a row of a tenant of its own.
+// store commits one event of a new tenant.
 func (b *fairBench) store(ctx context.Context, db *bun.DB, store *outbox.Store, work backlog, n int, to *receipts) error {
 	payload, err := newMoneyMoved(accountID(n)).encode()
 	if err != nil {
@@ -178,7 +178,7 @@ func (b *fairBench) store(ctx context.Context, db *bun.DB, store *outbox.Store, 
 	return nil
 }
 
-// verify compares the tables with what arrived.
+// verify compares the tables with the messages that have arrived.
 func (b *fairBench) verify(ctx context.Context, db *bun.DB, t *tally) error {
 	var unsent, held, dead, sent int
 	if err := db.DB.QueryRowContext(ctx, countRows).Scan(&unsent, &held, &dead, &sent); err != nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// relayFlat measures whether the rate of a projector depends on how much there is: on the rows that wait, on the rows that
-// were sent today, and on the dead entries that VACUUM may not remove while an old snapshot is held open.
+// relayFlat measures whether the rate of a projector depends on the size of the tables: on waiting rows, on rows that
+// were published today, and on dead index entries that VACUUM may not remove while an old snapshot is open.
 func relayFlat(ctx context.Context, args []string) error {
 	var b flatBench
 	flags := flag.NewFlagSet("relay-flat", flag.ContinueOnError)
@@ -54,12 +54,12 @@ type flatBench struct {
 	sites     []*site
 }
 
-// small is the backlog that the others are compared with.
+// small is the backlog with which the others are compared.
 const small = 100_000
 
 // plan lays out the variants, the floor first.
 func (b *flatBench) plan(backlog, sent, rounds int) {
-	// The clock stops when nine tenths of a backlog are out: the last rows lie in few lanes.
+	// The measurement ends when nine tenths of a backlog are published, because the last rows lie in few lanes.
 	clocked := small * 9 / 10
 	runs := max(1, (b.n+clocked/2)/clocked)
 	all := []*site{
@@ -92,7 +92,7 @@ func (b *flatBench) plan(backlog, sent, rounds int) {
 // full rounds up to one event more of each aggregate.
 func full(rows int) int { return (rows + aggregates - 1) / aggregates * aggregates }
 
-// withSites makes the schema of each of the sites, one within the other, and then runs fn.
+// withSites makes a schema for each site, and then runs fn.
 func (b *flatBench) withSites(ctx context.Context, sites []*site, fn func() error) error {
 	if len(sites) == 0 {
 		return fn()

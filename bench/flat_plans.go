@@ -16,11 +16,11 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// growing are the tables of events that no statement of a batch may read as a whole.
+// growing matches tables of events that no statement of a batch may read completely.
 var growing = regexp.MustCompile(`^outbox(_held|_sent.*)?$`)
 
-// checkPlans has a store do once what a relay does with each batch, without a row leaving, and then looks at the plans of
-// all statements that this took, now that the tables are full: the generic ones, which prepared statements end up with.
+// checkPlans does once what a relay does with each batch, without publishing anything. It then checks the generic plans
+// of all these statements over the full tables: prepared statements get these plans in the end.
 func (s *site) checkPlans(ctx context.Context) error {
 	heard := &eavesdropper{}
 	tapped := *s.schema
@@ -48,7 +48,7 @@ func (s *site) checkPlans(ctx context.Context) error {
 	return wrong
 }
 
-// visitTables calls what a relay calls, for 16 lanes.
+// visitTables makes the calls of a relay, for 16 lanes.
 func visitTables(ctx context.Context, store lanedb.Lanes) error {
 	const me, lanes = "plans", 16
 	if _, err := store.Leases.Heartbeat(ctx, me, 0, time.Minute); err != nil {

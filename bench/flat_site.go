@@ -149,7 +149,7 @@ func (s *site) run(ctx context.Context, b *flatBench) (r flatRun, err error) {
 	return r, s.verify(ctx)
 }
 
-// verify compares the tables with what arrived.
+// verify compares the tables with the messages that have arrived.
 func (s *site) verify(ctx context.Context) error {
 	var unsent, held, dead, sent int
 	if err := s.db.DB.QueryRowContext(ctx, countRows).Scan(&unsent, &held, &dead, &sent); err != nil {

@@ -31,8 +31,8 @@ type fleet struct {
 	seen []publication
 }
 
-// withFleet makes a fleet without members, and ends those it has got when fn has failed. What a killed projector published,
-// or one whose settle ran out of time on a slow disk, may come twice.
+// withFleet makes a fleet without members, runs fn, and stops the members if fn fails. Messages of a killed projector,
+// or of a projector whose settlement has timed out on a slow disk, may come twice.
 func (b *scaleBench) withFleet(ctx context.Context, fn func(*fleet) error) error {
 	return withSchema(ctx, b.dsn, func(s *schema) (err error) {
 		if err := s.exec(ctx, createAudit); err != nil {
@@ -94,7 +94,7 @@ func (f *fleet) fill(ctx context.Context) error {
 	return nil
 }
 
-// start launches so many, and waits until they have equal shares of the lanes.
+// start starts projectors, and waits until they have equal shares of the lanes.
 func (f *fleet) start(ctx context.Context, processes int) error {
 	for range processes {
 		if err := f.launch(ctx); err != nil {
@@ -128,7 +128,7 @@ func (f *fleet) drained(ctx context.Context) error {
 	})
 }
 
-// until looks every 50 ms.
+// until checks every 50 ms.
 func (f *fleet) until(ctx context.Context, what string, is func() (bool, error)) error {
 	bound := time.Minute + time.Duration(f.load.work.size())*time.Millisecond
 	ctx, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("it took more than %s until %s", bound, what))
@@ -166,11 +166,11 @@ func (f *fleet) lanes(ctx context.Context) (map[string][]int, error) {
 	return out, rows.Err()
 }
 
-// takeover is how long it took from the end of a projector until all its lanes had their next owner, and until messages
-// of all of them were confirmed again.
+// takeover is how long it takes after the end of a projector until all its lanes have a new owner, and until messages
+// of all of them are confirmed again.
 type takeover struct{ taken, published time.Duration }
 
-// takeover kills the first member, when a tenth of the backlog is out.
+// takeover kills the first member when a tenth of the backlog is published.
 func (f *fleet) takeover(ctx context.Context) (t takeover, err error) {
 	err = f.until(ctx, "a tenth was published", func() (bool, error) { return f.watch.count() >= f.watch.all/10, nil })
 	if err != nil {
@@ -228,7 +228,7 @@ func (f *fleet) published(lanes []int, since time.Time) (last time.Time, all boo
 	return last, left == 0
 }
 
-// end stops the members and compares what they did with what they had to do.
+// end stops the members, and compares what they published with the backlog.
 func (f *fleet) end(ctx context.Context) (err error) {
 	for _, r := range f.members {
 		err = errors.Join(err, r.stop())
@@ -249,7 +249,7 @@ func (f *fleet) end(ctx context.Context) (err error) {
 	return f.load.work.verify(ctx, f.db, true)
 }
 
-// judge adds what a run did wrong.
+// judge adds the faults of a run.
 func (b *scaleBench) judge(t *tally, all []handover, seen []publication) {
 	b.handovers += len(all)
 	b.lost += t.lost()

@@ -26,8 +26,8 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// hot measures how long messages take from their publication to the commit of their handler, of all aggregates but one, whose
-// handler fails for each message twice. Each round is a run without failures and one with them.
+// hot measures the time from the publication of messages to the commit of their handler, for all aggregates except one,
+// whose handler fails twice for each message. Each round has one run with and one without failures.
 func hot(ctx context.Context, args []string) error {
 	var b hotBench
 	flags := flag.NewFlagSet("hot", flag.ContinueOnError)
@@ -101,7 +101,7 @@ type hotRun struct {
 	done chan struct{} // closed when all have had their effects
 }
 
-// run returns the 95th percentile in milliseconds.
+// run makes one run and returns the 95th percentile in milliseconds.
 func (b *hotBench) run(ctx context.Context, fails bool) (p95 float64, err error) {
 	err = withSchema(ctx, b.dsn, func(s *schema) (err error) {
 		if err := s.exec(ctx, createEffects); err != nil {
@@ -137,7 +137,7 @@ func (b *hotBench) run(ctx context.Context, fails bool) (p95 float64, err error)
 
 // consume runs a consumer with the defaults until all has had its effect.
 func (r *hotRun) consume(ctx context.Context, subscription messaging.Subscription) error {
-	quiet := slog.New(slog.DiscardHandler) // thousands of failures
+	quiet := slog.New(slog.DiscardHandler) // there are thousands of failures
 	box := inbox.New(r.units, &inbox.Config{Telemetry: telemetry.Config{Logger: quiet}})
 	receiver, err := r.adapter.Subscribe(ctx, subscription)
 	if err != nil {
@@ -228,7 +228,7 @@ func (r *hotRun) handle(ctx context.Context, m *messaging.Message) error {
 	return nil
 }
 
-// count looks at the effects in their order.
+// count checks the effects and their order.
 func (r *hotRun) count(ctx context.Context) error {
 	var rows []struct {
 		Key string

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// httpKeys measures a service of one route, whose handler is the update of one row, over loopback sockets: with nothing
-// around the handler, with a check of the key by hand in the handler's transaction, and with httpmw.Idempotency.
+// httpKeys measures a service with one route, whose handler updates one row, over loopback sockets: with only the
+// handler, with a check of the key written by hand in the handler's transaction, and with httpmw.Idempotency.
 func httpKeys(ctx context.Context, args []string) error {
 	b := &httpBench{}
 	flags := flag.NewFlagSet("http", flag.ContinueOnError)

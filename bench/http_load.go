@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// keys are which keys the clients send.
+// keys chooses the keys that the clients send.
 type keys int
 
 const (
@@ -25,15 +25,15 @@ const (
 	fresh keys = iota
 	// mixed keys are fresh, but every tenth request repeats the one before it.
 	mixed
-	// replayed keys are those of requests that were answered before the clock runs.
+	// replayed keys were answered before the measurement.
 	replayed
-	// oneKey is one key for all.
+	// oneKey is the same key for all requests.
 	oneKey
-	// shared keys are fresh, and each is sent by all clients, which do not wait for each other.
+	// shared keys are fresh, and all clients send each of them at the same time.
 	shared
 )
 
-// replayedKeys is how many keys are replayed.
+// replayedKeys is the number of replayed keys.
 const replayedKeys = 2000
 
 // httpLoad has clients ask a site as fast as they can.

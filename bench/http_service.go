@@ -114,7 +114,7 @@ CREATE TABLE hand_keys (key_hash bytea PRIMARY KEY, request_hash bytea NOT NULL,
 	handAnswer = `UPDATE hand_keys SET status = $2, content_type = $3, body = $4 WHERE key_hash = $1`
 )
 
-// serveByHand checks the key as an expert would by hand, in one transaction with the work.
+// serveByHand checks the key in one transaction with the work, as an expert would write it by hand.
 func serveByHand(ctx context.Context, s *schema, conns int) (*service, error) {
 	pool, err := s.pgx(ctx, conns)
 	if err != nil {
@@ -181,7 +181,7 @@ func handKeyed(w http.ResponseWriter, r *http.Request, pool *pgxpool.Pool) {
 	_, _ = w.Write(answer)
 }
 
-// serveOncebox is the service as a user of httpmw writes it, but for the statement, which is sent as the floors send it.
+// serveOncebox is the service as a user of httpmw writes it. Only the statement is sent in the way of the floors.
 func serveOncebox(ctx context.Context, s *schema, conns int) (*service, error) {
 	return serveKeyed(ctx, s, conns, nil, func(once func() http.Handler) http.Handler { return once() })
 }
@@ -192,7 +192,8 @@ func serveWaiting(ctx context.Context, s *schema, conns int) (*service, error) {
 	return serveKeyed(ctx, s, conns, cfg, func(once func() http.Handler) http.Handler { return once() })
 }
 
-// serveForgetful is a new process, as far as the keys go, after as many requests as there are keys to be replayed.
+// serveForgetful is like a new process for the replayed keys: so many requests came after them that nothing
+// in memory remembers them.
 func serveForgetful(ctx context.Context, s *schema, conns int) (*service, error) {
 	return serveKeyed(ctx, s, conns, nil, func(once func() http.Handler) http.Handler {
 		var mu sync.Mutex

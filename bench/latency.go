@@ -81,7 +81,7 @@ type delays struct{ handed95, p50, p95, p99 sample }
 // floorName is the arrangement that the others are compared with.
 const floorName = "floor"
 
-// arrangement is which process does what.
+// arrangement is a division of the work among processes.
 type arrangement struct {
 	name, settings string
 	parts          []part
@@ -112,7 +112,7 @@ func (b *latencyBench) round(ctx context.Context, rate int) error {
 	return nil
 }
 
-// measure runs an arrangement in a schema and a topic of its own, and compares what was committed with what came.
+// measure runs an arrangement in a schema and a topic of its own, and compares the committed events with the received ones.
 func (b *latencyBench) measure(ctx context.Context, a arrangement, rate int) error {
 	versions := max(1, rate*(b.seconds+int(latencyWarmUp.Seconds()))/latencyAccounts)
 	return withSchema(ctx, b.dsn, func(s *schema) (err error) {
@@ -166,7 +166,7 @@ func (b *latencyBench) play(ctx context.Context, a arrangement, common part, see
 			err = errors.Join(err, m.end(seen))
 		}
 		if err != nil && ctx.Err() != nil {
-			err = fmt.Errorf("%w: %w", context.Cause(ctx), err) // what the processes say is what follows from that
+			err = fmt.Errorf("%w: %w", context.Cause(ctx), err) // err of the processes follows from the cause
 		}
 	}()
 	for _, p := range a.parts {

@@ -135,7 +135,7 @@ func runPart(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	seen := &record{}
 	if err := p.play(ctx, seen, start, func() error { return output.Encode(true) }); err != nil {
 		if ctx.Err() != nil {
-			err = fmt.Errorf("%w: %w", context.Cause(ctx), err) // "context canceled" alone does not say by what
+			err = fmt.Errorf("%w: %w", context.Cause(ctx), err) // "context canceled" alone does not name the cause
 		}
 		return fmt.Errorf("the %s: %w", p, err)
 	}

@@ -41,7 +41,7 @@ func (r *record) note(to *[]stamp, id string, version int64) (n int) {
 	return len(*to)
 }
 
-// verify compares what came with what was to come: once each, in order per account.
+// verify checks that every event has arrived once, and those of each account in order.
 func (r *record) verify(versions int) error {
 	ids := make([]string, latencyAccounts)
 	for i := range ids {

@@ -29,7 +29,7 @@ INSERT INTO outbox (id, occurred_at, aggregate_version, ` + copied + `)
 SELECT gen_random_uuid(), clock_timestamp(), v, ` + copied + `
 FROM generate_series(%d, %d) v CROSS JOIN template ORDER BY v`
 
-	// insertSent gives published rows numbers before those of all others.
+	// insertSent gives published rows numbers below those of all other rows.
 	insertSent = `
 INSERT INTO outbox (seq, id, occurred_at, aggregate_version, ` + copied + `)
 SELECT -v, gen_random_uuid(), clock_timestamp(), v, ` + copied + `
@@ -95,7 +95,7 @@ func (l *loader) insert(ctx context.Context, statement string, first, versions, 
 	return nil
 }
 
-// settleDown leaves the server nothing to do that belongs to the prefill: no run pays for it.
+// settleDown waits until the server has finished the work that the prefill caused, so that it does not slow down a run.
 func (l *loader) settleDown(ctx context.Context) error {
 	for _, statement := range []string{"VACUUM (ANALYZE) outbox"} {
 		if _, err := l.db.DB.ExecContext(ctx, statement); err != nil {
@@ -103,7 +103,7 @@ func (l *loader) settleDown(ctx context.Context) error {
 		}
 	}
 	if _, err := l.db.DB.ExecContext(ctx, "CHECKPOINT"); err != nil {
-		progressf("no checkpoint before the run: %v", err) // it needs a right of its own
+		progressf("no checkpoint before the run: %v", err) // CHECKPOINT needs a right of its own
 	}
 	return nil
 }

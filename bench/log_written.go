@@ -10,7 +10,7 @@ import (
 // beginLog ends a checkpoint, so that the pages that are filled next are in the log (WAL) as a whole before the measurement and not during it.
 func beginLog(ctx context.Context, db *bun.DB) {
 	if _, err := db.DB.ExecContext(ctx, "CHECKPOINT"); err != nil {
-		progressf("no checkpoint before the run: %v", err) // it needs a right of its own
+		progressf("no checkpoint before the run: %v", err) // CHECKPOINT needs a right of its own
 	}
 }
 

@@ -22,8 +22,9 @@ import (
 	"github.com/oncebox/oncebox/projector"
 )
 
-// long measures what a transaction that has written an event and stays open does to the events of all others: the time from their record to the
-// receipt, the memory of the process, and the rate of the relay afterwards. The floor of each is the same before.
+// long measures how a transaction that has written an event and stays open affects the events of others:
+// the time from their record to the receipt, the memory of the process, and the rate of the relay
+// afterwards. The floors are the same figures from before.
 func long(ctx context.Context, args []string) error {
 	b := &longBench{}
 	flags := flag.NewFlagSet("long", flag.ContinueOnError)

@@ -73,7 +73,7 @@ func run(ctx context.Context, args []string) int {
 	return 2
 }
 
-// errUsage is a flag that makes no sense. What is wrong has been said already.
+// errUsage means that a flag is wrong. The reason was printed already.
 var errUsage = errors.New("usage")
 
 // parse reads a command's flags.
@@ -110,7 +110,7 @@ func (n *ints) Set(text string) error {
 	return nil
 }
 
-// progressf tells what is going on.
+// progressf prints the progress of a run to stderr.
 func progressf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 
 // profile writes a CPU profile to a file, if one is named, until stop is called. What runs within labelled has a label

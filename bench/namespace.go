@@ -42,7 +42,7 @@ func newNamespace(ctx context.Context, server *devenv.PulsarServer) (*namespace,
 	return n, nil
 }
 
-// close leaves nothing behind on a server of somebody else's, even when the program is told to stop.
+// close removes the namespace, also when the program is interrupted: the server may belong to somebody else.
 func (n *namespace) close(ctx context.Context) {
 	n.client.Close()
 	if err := n.server.RemoveNamespace(context.WithoutCancel(ctx), "public/"+n.name); err != nil {

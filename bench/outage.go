@@ -23,8 +23,8 @@ import (
 	"github.com/oncebox/oncebox/telemetry"
 )
 
-// outage kills the broker under load, starts it again after a while, and looks what that did to the rows, and how long
-// the relay took to be as fast as before.
+// outage kills the broker under load and starts it again after a while. It checks the rows, and measures how long the
+// relay takes to be as fast as before.
 func outage(ctx context.Context, args []string) (err error) {
 	var b outageBench
 	flags := flag.NewFlagSet("outage", flag.ContinueOnError)
@@ -34,7 +34,7 @@ func outage(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	b.down = max(b.down, 20*time.Second)
-	// A broker of somebody else's is not ours to kill.
+	// The benchmark kills the broker, so it must not use a running one.
 	if err := os.Unsetenv("PULSAR_URL"); err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (b *outageBench) breakdown(ctx context.Context, db *bun.DB) error {
 	}
 	b.killed = time.Now()
 	progressf("the broker is dead")
-	// What was under way is settled, or given up, by then.
+	// By then the batches in work are settled or given up.
 	if err := wait(ctx, 10*time.Second); err != nil {
 		return err
 	}

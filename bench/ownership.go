@@ -10,8 +10,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// createAudit has every change of a lane's owner or epoch written down, in the transaction that makes it. A renewal is
-// none of them; the lease that ends is as it was renewed last.
+// createAudit records every change of a lane's owner or epoch, in the same transaction. A renewal is not such a change,
+// but the recorded end of the lease is the last renewed one.
 const createAudit = `
 CREATE TABLE lane_audit (
 	n bigserial PRIMARY KEY, lane smallint NOT NULL, at timestamptz NOT NULL,
@@ -24,7 +24,7 @@ END $$;
 CREATE TRIGGER audit_lane AFTER UPDATE ON outbox_lane FOR EACH ROW
 	WHEN (OLD.owner IS DISTINCT FROM NEW.owner OR OLD.epoch IS DISTINCT FROM NEW.epoch) EXECUTE FUNCTION audit_lane()`
 
-// handover is a change of a lane's owner. An empty owner is none.
+// handover is a change of a lane's owner. An empty name stands for no owner.
 type handover struct {
 	lane     int
 	at       time.Time
@@ -80,11 +80,11 @@ func soleOwners(all []handover) error {
 	return nil
 }
 
-// solePublishers finds a lane that two projectors published from at a time. It rests on their clock, which is one
-// machine's, and on no lease.
+// solePublishers finds a lane from which two projectors have published at the same time. It relies on the clock of the
+// machine, which both use, and not on leases.
 func solePublishers(all []publication) error {
 	sorted := slices.SortedFunc(slices.Values(all), func(a, b publication) int { return cmp.Compare(a.Begin.UnixNano(), b.Begin.UnixNano()) })
-	last := map[int]publication{} // of each lane, the one that ends last
+	last := map[int]publication{} // the latest publication of each lane
 	for _, p := range sorted {
 		for lane := range 64 {
 			if p.Lanes&(1<<lane) == 0 {

@@ -38,9 +38,9 @@ type peer interface {
 	session
 	// record stores events in one transaction.
 	record(ctx context.Context, events []delivery) error
-	// relay hands what is recorded to the sink until ctx is done, and returns when it has stopped.
+	// relay delivers recorded events to the sink until ctx is done, and returns when it has stopped.
 	relay(ctx context.Context, to *sink) error
-	// left is how many events are recorded and not done.
+	// left returns the number of events that are recorded and not delivered.
 	left(ctx context.Context) (int, error)
 }
 
@@ -175,7 +175,8 @@ func (b *peersBench) fill(ctx context.Context, p peer) error {
 	return nil
 }
 
-// watch runs the relay until all is out and written down, or the bound is over. It returns how much went out and how long that took.
+// watch runs the relay until everything is delivered and recorded as such, or the time is over. It returns the number
+// of delivered events and the time.
 func (b *peersBench) watch(ctx context.Context, p peer, out *sink) (done float64, took time.Duration, err error) {
 	bounded, cancel := context.WithTimeout(ctx, b.bound)
 	defer cancel()
@@ -194,7 +195,7 @@ func (b *peersBench) watch(ctx context.Context, p peer, out *sink) (done float64
 	return done, took, errors.Join(err, <-ended)
 }
 
-// settled waits until the library has written down that all is out.
+// settled waits until the library has recorded that everything is delivered.
 func (b *peersBench) settled(ctx context.Context, p peer) error {
 	for {
 		left, err := p.left(ctx)

@@ -21,8 +21,8 @@ import (
 	"github.com/oncebox/oncebox/projector"
 )
 
-// relay measures how fast a projector drains a backlog, with and without an archive of what was sent. The floor is the
-// broker's own client, which sends the same messages from memory.
+// relay measures how fast a projector publishes a backlog, with and without an archive of published events. The floor
+// is the broker's own client, which sends the same messages from memory.
 func relay(ctx context.Context, args []string) (err error) {
 	var b relayBench
 	flags := flag.NewFlagSet("relay", flag.ContinueOnError)

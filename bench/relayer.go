@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// relayer is a projector in a process of its own, seen from the process that measures.
+// relayer is a projector in another process, as the measuring process sees it.
 type relayer struct {
 	*child
 

@@ -56,8 +56,8 @@ type scaleBench struct {
 
 	rates     []series // by processes
 	handovers int
-	// taken is after how many seconds the last lane of a killed projector had its next owner, published after how many the
-	// first message of the last of them was confirmed, and repeated how many messages the topic has twice.
+	// taken is the time in seconds until the last lane of a killed projector had a new owner, published the time until
+	// the first message of the last lane was confirmed, and repeated the number of messages that the topic has twice.
 	taken, published, repeated sample
 	// undisturbed is how many it has twice although no projector was killed.
 	undisturbed int

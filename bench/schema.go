@@ -41,7 +41,7 @@ func withSchema(ctx context.Context, dsn string, fn func(*schema) error) error {
 	return fn(s)
 }
 
-// drop leaves nothing behind on a server of somebody else's, even when the program is told to stop.
+// drop removes the schema, also when the program is interrupted: the server may belong to somebody else.
 func (s *schema) drop(ctx context.Context, db *bun.DB) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()

@@ -20,8 +20,8 @@ import (
 // scrapeInterval is how often one process of all reads what the gauges show.
 const scrapeInterval = 15 * time.Second
 
-// scrape measures which part of a core it takes to read the state that the gauges show, over full tables: the CPU time of this program and of
-// the one session of PostgreSQL, over the interval. The floor is a SELECT 1 in the place of each reading.
+// scrape measures which share of a core it takes to read the state for the gauges over full tables: the CPU time of
+// this program and of its one session of PostgreSQL. The floor is a SELECT 1 in place of each reading.
 func scrape(ctx context.Context, args []string) error {
 	b := &scrapeBench{}
 	flags := flag.NewFlagSet("scrape", flag.ContinueOnError)

@@ -9,7 +9,7 @@ import (
 // sample is one figure, taken in several rounds.
 type sample []float64
 
-// median returns the one in the middle, the mean of both if there are two, and NaN if there is none.
+// median returns the figure in the middle, the mean of the two middle ones if their number is even, and NaN for an empty sample.
 func (s sample) median() float64 {
 	if len(s) == 0 {
 		return math.NaN()
@@ -22,7 +22,7 @@ func (s sample) median() float64 {
 	return (sorted[mid-1] + sorted[mid]) / 2
 }
 
-// most returns the largest, and NaN if there is none.
+// most returns the largest figure, and NaN for an empty sample.
 func (s sample) most() float64 {
 	if len(s) == 0 {
 		return math.NaN()

@@ -5,13 +5,14 @@ import (
 	"fmt"
 )
 
-// tally follows a stream of events. Those of each aggregate have to come as version 1, 2, 3, ... It is not safe for
-// concurrent use.
+// tally checks a stream of events: those of each aggregate have to arrive as versions 1, 2, 3, and so on.
+// It is not safe for concurrent use.
 type tally struct {
 	versions int // expected of each aggregate
-	// partial says that not all are to come: of each aggregate those up to the highest that came.
+	// partial means that the stream may stop early: of each aggregate the versions up to the highest one
+	// that has arrived are expected.
 	partial bool
-	// repeats says that events may come again: their publisher did not live to write it down.
+	// repeats means that events may arrive again, because their publisher was killed before it had recorded them.
 	repeats bool
 	seen    map[string]*progressOf
 

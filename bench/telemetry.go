@@ -89,7 +89,7 @@ func (b *telemetryBench) measure(ctx context.Context, r *relayBench, w *instrume
 	return r.drain(ctx, "telemetry", outbox.DefaultRetention, &w.relay)
 }
 
-// start makes the providers, nil for what is not wanted.
+// start makes the providers that this way of running needs; the others are nil.
 func (w *instrumented) start(ctx context.Context) (meters metric.MeterProvider, tracers trace.TracerProvider, done func() error) {
 	done = func() error { return nil }
 	if w.metrics {

@@ -69,12 +69,14 @@ type Draft struct {
 	Options []event.AddOption
 }
 
-// AddAll stores several events in the caller's own transaction, in one round trip, and returns their ids in the order of the drafts. Each draft
-// is handled as [Store.Add] handles its event; events of one ordering key leave in the order of the drafts. If one of them cannot be carried,
-// the error names its index, and nothing is sent: the transaction can go on. No drafts are no error.
+// AddAll stores several events in the caller's own transaction, in one round trip, and returns their ids in the order
+// of the drafts. Each draft is handled as [Store.Add] handles its event; events of one ordering key leave in the order
+// of the drafts. If one of them cannot be carried, the error names its index, and nothing is sent: the transaction can
+// go on. Without drafts it does nothing.
 //
-// The locks of all ordering keys are taken in one order, which is the same in each transaction. So two transactions that call AddAll once do
-// not deadlock, whatever keys they share. Two calls in one transaction have an order each, as two calls of Add have.
+// The locks of all ordering keys are taken in one order, which is the same in each transaction. So two
+// transactions that call AddAll once do not deadlock, whatever keys they share. Two calls in one
+// transaction have an order each, as two calls of Add have.
 //
 // [Store.AddAllSQL] and [Store.AddAllPgx] are AddAll for the transactions of database/sql and of pgx.
 func (s *Store) AddAll(ctx context.Context, tx bun.Tx, drafts ...Draft) (ids []string, err error) {

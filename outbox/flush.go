@@ -42,8 +42,8 @@ func (s *Store) Enqueue(ctx context.Context, tx bun.IDB, q *unit.Queue, evs []ev
 	return nil
 }
 
-// statement returns what stores the n events of evs that repeat no other, and the id of the transaction if it was asked for
-// on the way.
+// statement returns the statement that stores the events of evs, without those that repeat another event. n is their
+// number. xid is the id of the transaction, if a statement has returned it already.
 func (s *Store) statement(ctx context.Context, h outboxdb.Conn, evs []event.Envelope) (n int, text string, args []any, xid string, err error) {
 	l, err := s.box.Layout(ctx, h)
 	if err != nil {
@@ -57,8 +57,9 @@ func (s *Store) statement(ctx context.Context, h outboxdb.Conn, evs []event.Enve
 	return len(fresh), text, args, xid, err
 }
 
-// Flush stores evs through tx, a bun.Tx, and fills in their Sequence. It is the Sink of package uow. An event that repeats another
-// one's [event.Delivery.DedupKey] is not stored: it gets that one's ID, and its Sequence stays 0.
+// Flush stores evs through tx, a bun.Tx, and fills in their Sequence. It is the Sink of package uow. An
+// event whose [event.Delivery.DedupKey] was used before is not stored: it gets the ID of the earlier event,
+// and its Sequence stays 0.
 func (s *Store) Flush(ctx context.Context, tx bun.IDB, evs []event.Envelope) error {
 	h, err := s.box.Within(tx)
 	if err != nil {
@@ -84,11 +85,11 @@ func (s *Store) flush(ctx context.Context, h outboxdb.Conn, evs []event.Envelope
 	return xid, number(evs, stored)
 }
 
-// number fills in the sequences. stored is "id seq id seq ...", in an order that is nobody's promise.
+// number fills in the sequences. stored is "id seq id seq ...", in any order.
 func number(evs []event.Envelope, stored string) error {
 	fields := strings.Fields(stored)
 	for i := 0; i+1 < len(fields); i += 2 {
-		at := i / 2 // nearly always
+		at := i / 2 // the order is nearly always the same
 		if at >= len(evs) || evs[at].ID != fields[i] {
 			at = slices.IndexFunc(evs, func(e event.Envelope) bool { return e.ID == fields[i] })
 		}

@@ -7,12 +7,12 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
-// knownTenants remembers, for a while, tenants that flushes need not enter in outbox_tenant: a transaction that tried to, or found the table full, was
-// committed. It forgets them because they may be missing all the same: that transaction may have left the entry to another one, which was rolled back,
-// or the table was restored from a backup.
+// knownTenants remembers for a while that a tenant need not be entered in outbox_tenant: a transaction that entered it,
+// or found the table full, was committed. It forgets tenants again, because the row may be missing: that transaction
+// may have left the entry to another one, which was rolled back, or the table was restored from a backup.
 type knownTenants struct {
 	mu    sync.RWMutex
-	names map[string]time.Time // until when
+	names map[string]time.Time // the end of the time for which it is known
 }
 
 // knownFor is how long a tenant counts as known. A tenant that is missing in the table may wait behind the backlog of others for this time.

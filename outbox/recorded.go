@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// fatesOf returns what became of transactions. It returns "" for a transaction that the server has forgotten.
+	// fatesOf returns how transactions ended; "" for a transaction that the server has forgotten.
 	fatesOf = `SELECT x, coalesce(pg_xact_status(x::xid8), '') FROM unnest($1::text[]) x`
 
-	// codeFutureXID is the answer of a server that has not given out an id yet: another server than the transaction's.
+	// codeFutureXID is the error of a server that has not given out the id yet, so it is not the server of
+	// the transaction.
 	codeFutureXID = "22023"
 
-	// manyOpen is the number of waiting transactions from which on the server is asked even if no metrics are
-	// collected.
+	// manyOpen is the number of waiting transactions from which the server is asked even if no metrics are collected.
 	manyOpen = 1000
 
 	// fatesTimeout is how long a collection of metrics waits for the answer.
@@ -34,14 +34,14 @@ const (
 // are collected, the server is asked what became of it.
 type recorded struct {
 	totals otelx.TenantCounter
-	fates  func(ctx context.Context, xids []string) (map[string]string, error) // asks the server what became of transactions
+	fates  func(ctx context.Context, xids []string) (map[string]string, error) // asks the server how transactions ended
 
 	mu     sync.Mutex
-	open   map[string]tally // by the id of the transaction
+	open   map[string]tally // by transaction id
 	asking bool
 }
 
-// tally is how many events there are of a topic and a tenant.
+// tally has the number of events for each topic and tenant.
 type tally map[[2]string]int64
 
 func (t tally) add(n int64, topic, tenant string) { t[[2]string{topic, tenant}] += n }
@@ -74,7 +74,7 @@ func (r *recorded) committed(evs []event.Envelope) {
 	count(evs, func(e *event.Envelope) bool { return e.Sequence > 0 || e.Delivery.DedupKey == "" }, r.totals.Add)
 }
 
-// added keeps what was stored in a transaction that is not ours.
+// added keeps the events of a transaction that does not report its commit, until its outcome is known.
 func (r *recorded) added(xid string, evs []event.Envelope) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,7 +92,7 @@ func (r *recorded) added(xid string, evs []event.Envelope) {
 	}
 }
 
-// settleNow is settle where nobody collects metrics.
+// settleNow is settle for a process that collects no metrics.
 func (r *recorded) settleNow() {
 	ctx, cancel := context.WithTimeout(context.Background(), fatesTimeout)
 	defer cancel()
@@ -102,15 +102,15 @@ func (r *recorded) settleNow() {
 	r.asking = false
 }
 
-// waiting returns the transactions whose end is not known yet.
+// waiting returns the ids of transactions whose outcome is not known yet.
 func (r *recorded) waiting() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Keys(r.open))
 }
 
-// collected settles what can be settled before metrics are read. It waits for no longer than it says: the provider holds its lock meanwhile, and what
-// runs with a statement, a hook of the pool for example, may want that lock.
+// collected settles transactions before metrics are read. It waits only for a limited time: the metrics provider holds
+// a lock meanwhile, which code that runs with a statement, such as a hook of the pool, may need.
 func (r *recorded) collected(ctx context.Context) {
 	xids := r.waiting()
 	if len(xids) == 0 {
@@ -145,7 +145,7 @@ func (r *recorded) settle(ctx context.Context, xids []string) {
 	}
 }
 
-// fates asks the server what became of transactions.
+// fates asks the server how transactions ended.
 func fates(ctx context.Context, box *outboxdb.Handle, xids []string) (map[string]string, error) {
 	fates := make(map[string]string, len(xids))
 	err := pgsql.Each(box.Run.Query(ctx, box.DB, fatesOf, xids), func(scan pgsql.Scan) error {

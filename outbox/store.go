@@ -34,38 +34,39 @@ type Store struct {
 	audit    *audit.Log
 }
 
-// Dead returns the events that were given up.
+// Dead returns the dead letters: events that were given up.
 func (s *Store) Dead() *dead.Letters { return dead.New(s.box) }
 
-// Delayed returns the events that wait for their time.
+// Delayed returns the delayed events: events whose time has not come.
 func (s *Store) Delayed() *delayed.Events { return delayed.New(s.box) }
 
-// Published returns the events that were published and are kept.
+// Published returns the published events that are kept.
 func (s *Store) Published() *published.Events { return published.New(s.box) }
 
-// Tenants returns the tenants, to pause or to move them.
+// Tenants returns the tenants, for pausing or moving their events.
 func (s *Store) Tenants() *tenants.Tenants { return tenants.New(s.box) }
 
-// State returns what shows the state of the outbox to operators.
+// State returns the reader of the outbox's state, for operators.
 func (s *Store) State() *state.Reader { return state.New(s.box) }
 
-// Upkeep returns what keeps the tables in order.
+// Upkeep returns the maintenance of the tables.
 func (s *Store) Upkeep() *upkeep.Upkeep { return s.upkeep }
 
-// Audit lists what was done by hand or by the retention, newest first. A page has at most limit entries (0: 100) and begins before
-// the last one of the page before (nil: with the newest). Only its ID counts. Entries are kept for [Config.AuditRetention].
+// Audit lists the actions of operators and of the retention, the newest first. A page has at most limit entries (0:
+// 100). It begins after the entry before, the last of the previous page, of which only the ID counts (nil: with the
+// newest). Entries are kept for [Config.AuditRetention].
 func (s *Store) Audit(ctx context.Context, filter operator.AuditFilter, before *operator.AuditEntry, limit int) ([]operator.AuditEntry, error) {
 	return s.audit.List(ctx, s.box.DB, filter, before, limit)
 }
 
-// Handle returns what the parts of an outbox share. It is for package projector.
+// Handle returns the handle that all parts of an outbox share, for package projector.
 func (s *Store) Handle() *outboxdb.Handle { return s.box }
 
-// Source is the name of the service, see [Config.Source]. "": none is configured.
+// Source returns the name of the service, see [Config.Source]; "" if none is configured.
 func (s *Store) Source() string { return s.cfg.Source }
 
-// Telemetry returns where logs, traces and metrics go, for what works on the store and does not say it itself: a projector, the console. The Logger is
-// not nil.
+// Telemetry returns where logs, traces and metrics go. It is the default of parts that work on the store, such as a
+// projector or the console. The Logger is not nil.
 func (s *Store) Telemetry() telemetry.Config {
 	return telemetry.Config{Logger: s.box.Log, TracerProvider: s.cfg.Telemetry.TracerProvider, MeterProvider: s.cfg.Telemetry.MeterProvider}
 }
@@ -107,7 +108,7 @@ func (s *Store) Committed(_ context.Context, evs []event.Envelope) {
 // next poll.
 func (s *Store) Wake() { s.box.Wake(outboxdb.AllLanes) }
 
-// Ping checks that the tables are there and that this build can use them.
+// Ping checks that the tables exist and fit this build.
 func (s *Store) Ping(ctx context.Context) error {
 	_, err := s.box.Layout(ctx, s.box.On(s.box.DB))
 	return err
@@ -121,7 +122,7 @@ func (s *Store) Clean(ctx context.Context) error {
 	return errors.Join(s.upkeep.Clean(ctx), s.Dead().Expire(ctx, s.cfg.DeadRetention), s.audit.Expire(ctx, s.box.DB), s.expireKeys(ctx))
 }
 
-// newUnannounced makes the counter, if there is a hook that can fail.
+// newUnannounced returns the counter of failed hooks, nil if there is no hook.
 func newUnannounced(c *Config) metric.Int64Counter {
 	if c.OnDead == nil {
 		return noop.Int64Counter{}

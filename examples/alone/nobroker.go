@@ -14,8 +14,8 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// ShippingWithoutBroker handles each event of the topic "order" once, until ctx is done. The database carries the events: they come from an
-// outbox in it, which this program relays too.
+// ShippingWithoutBroker handles each event of the topic "order" once, until ctx is done. The database carries the
+// events: they come from an outbox in the same database, and this program also runs its relay.
 func ShippingWithoutBroker(ctx context.Context, db *bun.DB) error {
 	if err := migrations.Up(ctx, db, nil); err != nil { // the tables of oncebox
 		return err
@@ -33,7 +33,7 @@ func ShippingWithoutBroker(ctx context.Context, db *bun.DB) error {
 	if err := box.Consume("order", "shipping", messaging.HandlerFunc(ship), inbox.OwnedBy("shop")); err != nil {
 		return err
 	}
-	if err := box.SubscribeAll(ctx); err != nil { // before the relay begins: what it sends before that, this consumer never gets
+	if err := box.SubscribeAll(ctx); err != nil { // before the relay begins: a consumer gets only events that are relayed after its subscription
 		return err
 	}
 	relay, err := projector.New(box.Publisher(), nil, outbox.NewStore(db, &outbox.Config{Source: "shop"}))

@@ -14,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
-// Lifetime is how long a process remembers a key.
+// Lifetime is how long a process keeps a key in memory.
 const Lifetime = time.Minute
 
 // Schema makes the table. A key without a secret was erased.
@@ -33,7 +33,7 @@ const (
 	latestKey = `SELECT id, secret FROM event_key WHERE tenant_id = ? ORDER BY generation DESC LIMIT 1`
 	keyOfID   = `SELECT id, secret FROM event_key WHERE id = ?`
 
-	// Rotation and erasure of a tenant wait for each other here, so that no key is made behind an erasure.
+	// Rotation and erasure of a tenant's keys take the same lock, so that no new key is made after an erasure.
 	lockTenant = `SELECT pg_advisory_xact_lock(hashtextextended('event_key/' || ?, 0))`
 	nextKey    = `
 INSERT INTO event_key (tenant_id, generation, secret)
@@ -57,8 +57,9 @@ func NewKeys(db *bun.DB) *Keys {
 	return &Keys{db: db, now: time.Now, latest: map[string]*key{}, known: map[string]*key{}}
 }
 
-// Rotate gives the tenant a new key, which seals from now on, elsewhere within [Lifetime]. The earlier ones go on opening
-// what they sealed. A tenant without a key is left as it is: it gets its first one with its first event.
+// Rotate gives the tenant a new key for sealing. Other processes use it after [Lifetime] at the latest.
+// Earlier keys can still open what they have sealed. A tenant without a key is left alone: it gets its
+// first key with its first event.
 func (k *Keys) Rotate(ctx context.Context, tenant string) error {
 	err := k.change(ctx, tenant, nextKey, newSecret(), tenant)
 	if err != nil {
@@ -67,9 +68,9 @@ func (k *Keys) Rotate(ctx context.Context, tenant string) error {
 	return nil
 }
 
-// Erase makes all that was sealed for the tenant unreadable for ever. It can be repeated.
+// Erase makes everything that was sealed for the tenant unreadable for ever. It may be called again.
 func (k *Keys) Erase(ctx context.Context, tenant string) error {
-	// A tenant that has announced nothing yet must not begin to now.
+	// A tenant without any events must not get a key later either.
 	_, err := k.db.NewRaw(firstKey, tenant, []byte(nil)).Exec(ctx)
 	if err == nil {
 		err = k.change(ctx, tenant, eraseKeys, tenant)
@@ -95,7 +96,7 @@ func (k *Keys) change(ctx context.Context, tenant, statement string, args ...any
 	return err
 }
 
-// current returns the key that seals for the tenant, and makes the first one.
+// current returns the key that seals for the tenant. It makes the first one.
 func (k *Keys) current(ctx context.Context, tenant string) (*key, error) {
 	if found := k.remembered(k.latest, tenant); found != nil {
 		return found, nil
@@ -106,7 +107,7 @@ func (k *Keys) current(ctx context.Context, tenant string) (*key, error) {
 	return k.load(ctx, k.latest, tenant, latestKey)
 }
 
-// byID returns a key that has sealed.
+// byID returns a key that was used for sealing.
 func (k *Keys) byID(ctx context.Context, id string) (*key, error) {
 	if found := k.remembered(k.known, id); found != nil {
 		return found, nil
@@ -120,7 +121,8 @@ func (k *Keys) load(ctx context.Context, memory map[string]*key, name, query str
 	began := k.now()
 	switch err := k.db.NewRaw(query, name).Scan(ctx, &id, &secret); {
 	case errors.Is(err, sql.ErrNoRows):
-		// Not erased: a replica that lags, or the wrong database. It is tried again.
+		// The row is missing, and not erased: this may be a replica that lags, or the wrong database. So
+		// the error is not permanent.
 		return nil, fmt.Errorf("there is no key %s here", name)
 	case err != nil:
 		return nil, fmt.Errorf("look up the key %s: %w", name, err)

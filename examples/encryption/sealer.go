@@ -17,7 +17,8 @@ type key struct {
 	until time.Time // when it has to be looked up again
 }
 
-// newKey makes an AES-GCM with a random nonce in front of each payload: good for four billion events, then rotate.
+// newKey makes an AES-GCM cipher that puts a random nonce in front of each payload. Rotate the key before
+// four billion events.
 func newKey(id string, secret []byte, until time.Time) (*key, error) {
 	block, err := aes.NewCipher(secret)
 	if err != nil {
@@ -36,20 +37,21 @@ func (k *Keys) Seal(ctx context.Context, env *event.Envelope) (sealed []byte, ke
 	return key.aead.Seal(nil, nil, env.Payload, bound(env)), key.id, nil //nolint:gosec // NewGCMWithRandomNonce makes the nonce
 }
 
-// Open decrypts the payload with the key that sealed it, whichever generation that was.
+// Open decrypts the payload with the key that has sealed it, also if that is not the current one.
 func (k *Keys) Open(ctx context.Context, env *event.Envelope, keyID string) ([]byte, error) {
 	key, err := k.byID(ctx, keyID)
 	if err != nil {
 		return nil, err
 	}
 	payload, err := key.aead.Open(nil, nil, env.Payload, bound(env))
-	if err != nil { // tampered with, or moved here from another event: that does not pass
+	if err != nil { // changed, or taken from another event: that is permanent
 		return nil, &event.DecodeError{Type: env.Type, Version: env.SchemaVersion, Err: err}
 	}
 	return payload, nil
 }
 
-// bound is what the payload is tied to. NUL is in no identifier, so different events never have the same.
+// bound returns the data to which the payload is tied. Identifiers never contain NUL, so different events
+// have different data.
 func bound(env *event.Envelope) []byte {
 	return []byte(strings.Join([]string{env.ID, env.TenantID, env.Type}, "\x00"))
 }

@@ -24,7 +24,7 @@ type (
 	}
 )
 
-// EventType and its like are names for ever.
+// EventType and the other names below must never change.
 func (Opened) EventType() string    { return "account.opened" }
 func (Deposited) EventType() string { return "account.deposited" }
 func (Withdrawn) EventType() string { return "account.withdrawn" }
@@ -45,7 +45,7 @@ func eurosToCents(payload []byte) ([]byte, error) {
 	return json.Marshal(Deposited{Cents: 100 * old.Euros})
 }
 
-// Account is its events: nothing else of it is stored.
+// Account is an aggregate that is stored only as its events.
 type Account struct {
 	event.Recorder
 
@@ -66,7 +66,7 @@ var (
 	errOverdrawn = errors.New("there is not enough money in the account")
 )
 
-// Open decides whether it may happen. What follows from it is the business of apply.
+// Open decides whether the account may be opened; apply changes the state.
 func (a *Account) Open(owner string) error {
 	if a.Owner != "" {
 		return errOpen
@@ -93,13 +93,13 @@ func (a *Account) Withdraw(cents int64) error {
 	return nil
 }
 
-// happened is for what is new; what is loaded is only applied.
+// happened records a new event and applies it. Loaded events are only applied.
 func (a *Account) happened(e event.Event) {
 	a.apply(e)
 	a.Record(e)
 }
 
-// apply decides nothing: it has happened.
+// apply changes the state. It decides nothing, because the event has already happened.
 func (a *Account) apply(e event.Event) {
 	switch e := e.(type) {
 	case Opened:

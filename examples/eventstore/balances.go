@@ -9,8 +9,8 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// balances is a read model: what each account holds, in a table that can be asked. The consumer keeps it up to date, and
-// rebuild makes it anew from the store; both go through the same handlers.
+// balances is a read model: the balance of each account, in a table for queries. The consumer keeps it up to date, and
+// rebuild makes it anew from the store, with the same handlers.
 type balances struct {
 	units   *uow.Manager
 	handler *messaging.Router
@@ -24,7 +24,7 @@ func newBalances(units *uow.Manager, r *event.Registry) *balances {
 	return b
 }
 
-// add takes each version once: while the read model is rebuilt, the consumer may bring events that the rebuild has counted.
+// add counts each version once: during a rebuild the consumer may bring events that the rebuild has counted already.
 const add = `INSERT INTO balances (account, cents, version) VALUES (?, ?, ?)
 	ON CONFLICT (account) DO UPDATE SET cents = balances.cents + excluded.cents, version = excluded.version
 	WHERE balances.version < excluded.version`
@@ -35,8 +35,8 @@ func (b *balances) add(ctx context.Context, cents int64) error {
 	return err
 }
 
-// rebuild makes the table anew in one unit: readers see the old one until COMMIT, and consumers wait for it at the rows
-// that are there. It tells progress after each event.
+// rebuild fills the table anew in one unit of work. Readers see the old rows until COMMIT, and consumers wait for it at
+// locked rows. It calls progress after each event.
 func (b *balances) rebuild(ctx context.Context, store *streams.Store, progress func(done, total int64)) error {
 	return b.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
 		if _, err := u.DB().ExecContext(ctx, `DELETE FROM balances`); err != nil {

@@ -13,8 +13,8 @@ type bank struct {
 	store *streams.Store
 }
 
-// change loads an account, has fn change it, and commits what has happened. When another one was faster, all of it is
-// done again: fn sees the account as the other one has left it.
+// change loads an account, calls fn to change it, and commits its events. If another process was faster, everything
+// runs again, and fn gets the account as the other process has left it.
 func (b *bank) change(ctx context.Context, id string, fn func(ctx context.Context, a *Account) error) error {
 	return b.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
 		a := &Account{ID: id}

@@ -47,7 +47,7 @@ func start(ctx context.Context) (err error) {
 	return run(ctx, postgres.URL, "public", os.Stdout)
 }
 
-// run makes the tables in an empty schema and tells the story.
+// run makes the tables in an empty schema and runs the story.
 func run(ctx context.Context, databaseURL, schema string, out io.Writer) error {
 	cfg, err := config.FromEnv()
 	if err != nil {
@@ -55,7 +55,7 @@ func run(ctx context.Context, databaseURL, schema string, out io.Writer) error {
 	}
 	cfg.DatabaseURL, cfg.Schema = databaseURL, schema
 	cfg.UoW.Source = "bank"
-	cfg.Telemetry.Logger = slog.New(slog.DiscardHandler) // the story tells what happens
+	cfg.Telemetry.Logger = slog.New(slog.DiscardHandler) // the story prints what happens
 	db, err := config.OpenDB(ctx, cfg)
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func newService(db *bun.DB, broker oncebox.Broker, cfg config.Config, others ...
 	return s, nil
 }
 
-// tables makes those of the framework and those of this example.
+// tables makes oncebox's tables and those of this example.
 func (s *service) tables(ctx context.Context) error {
 	if err := s.app.Migrate(ctx); err != nil {
 		return err

@@ -18,14 +18,14 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// story does to the bank what the world does, and tells what comes of it.
+// story plays the users of the bank, and prints the effects.
 type story struct {
 	*service
 
 	disk *disk
 	cfg  config.Config
 
-	mu  sync.Mutex // two tellers speak at once
+	mu  sync.Mutex // two goroutines may print
 	out io.Writer
 }
 
@@ -214,7 +214,7 @@ func (s *story) settled(ctx context.Context, id string, cents int64) error {
 
 func money(cents int64) string { return fmt.Sprintf("%d.%02d", cents/100, cents%100) }
 
-// disk is the last sink, for the story.
+// disk is a sink that fails while it is "full", for the story.
 type disk struct{ full atomic.Bool }
 
 func (d *disk) Flush(context.Context, bun.IDB, []event.Envelope) error {

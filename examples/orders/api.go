@@ -21,8 +21,8 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// api answers the requests for orders. Its handlers know nothing of keys, retries and outboxes: they open a unit of work,
-// which under the middleware is a part of the middleware's transaction.
+// api answers the requests about orders. Its handlers do not deal with keys, retries or the outbox: they open a unit of
+// work, which under the middleware is a part of the middleware's transaction.
 type api struct {
 	units  *uow.Manager
 	log    *slog.Logger
@@ -82,7 +82,8 @@ func (a *api) cancel(w http.ResponseWriter, r *http.Request) {
 	a.changeExisting(w, r, (*Order).Cancel)
 }
 
-// changeExisting loads within the unit: if somebody else changes the order meanwhile, the unit runs all of it again.
+// changeExisting loads the order in the unit: if another request changes the order meanwhile, the unit runs
+// everything again.
 func (a *api) changeExisting(w http.ResponseWriter, r *http.Request, change func(*Order) error) {
 	a.change(w, r, http.StatusOK, func(ctx context.Context, u *uow.Unit) (*Order, error) {
 		id, err := orderID(r)
@@ -97,7 +98,7 @@ func (a *api) changeExisting(w http.ResponseWriter, r *http.Request, change func
 	})
 }
 
-// change runs one use case and answers with the order as it is then.
+// change runs one use case and answers with the changed order.
 func (a *api) change(w http.ResponseWriter, r *http.Request, status int, useCase func(context.Context, *uow.Unit) (*Order, error)) {
 	var changed orderView
 	err := a.units.Do(r.Context(), func(ctx context.Context, u *uow.Unit) error {
@@ -159,7 +160,7 @@ func viewOf(o *Order) orderView {
 	return orderView{ID: o.ID, Status: o.Status, TotalCents: o.TotalCents, Version: o.nextVersion()}
 }
 
-// orderID returns the id in the path. What cannot be an id is an id that no order has.
+// orderID returns the id in the path. A text that cannot be an id counts as the id of no order.
 func orderID(r *http.Request) (string, error) {
 	id := chi.URLParam(r, "id")
 	if parsed, err := uuid.Parse(id); err != nil || parsed.String() != id {
@@ -168,7 +169,7 @@ func orderID(r *http.Request) (string, error) {
 	return id, nil
 }
 
-// customerID returns the id in the path. It may be any text, with slashes too, which chi leaves escaped.
+// customerID returns the id in the path. It may be any text, also with slashes, which chi leaves escaped.
 func customerID(r *http.Request) (string, error) {
 	id := chi.URLParam(r, "id")
 	if r.URL.RawPath != "" {
@@ -184,7 +185,7 @@ func customerID(r *http.Request) (string, error) {
 	return id, nil
 }
 
-// answer writes JSON. A body that cannot be written was not lost: the client asks again with its key.
+// answer writes JSON. An error of the connection loses nothing: the client repeats the request with its key.
 func answer(w http.ResponseWriter, status int, body any) {
 	encoded, err := json.Marshal(body)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/oncebox/oncebox/telemetry"
 )
 
-// checkBroker refuses several processes without Pulsar: each would have a broker of its own in its memory, and none would
-// hear of the others.
+// checkBroker refuses several processes without Pulsar: each would have a broker in its own memory, and they would not
+// get each other's messages.
 func checkBroker(role Role, cfg config.Config) error {
 	if cfg.PulsarURL == "" && role != RoleAll {
 		return fmt.Errorf("role %s needs Pulsar: set ONCEBOX_PULSAR_URL (or PULSAR_URL), for example pulsar://localhost:6650, "+
@@ -22,7 +22,7 @@ func checkBroker(role Role, cfg config.Config) error {
 	return nil
 }
 
-// openBroker connects to Pulsar, which may come later, or makes a broker in memory if there is no address of it.
+// openBroker connects to Pulsar, which may start later. Without an address it makes a broker in memory.
 func openBroker(ctx context.Context, cfg config.Config) (oncebox.Broker, error) {
 	if cfg.PulsarURL == "" {
 		slog.WarnContext(ctx, "orders: no ONCEBOX_PULSAR_URL, using the broker in memory: what is on its way when this process ends is not delivered")
@@ -38,7 +38,7 @@ func openBroker(ctx context.Context, cfg config.Config) (oncebox.Broker, error) 
 	pc.Telemetry.MeterProvider = cfg.Telemetry.MeterProvider
 	broker, err := pulsar.Connect(ctx, &pc)
 	if err != nil {
-		return nil, err // and no interface that holds a nil pointer
+		return nil, err // a *pulsar.Broker that is nil would be an interface that is not nil
 	}
 	return broker, nil
 }

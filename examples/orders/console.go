@@ -12,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/console"
 )
 
-// Who may use the page for operators: name:password, several with commas between them.
+// Variables with the users of the operators' page, as name:password, separated by commas.
 const (
 	operatorsVariable = "CONSOLE_OPERATORS" // may see and change everything
 	readersVariable   = "CONSOLE_READERS"   // may see everything
@@ -24,7 +24,7 @@ type operators struct {
 	mayAct    map[string]bool
 }
 
-// operatorsFromEnv reads the variables. Nobody may use the page unless they say so.
+// operatorsFromEnv reads the variables. Without them nobody may use the page.
 func operatorsFromEnv() (*operators, error) {
 	o := &operators{passwords: map[string]string{}, mayAct: map[string]bool{}}
 	for _, variable := range []string{readersVariable, operatorsVariable} {

@@ -9,8 +9,8 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
-// storyHandler adds to each line to which request it belongs: the trace, the correlation id and the tenant of its context. Handlers of messages
-// have those of the request that caused the event, so one id finds the lines of all processes.
+// storyHandler adds to each log line the request that it belongs to: trace, correlation id and tenant of the context.
+// Handlers of messages have those of the request that has caused the event, so one id finds the lines of all processes.
 type storyHandler struct{ slog.Handler }
 
 // Handle adds the attributes and passes the line on.

@@ -88,7 +88,7 @@ func run(ctx context.Context, args []string) (err error) {
 	defer listener.Close()
 	s, err := newService(ctx, role, cfg)
 	if ctx.Err() != nil {
-		return nil // told to stop before it began
+		return nil // stopped before it began
 	}
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ const (
 // maxTotal is the largest total of an order in cents: far above any sensible one, and far below where sums overflow.
 const maxTotal = 1e15
 
-// What the domain refuses. The request was understood, and asking again will not help.
+// Refusals of the domain. The request was understood, and repeating it does not help.
 var (
 	ErrCancelled = errors.New("the order is cancelled")
 	ErrTooLarge  = errors.New("the order's total would be too large")
@@ -34,7 +34,7 @@ type Item struct {
 // Total returns what the line costs in cents.
 func (i Item) Total() int64 { return i.Qty * i.PriceCents }
 
-// Order is the aggregate: it is loaded, changed and saved as a whole, and says what happened to it.
+// Order is the aggregate: it is loaded, changed and saved as a whole, and records what happens to it.
 type Order struct {
 	event.Recorder
 
@@ -45,7 +45,7 @@ type Order struct {
 	Version    int64 // as stored
 	Items      []Item
 
-	savedItems int // how many of Items are in the database; lines are only ever added
+	savedItems int // number of Items in the database; lines are only ever added
 }
 
 // PlaceOrder makes a new order.
@@ -95,5 +95,5 @@ func (o *Order) AggregateID() string { return o.ID }
 // AggregateVersion returns the stored version.
 func (o *Order) AggregateVersion() int64 { return o.Version }
 
-// nextVersion is the one that is stored with the recorded events.
+// nextVersion returns the version that is stored together with the recorded events.
 func (o *Order) nextVersion() int64 { return o.Version + int64(len(o.RecordedEvents())) }

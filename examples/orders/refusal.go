@@ -18,7 +18,7 @@ type problem struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// refuse turns an error into an answer. None of them is 409: the middleware keeps that for a key in flight.
+// refuse turns an error into an answer. It never answers 409, which the middleware uses for a key in progress.
 func (a *api) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	p := problemOf(err)
 	if p.Status >= http.StatusInternalServerError {
@@ -55,11 +55,12 @@ func problemOf(err error) problem {
 	}
 }
 
-// readOnly is what a standby answers to a write, and a server whose disk is running full: its operators set it to read-only.
+// readOnly is the error code of a write to a standby, or to a server that its operators have set to
+// read-only because its disk is nearly full.
 const readOnly = "25006"
 
-// outage reports whether the server refused because it is going down, starting, full, read-only, or lost the connection or its disk:
-// whatever else it refuses is a bug of this program, and trying again will not cure it.
+// outage reports whether the server refused because it shuts down, starts, is full or read-only, or has lost the
+// connection or its disk. Any other refusal is a bug of this program, which another try would not mend.
 func outage(err *pgconn.PgError) bool {
 	switch err.Code[:2] {
 	case "08", "53", "57", "58", "40":

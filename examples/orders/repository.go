@@ -63,8 +63,8 @@ func findOrder(ctx context.Context, db bun.IDB, id string) (*Order, error) {
 	return o, nil
 }
 
-// saveOrder writes the order and has the unit announce what happened to it. If somebody else changed the order since it
-// was loaded, the error is a conflict and the unit runs its function again, with the order as it is then.
+// saveOrder writes the order, and the unit stores its events. If another process has changed the order since it was
+// loaded, the error is a conflict, and the unit runs its function again with the changed order.
 func saveOrder(ctx context.Context, u *uow.Unit, o *Order) error {
 	u.Track(o)
 	tenant := event.TenantFrom(ctx)

@@ -6,7 +6,7 @@ import (
 	"github.com/oncebox/oncebox"
 )
 
-// Role is which parts of the service a process runs.
+// Role is the set of parts that a process runs.
 type Role string
 
 // A service of one process has all roles; otherwise any number of processes may have each of the others.
@@ -27,7 +27,7 @@ func parseRole(s string) (Role, error) {
 	}
 }
 
-// parts returns what the framework is to run. Cleaning is done wherever keys or messages are written.
+// parts returns the parts of oncebox for the role. Processes that write keys or messages also clean up.
 func (r Role) parts() []oncebox.Part {
 	switch r {
 	case RoleAPI:

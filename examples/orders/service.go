@@ -36,11 +36,12 @@ const (
 	answerTimeout = 15 * time.Second
 )
 
-// writeTimeout is how long it may take from a request's headers to the end of its answer. COMMIT is no part of the work's time, and
-// where its answer is lost it takes commit twice: until it is given up, and then to find out what became of it. A client that is cut
-// off before does not hear that the outcome is unknown.
+// writeTimeout is the limit from a request's headers to the end of its answer. The time for COMMIT comes on top of the
+// time for the work, twice: if its answer is lost, the search for the outcome may take as long again. A client that is
+// cut off before that does not learn that the outcome is unknown.
 //
-// A shutdown waits for as long, so that all requests under way are answered. Give the process that long after SIGTERM: 80 seconds.
+// A shutdown waits as long, so that all running requests are answered. Give the process that time after
+// SIGTERM: 80 seconds.
 func writeTimeout(commit time.Duration) time.Duration {
 	return readTimeout + requestTimeout + 2*commit + answerTimeout
 }
@@ -130,7 +131,7 @@ func (s *service) routes(metrics http.Handler, cfg config.Config) (http.Handler,
 	return r, s.mountConsole(r)
 }
 
-// server bounds everything that a client can make the service wait for.
+// server limits how long a client can make the service wait.
 func (s *service) server() *http.Server {
 	return &http.Server{
 		Handler: s.handler, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout(s.commit),
@@ -138,7 +139,8 @@ func (s *service) server() *http.Server {
 	}
 }
 
-// bounded ends what a request waits for. Those with a key have a timeout of their own, because they go on when their client has gone.
+// bounded limits the time of a request. Requests with a key have a timeout of their own, because they
+// continue when the client has left.
 func bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)

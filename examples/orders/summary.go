@@ -14,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// summaryConsumer is the name of the subscription and of its deduplication.
+// summaryConsumer is the name of the consumer, and so of its subscription and of its entries in the inbox.
 const summaryConsumer = "customer-summary"
 
 // Summary is the read model: what a customer's orders come to.
@@ -39,8 +39,8 @@ func findSummary(ctx context.Context, db bun.IDB, customerID string) (Summary, e
 	return s, nil
 }
 
-// summarize returns the handler that builds the read model. Adding is no idempotent thing to do: that each message
-// counts once is the inbox's work, whose row commits in the same transaction.
+// summarize returns the handler that builds the read model. Adding is not idempotent: the inbox makes sure that each
+// message counts once, with a row in the same transaction.
 func summarize(units *uow.Manager, registry *event.Registry) messaging.Handler {
 	router := messaging.NewRouter(registry)
 	messaging.Handle(router, func(ctx context.Context, e OrderPlaced) error {

@@ -39,7 +39,7 @@ CREATE TABLE IF NOT EXISTS customer_summary (
 );`
 
 const (
-	// Two CREATE TABLE IF NOT EXISTS at once can both find nothing, and one of them then fails.
+	// Two sessions that run CREATE TABLE IF NOT EXISTS at once may both find nothing, and one of them then fails.
 	lockTables    = `SELECT pg_advisory_xact_lock(hashtextextended('orders.tables.' || current_schema(), 0))`
 	missingTables = `SELECT name FROM unnest(ARRAY['orders', 'order_items', 'customer_summary']) AS name WHERE to_regclass(name) IS NULL`
 )

@@ -16,8 +16,8 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// tracesVariable names the file to which spans are written, a JSON document each. A service in production would give the provider an
-// exporter of its collector instead.
+// tracesVariable has the name of a file for spans, one JSON document each. A service in production gives the provider
+// an exporter for its collector instead.
 const tracesVariable = "TRACES_FILE"
 
 // newTraces returns a provider for all packages. Without the variable there are no traces.

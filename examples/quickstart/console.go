@@ -24,8 +24,8 @@ func mountConsole(r chi.Router, db *bun.DB, app *oncebox.App) error {
 	return nil
 }
 
-// onlyHere lets everybody at this machine do everything: that is for a program to try, and not for a service. The name of the host is
-// compared as well, because a page of another site can give its own name the address of this machine.
+// onlyHere lets everybody on this machine do everything. That is for a program to try out, and not for a service. The
+// name of the host is checked, too, because a page of another site can make its own name point to this machine.
 func onlyHere(r *http.Request) (console.Access, error) {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

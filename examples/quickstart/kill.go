@@ -98,7 +98,7 @@ func (p *placer) outboxKilledAfter(ctx context.Context, o *Order) error {
 	return err
 }
 
-// die is kill -9 of this process: nothing that is deferred runs.
+// die kills this process as kill -9 does: deferred functions do not run.
 func die() {
 	if p, err := os.FindProcess(os.Getpid()); err == nil {
 		_ = p.Kill()
@@ -151,9 +151,9 @@ func serveBroker(broker *memory.Broker) *httptest.Server {
 // isChild reports whether the story has started this process to have it killed.
 func isChild() bool { return os.Getenv(scenarioVar) != "" }
 
-// child is what such a process does. It never returns nil.
+// child runs in a child process. It never returns nil.
 func child(ctx context.Context) error {
-	db, app, err := open(ctx, os.Getenv(databaseVar), memory.New(nil)) // it relays nothing, so its broker gets nothing
+	db, app, err := open(ctx, os.Getenv(databaseVar), memory.New(nil)) // this process does not relay, so its broker gets nothing
 	if err != nil {
 		return err
 	}

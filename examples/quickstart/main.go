@@ -1,11 +1,13 @@
-// Command quickstart shows what goes wrong without an outbox, and what does not with oncebox. It needs Go on Linux
-// or macOS: the programs of PostgreSQL are those of this machine, or are downloaded once, and the broker lives in this process.
+// Command quickstart shows what goes wrong without an outbox, and what does not with oncebox. It needs Go
+// on Linux or macOS: the programs of PostgreSQL are those of this machine, or are downloaded once, and the
+// broker lives in this process.
 //
-//	go run ./examples/quickstart          # tells its story and ends
+//	go run ./examples/quickstart          # prints its story and ends
 //	go run ./examples/quickstart -serve   # then serves, for you to try with curl
 //
-// This file is the service: the domain, the handler of its event, the HTTP interface, the wiring. kill.go has the processes that are
-// killed, story.go what else goes wrong, serve.go the requests to try, console.go the page for operators.
+// This file is the service: the domain, the handler of its event, the HTTP interface, the wiring. kill.go
+// has the processes that are killed, story.go what else goes wrong, serve.go the requests to try,
+// console.go the page for operators.
 package main
 
 import (
@@ -52,7 +54,7 @@ type OrderPlaced struct {
 	TotalCents int64  `json:"total_cents"`
 }
 
-// EventType is the event's name for ever, whatever becomes of the Go type.
+// EventType returns the event's name, which must never change, even if the Go type is renamed.
 func (OrderPlaced) EventType() string { return "order.placed" }
 
 // Order is the aggregate. It records what happens to it.
@@ -81,7 +83,7 @@ func Place(id, customer string, cents int64) *Order {
 // spending handles OrderPlaced. Its statement runs in the transaction that also remembers the message.
 type spending struct {
 	units    *uow.Manager
-	failures atomic.Int32 // how often it is to fail, for the story
+	failures atomic.Int32 // how often the handler still fails, for the story
 }
 
 func (s *spending) orderPlaced(ctx context.Context, e OrderPlaced) error {
@@ -221,7 +223,7 @@ func open(ctx context.Context, databaseURL string, broker oncebox.Broker) (*bun.
 	}
 	cfg.DatabaseURL = databaseURL
 	cfg.UoW.Source = service
-	cfg.Telemetry.Logger = slog.New(slog.DiscardHandler) // the story tells what happens
+	cfg.Telemetry.Logger = slog.New(slog.DiscardHandler) // the story prints what happens
 	db, err := config.OpenDB(ctx, cfg)
 	if err != nil {
 		return nil, nil, err

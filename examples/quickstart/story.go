@@ -21,7 +21,7 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// story does to the service what the world does, and tells what comes of it.
+// story plays the users of the service, and prints the effects.
 type story struct {
 	out      io.Writer
 	db       *bun.DB

@@ -34,7 +34,7 @@ func NewAlarmed(db *bun.DB, broker oncebox.Broker, cfg config.Config) (*oncebox.
 	return app, err
 }
 
-// PostAlarms has each alarm posted, for example to a chat. What post cannot deliver is tried again, for days.
+// PostAlarms calls post for each alarm, for example to write it into a chat. A failed call is tried again, for days.
 func PostAlarms(app *oncebox.App, post func(ctx context.Context, text string) error) {
 	router := messaging.NewRouter(app.Registry)
 	messaging.Handle(router, func(ctx context.Context, e GivenUp) error {

@@ -20,7 +20,7 @@ func Deposit(ctx context.Context, units *uow.Manager, id string, cents int64) er
 	})
 }
 
-// DepositInto changes a wallet that many requests change at the same time: they take turns.
+// DepositInto changes a wallet that many requests change at the same time: each waits for the lock of the row.
 func DepositInto(ctx context.Context, units *uow.Manager, id string, cents int64) error {
 	return units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
 		w := &Wallet{}
@@ -32,7 +32,8 @@ func DepositInto(ctx context.Context, units *uow.Manager, id string, cents int64
 	})
 }
 
-// DepositFirst makes the wallet if it is not there. Of two that make it at the same time, one is run again and loads it.
+// DepositFirst makes the wallet if it does not exist. If two processes do so at the same time, one of them
+// runs again and loads it.
 func DepositFirst(ctx context.Context, units *uow.Manager, id string, cents int64) error {
 	return units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
 		w := &Wallet{ID: id} // version 0: Save inserts it

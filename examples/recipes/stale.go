@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// PriceSet is an event of somebody else's.
+// PriceSet is an event of another service.
 type PriceSet struct {
 	SKU   string
 	Cents int64
@@ -20,7 +20,8 @@ type PriceSet struct {
 // EventType names the event on the wire.
 func (PriceSet) EventType() string { return "price.set" }
 
-// ConsumePrices keeps the latest prices. A price that is older than an hour is of no use any more: after a long outage it would only be in the way.
+// ConsumePrices keeps the latest prices. It skips a price that is older than an hour: after a long outage old prices
+// would only delay the new ones.
 func ConsumePrices(app *oncebox.App, slow func(eventType string, took time.Duration)) {
 	timed := func(next messaging.Handler) messaging.Handler {
 		return messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {

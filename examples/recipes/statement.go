@@ -8,7 +8,7 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// ConsumeDeposits keeps a statement of deposits. The topic has events of other types too, which this service does not want.
+// ConsumeDeposits keeps a statement of deposits. The topic also has events of other types, which this service ignores.
 func ConsumeDeposits(app *oncebox.App) {
 	router := messaging.NewRouter(app.Registry)
 	messaging.Handle(router, func(ctx context.Context, e Deposited) error {

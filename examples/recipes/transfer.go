@@ -12,8 +12,8 @@ import (
 // ErrNoWallet means that one of two wallets does not exist.
 var ErrNoWallet = errors.New("there is no such wallet")
 
-// Transfer changes two wallets, both or none. All transfers lock their wallets in the order of their ids, so that two which go in opposite
-// directions take turns, and none waits for the other one in a circle.
+// Transfer changes two wallets, both or none. All transfers lock their wallets in the order of the ids, so that two
+// transfers in opposite directions wait for each other in turn and do not deadlock.
 func Transfer(ctx context.Context, units *uow.Manager, from, to string, cents int64) error {
 	return units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
 		var locked []*Wallet

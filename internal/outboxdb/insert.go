@@ -52,9 +52,9 @@ func alike(rows []Row) bool {
 // deleted, so a reader that sees an event of a tenant without a row finds the table full as well.
 const TenantsFull = `(SELECT count(*) >= 1000 FROM (SELECT FROM {schema}.outbox_tenant LIMIT 1000) entered)`
 
-// enterTenants enters tenants in the order of their names, so that no two flushes wait for each other. A flush does
-// not wait for another one that has entered the same tenant and is still open: it leaves the tenant to that flush.
-// The tenants share 256 locks.
+// enterTenants enters tenants in the order of their names, so that no two flushes wait for each other. A
+// flush does not wait for an open transaction that has entered the same tenant: it leaves the tenant to
+// that transaction. The tenants share 256 locks.
 const enterTenants = `,
 t AS (
 	INSERT INTO {schema}.outbox_tenant (tenant_id)

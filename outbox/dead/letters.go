@@ -72,11 +72,12 @@ func (l *Letters) Errors(ctx context.Context, limit int) ([]operator.DeadError, 
 	return l.box.Errors(ctx, limit)
 }
 
-// Replay publishes a dead letter after all. It keeps id and sequence and gets all its attempts back; it leaves before
-// whatever waits behind it under its key, and consumers that have handled it already see a duplicate. It returns
-// [operator.ErrNotDead] if there is none with this id, and [operator.ErrSeveralDead], having done nothing, if there are more.
+// Replay publishes a dead letter after all. It keeps id and sequence and gets all its attempts back; it
+// leaves before whatever waits behind it under its key, and consumers that have handled it already see a
+// duplicate. It returns [operator.ErrNotDead] if there is none with this id, and [operator.ErrSeveralDead],
+// having done nothing, if there are more.
 //
-// What has expired dies again. What is replayed under a key that another dead letter blocks waits for that one.
+// An expired event becomes a dead letter again. If another dead letter blocks the key, the replayed event waits for it.
 func (l *Letters) Replay(ctx context.Context, id string, by operator.By, opts ...Option) error {
 	return l.box.Replay(ctx, withID(id, opts), by)
 }

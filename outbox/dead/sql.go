@@ -5,7 +5,7 @@ import "github.com/oncebox/oncebox/internal/outboxdb"
 const (
 	deadColumns = outboxdb.RowColumns + `, died_at, coalesce(error_message, ''), ` + holdsKey
 
-	// holdsKey says that a dead letter d is what its key waits for.
+	// holdsKey is true if the key of a dead letter d waits for it.
 	holdsKey = `EXISTS (SELECT FROM {schema}.outbox_block b
 		WHERE b.lane = d.lane AND b.ordering_key = d.ordering_key AND b.state = 'dead' AND b.head_seq = d.seq)`
 

@@ -21,17 +21,18 @@ noted AS (
 		SELECT h.id, h.tenant_id, h.topic, h.event_type FROM {schema}.outbox_held h JOIN held x USING (lane, seq)) d LIMIT 1 RETURNING 1)
 SELECT count(*) FROM noted`
 
-// CancelByHand is [Evente.Cancel] by hand: in a transaction of its own, with an entry in the audit. by must give a reason.
+// CancelByHand is [Events.Cancel] for operators: in a transaction of its own, with an entry in the audit.
+// by must give a reason.
 func (e *Events) CancelByHand(ctx context.Context, id string, by operator.By) error {
 	return e.actByHand(ctx, id, operator.Cancel, by, func(ctx context.Context, tx bun.Tx) error { return e.Cancel(ctx, tx, id) })
 }
 
-// RescheduleByHand is [Evente.Reschedule] by hand: in a transaction of its own, with an entry in the audit.
+// RescheduleByHand is [Events.Reschedule] for operators: in a transaction of its own, with an entry in the audit.
 func (e *Events) RescheduleByHand(ctx context.Context, id string, at time.Time, by operator.By) error {
 	return e.actByHand(ctx, id, operator.Reschedule, by, func(ctx context.Context, tx bun.Tx) error { return e.Reschedule(ctx, tx, id, at) })
 }
 
-// actByHand makes the entry first, while the row is there. It is rolled back if the row has gone meanwhile.
+// actByHand writes the entry first, while the row exists. If the row has gone meanwhile, the entry is rolled back.
 func (e *Events) actByHand(
 	ctx context.Context, id string, action operator.Action, by operator.By, act func(context.Context, bun.Tx) error,
 ) error {

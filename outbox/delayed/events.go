@@ -123,10 +123,10 @@ func (e *Events) changeTimed(ctx context.Context, tx bun.Tx, what, statement, id
 	return fmt.Errorf("outbox: %s %s: %w", what, id, ErrTooLate)
 }
 
-// defaultPage is the size of a page whose limit is not given.
+// defaultPage is the number of events on a page if the caller sets no limit.
 const defaultPage = 100
 
-// Filter selects delayed events. Each field that is set narrows the selection; the zero filter selects all.
+// Filter selects delayed events that match every field that is set. The zero filter selects all.
 type Filter struct {
 	TenantID, AggregateType, AggregateID string
 }

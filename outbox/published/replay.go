@@ -21,7 +21,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// MetadataOriginalTopic is where a replayed event carries the topic on which it was published.
+// MetadataOriginalTopic is the metadata key under which a replayed event has the topic on which it was first published.
 const MetadataOriginalTopic = "original_topic"
 
 // ErrLiveTopic means that events were to be replayed on a topic on which this outbox publishes, see [Events.Replay].
@@ -29,11 +29,11 @@ var ErrLiveTopic = errors.New("outbox: events are published on this topic: repla
 
 var errPooled = errors.New("a cursor does not survive in a transaction-mode pooler: use a Store without Config.Pooler, on a direct connection")
 
-// Replay says how published events are replayed.
+// Replay has the settings of a replay.
 type Replay struct {
-	// After is the sequence after which to go on: [Replayed].Last of a call that failed. Default: 0, from the start.
+	// After is the sequence to continue after: [Replayed].Last of a call that failed. Default: 0, from the start.
 	After int64
-	// BatchSize is how many events are handed over at once. Default: 500.
+	// BatchSize is the number of events that are handed over in one call. Default: 500.
 	BatchSize int
 	// DryRun counts what the filter selects and hands nothing over. Default: false.
 	DryRun bool
@@ -41,11 +41,11 @@ type Replay struct {
 	Progress func(Replayed)
 }
 
-// Replayed is how far a replay got.
+// Replayed is the progress of a replay.
 type Replayed struct {
-	// Events that were handed over, or would be.
+	// Events is the number of events that were handed over, or would be in a dry run.
 	Events int64
-	// Last is the sequence of the last one.
+	// Last is the sequence of the last of these events.
 	Last int64
 }
 
@@ -93,7 +93,8 @@ func (e *Events) Replay(
 const (
 	countSent = `SELECT count(*) FROM {schema}.outbox_published s WHERE %s`
 
-	// isLive reads a part of each day. Of a topic that is not live it would else read all that is kept.
+	// isLive reads only a part of each day. For a topic that is not live it would otherwise read everything
+	// that is kept.
 	isLive = `
 SELECT EXISTS (
 	SELECT FROM generate_series(0, 31) back CROSS JOIN LATERAL (
@@ -143,7 +144,7 @@ func (e *Events) replay(
 	})
 }
 
-// sentBatch is how many rows a replay hands over at once by default.
+// sentBatch is the default of Replay.BatchSize.
 const sentBatch = 500
 
 // each calls fn with the rows, size of them at once, in the order of their sequence. If rows have other places than before, it sorts the remaining rows
@@ -246,8 +247,8 @@ func scanPlaces(rows *pgsql.Rows) (children []int64, places []string, numbers []
 	return children, places, numbers, err
 }
 
-// readdressed are the events of the rows as events of another topic, to be delivered without regard to how and when they
-// were to be delivered the first time.
+// readdressed returns the events of the rows with another topic. How and when they were first to be
+// delivered is left out.
 func readdressed(rows []outboxdb.Row, topic string) []event.Envelope {
 	out := make([]event.Envelope, len(rows))
 	for i := range rows {

@@ -8,16 +8,17 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// Disorder is one kind of fault among the rows that wait and the blocks of keys. No transaction of this module leaves one: rows were changed by
-// hand, or a backup was restored in part.
+// Disorder is one kind of fault among waiting rows and the blocks of keys. Transactions of oncebox leave none: somebody
+// has changed rows by hand, or has restored only a part of a backup.
 type Disorder struct {
-	// Problem says what is wrong.
+	// Problem describes the fault.
 	Problem string
-	// Count is how many keys have the fault, or how many events if Problem speaks of events.
+	// Count is the number of keys with the fault, or of events if Problem is about events.
 	Count int64
-	// Example is the ordering key of one of them, or the id of an event without a key.
+	// Example is the ordering key of one case, or the id of an event without a key.
 	Example string
-	// Mend are the statements that repair it, in one transaction. The relays that own the lanes read the blocks anew when it has committed.
+	// Mend has the statements that repair the fault, in one transaction. After its commit the relays that
+	// own the lanes read the blocks again.
 	Mend string
 }
 
@@ -45,7 +46,7 @@ wrong AS (
 	WHERE h.seq > f.seq AND h.retry_after <= (SELECT clock_timestamp()))
 SELECT kind, count(*), min(name), array_to_string(array_agg(DISTINCT lane), ', ') FROM wrong WHERE kind IS NOT NULL GROUP BY kind ORDER BY kind`
 
-// Kinds of disorder.
+// The kinds of disorder.
 const (
 	kindUnblocked = "unblocked"
 	kindOrphaned  = "orphaned"
@@ -54,13 +55,13 @@ const (
 	kindEarly     = "early"
 )
 
-// Statements that repair disorder in the lanes that stand in the place of {lanes}.
+// The statements that repair lanes. {lanes} stands for the lanes.
 const (
 	// touchDisorder locks the lanes, and has their owners read the blocks anew. An owner that finds a stalled key releases it.
 	touchDisorder = `UPDATE {schema}.outbox_lane SET change = change + 1 WHERE lane IN ({lanes})`
 
-	// addBlocks blocks keys with held rows. Behind a dead letter they wait for an operator: an event that leaves too late does less harm than one
-	// that leaves too early.
+	// addBlocks blocks keys with held rows. A key with a dead letter waits for an operator: publishing an event too
+	// late does less harm than publishing it too early.
 	addBlocks = `INSERT INTO {schema}.outbox_block (lane, ordering_key, head_seq, state) ` +
 		`SELECT f.lane, f.ordering_key, coalesce(min(d.seq), f.seq), CASE WHEN count(d.seq) > 0 THEN 'dead' ELSE 'draining' END ` +
 		`FROM (SELECT lane, ordering_key, min(seq) AS seq FROM {schema}.outbox_held ` +
@@ -80,7 +81,8 @@ const (
 		`EXISTS (SELECT FROM {schema}.outbox_block b WHERE b.lane = h.lane AND b.ordering_key = h.ordering_key AND b.state = 'dead'))`
 )
 
-// remedy is what a kind of disorder means, and the statement that repairs it after touchDisorder, "" if that is enough.
+// remedy is the description of a kind of disorder, and the statement that repairs it after touchDisorder;
+// "" if touchDisorder is enough.
 type remedy struct{ problem, statement string }
 
 func remedies() map[string]remedy {
@@ -93,9 +95,10 @@ func remedies() map[string]remedy {
 	}
 }
 
-// Disorder looks for rows that wait and would never leave, or not in their turn, because somebody changed rows by hand or restored a part of a
-// backup. It only reads: the first waiting row of each key, and all waiting rows without one. What it finds it
-// explains, with the statements that repair it; after these it may find more. A row that was deleted is not brought back.
+// Disorder looks for waiting rows that would never be published, or not in their order, because somebody has changed
+// rows by hand or has restored a part of a backup. It only reads: the first waiting row of each key, and all waiting
+// rows without a key. Each fault comes with the statements that repair it; after the repair a further call may find
+// more. Deleted rows cannot be restored.
 func (s *Reader) Disorder(ctx context.Context) ([]Disorder, error) {
 	list, err := pgsql.Collect(s.box.AdHoc().Query(ctx, s.box.DB, lookForDisorder), func(scan pgsql.Scan, d *Disorder) error {
 		var kind, lanes string
@@ -107,7 +110,7 @@ func (s *Reader) Disorder(ctx context.Context) ([]Disorder, error) {
 	return list, outboxdb.Wrap("look for disorder", err)
 }
 
-// mending is a transaction that repairs lanes.
+// mending returns a transaction that repairs lanes.
 func (s *Reader) mending(statement, lanes string) string {
 	steps := []string{"BEGIN", touchDisorder}
 	if statement != "" {

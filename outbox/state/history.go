@@ -9,7 +9,7 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
-// eventsByAggregate names its columns: a migration of a newer build adds some, and this one reads on.
+// eventsByAggregate lists its columns, so that it still works when a migration of a newer build adds some.
 const eventsByAggregate = `
 SELECT id, tenant_id, aggregate_id, aggregate_type, aggregate_version, event_type, topic, occurred_at, payload, event_metadata, routing_key,
 	schema_id, schema_version, status, retry_count, retry_after, error_message, created_at, sent_at, sequence, source
@@ -17,12 +17,12 @@ FROM {schema}.outbox_messages
 WHERE tenant_id = $1 AND aggregate_type = $2 AND aggregate_id = $3 AND sequence > $4 ORDER BY sequence LIMIT $5`
 
 // EventsByAggregate returns what one aggregate has announced, in the order of the sequence, whether it was published,
-// waits, or is dead. tenant "" is outbox.Config.DefaultTenant. A page has at most limit events (0: 100) and begins after the
-// sequence of the last one of the page before (0: from the start).
+// waits, or is dead. tenant "" is outbox.Config.DefaultTenant. A page has at most limit events (0: 100) and begins
+// after the sequence of the last one of the page before (0: from the start).
 //
-// It goes back as far as outbox.Config.Retention. Published rows have no index on the aggregate, which every publication
-// would pay for: a page reads all that is kept, about a second per million rows once they are in memory. The runbook
-// shows how to make the index if histories are asked for often; with it a page takes milliseconds.
+// It goes back as far as outbox.Config.Retention. Published rows have no index on the aggregate, because it would make
+// every publication slower: a page reads all rows that are kept, about a second per million rows once they are in
+// memory. The runbook shows how to make the index if histories are asked for often; with it a page takes milliseconds.
 func (s *Reader) EventsByAggregate(ctx context.Context, tenant, aggregateType, aggregateID string, after int64, limit int) ([]Record, error) {
 	if tenant == "" {
 		tenant = s.box.DefaultTenant

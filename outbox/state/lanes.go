@@ -14,32 +14,34 @@ import (
 // LaneCounted is the largest number of rows of a lane that [Reader.Lanes] counts.
 const LaneCounted = 1000
 
-// Lane is what an operator sees of a lane. Each number of events goes up to [LaneCounted].
+// Lane is the state of a lane for operators. Each number of events stops at [LaneCounted].
 type Lane struct {
-	// Lane is its number, and Group the group of projectors that publishes it.
+	// Lane is the number of the lane, and Group the group of projectors that publishes it.
 	Lane, Group int16
-	// Owner is the projector that has it, "" if none has. Epoch counts its owners.
+	// Owner is the projector that has the lane, "" if none has. Epoch counts the owners so far.
 	Owner string
 	Epoch int64
-	// LeaseUntil is when another projector may take it, zero if none has it. Leased says that this is ahead.
+	// LeaseUntil is when another projector may take the lane, zero if no projector has it. Leased is true
+	// if that is in the future.
 	LeaseUntil time.Time
 	Leased     bool
-	// New events wait for their first try, those that wait for their time included until the owner has seen them. Claimed is how many of them may be on their
-	// way to the broker; 0 on a standby, which does not know it.
+	// New is the number of events that wait for their first try, also of delayed events that the owner has not seen
+	// yet. Claimed is how many of them may be on their way to the broker; 0 on a standby, which cannot know.
 	New, Claimed int64
-	// Held events were refused and wait for their next try, or wait behind such an event or a dead letter.
+	// Held is the number of events that were refused and wait for their next try, or that wait behind such
+	// an event or a dead letter.
 	Held int64
-	// Since is when the oldest of those events was recorded, or the time to which it was delayed. An event that waits for its time does not count, nor
-	// does one of a paused tenant. Zero: nothing waits.
+	// Since is when the oldest of these events was recorded, or when its delay ended. Events whose time has not come do
+	// not count, and neither do events of paused tenants. Zero: none waits.
 	Since time.Time
-	// Age is how long ago that is, by the clock of the database.
+	// Age is the time from Since to now, by the clock of the database.
 	Age time.Duration
 }
 
-// Backlog is how many events of the lane wait to be published.
+// Backlog returns the number of events of the lane that wait to be published.
 func (l *Lane) Backlog() int64 { return l.New + l.Held }
 
-// Lanes lists all lanes in the order of their numbers. It reads at most 2,000 rows of each, by an index, whatever the backlog is.
+// Lanes lists all lanes, ordered by number. It reads at most 2,000 rows of each, by an index.
 func (s *Reader) Lanes(ctx context.Context) (list []Lane, err error) {
 	err = s.uncompiled(ctx, func(ctx context.Context, tx bun.Tx) error {
 		list, err = pgsql.Collect(s.box.AdHoc().Query(ctx, tx, outboxdb.LaneStates), func(scan pgsql.Scan, l *Lane) error {
@@ -58,20 +60,23 @@ func (s *Reader) Lanes(ctx context.Context) (list []Lane, err error) {
 
 // Overdue is an event that should have left more than a minute ago, and the relay of its lane.
 type Overdue struct {
-	// Since is when it was recorded, or the time to which it was delayed.
+	// Since is when the event was recorded, or when its delay ended.
 	Since time.Time
-	// Relayed says that a relay has its lane: the broker is in trouble, or the relay does not keep up. Otherwise no relay is running, or none of
-	// its group.
+	// Relayed is true if a relay has the lane of the event: the broker is in trouble, or the relay does not keep up.
+	// Otherwise no relay of its group is running.
 	Relayed bool
-	// Owner is the relay that has the lane, or the relay that had it and vanished. "" if the lane was given back, or never had a relay.
+	// Owner is the relay that has the lane, or that had it and vanished. "" if the lane was handed back, or
+	// never had a relay.
 	Owner string
-	// Error is why the broker, or a topic, last took nothing from that relay, if that was so since then, and FailedAt when that was.
+	// Error is the reason why the broker, or a topic, has refused everything from that relay since then, and FailedAt
+	// when it last did. Empty if it has not.
 	Error    string
 	FailedAt time.Time
 }
 
-// Overdue returns the oldest event that should have left, of the lanes without a relay, and then that of the lanes with one. Events of the last
-// minute do not count: lanes are between two relays at times. Nor do events that wait behind others of their key, or whose tenant is paused.
+// Overdue returns the oldest overdue event of the lanes without a relay, and that of the lanes with one. The last
+// minute does not count, because a lane may be between two relays. Events behind others of their key do not count
+// either, and neither do events of paused tenants.
 func (s *Reader) Overdue(ctx context.Context) ([]Overdue, error) {
 	list, err := pgsql.Collect(s.box.Run.Query(ctx, s.box.DB, outboxdb.OldestOverdue), func(scan pgsql.Scan, o *Overdue) error {
 		var failed *time.Time
@@ -86,25 +91,27 @@ func (s *Reader) Overdue(ctx context.Context) ([]Overdue, error) {
 	return list, outboxdb.Wrap("look for events that should have left", err)
 }
 
-// listProjectors lists the relays of the last day that have not ended in order.
+// listProjectors lists the relays of the last day that have not shut down in order.
 const listProjectors = `
 SELECT p.owner, p.grp, p.deployment, p.seen_until > clock_timestamp(), p.seen_until, p.error, p.failed_at,
 	(SELECT count(*) FROM {schema}.outbox_lane l WHERE l.owner = p.owner AND l.lease_until > clock_timestamp())
 FROM {schema}.outbox_projector p WHERE p.seen_until > clock_timestamp() - interval '1 day' ORDER BY p.grp, p.owner`
 
-// Projector is what an operator sees of a projector: a process that publishes.
+// Projector is the state of a projector, a process that publishes, for operators.
 type Projector struct {
-	// Owner is its name among the owners of lanes, Group the group whose lanes it publishes, Deployment that of its settings.
+	// Owner is the projector's name as an owner of lanes, Group the group whose lanes it publishes, and
+	// Deployment its setting of that name.
 	Owner      string
 	Group      int16
 	Deployment string
-	// Alive says that its heartbeat lasts, SeenUntil until when it does, or did. A projector that ends as it should is not listed any more; one that
-	// vanished is, for a day.
+	// Alive is true while its heartbeat is valid, which it is, or was, until SeenUntil. A projector that has shut down
+	// in order is no longer listed; a projector that has vanished is listed for a day.
 	Alive     bool
 	SeenUntil time.Time
-	// Lanes is how many lanes it has.
+	// Lanes is the number of its lanes.
 	Lanes int
-	// Error is why the broker, or a topic, last took nothing from it, and FailedAt when that was. Zero: it never was so.
+	// Error is the reason why the broker, or a topic, last refused everything from it, and FailedAt when
+	// that was; zero if it never did.
 	Error    string
 	FailedAt time.Time
 }

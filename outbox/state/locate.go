@@ -12,17 +12,19 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// Located is an event and where it is.
+// Located is an event with its place in the outbox.
 type Located struct {
-	// Row is without its payload.
+	// Row is the event, without its payload.
 	outboxdb.Row
-	// Status is one of the constants, state.StatusNew for example.
+	// Status is one of the constants, for example StatusNew.
 	Status string
 	// Error is the last refusal, "" if there was none or the event was published.
 	Error string
-	// RetryAfter is when it may be tried, if it waits for a time. SentAt is when it was published, DiedAt when it was given up.
+	// RetryAfter is when an event that waits for a time may be tried. SentAt is when it was published, and
+	// DiedAt when it was given up.
 	RetryAfter, SentAt, DiedAt time.Time
-	// BehindID is the event of its key for which it waits: a dead letter, or one that was refused. "" if it waits for none.
+	// BehindID is the id of the event of its key that it waits for: a dead letter or a refused event. "" if
+	// it waits for none.
 	BehindID string
 }
 
@@ -51,20 +53,22 @@ FROM (
 	FROM {schema}.outbox_dead WHERE id = $1::uuid) x
 ORDER BY seq`
 
-	// locateSent reads the partitions of the time from $2 to $3: what was recorded then, and what was published out of its turn then.
+	// locateSent reads the partitions of the time from $2 to $3: events that were recorded then, and events that were
+	// published then out of their turn.
 	locateSent = `
 SELECT {columns but payload}, NULL::bytea AS payload` + outboxdb.RowEnd + `,
 	'` + outboxdb.StatusSent + `', '', NULL::timestamptz, sent_at, NULL::timestamptz, ''
 FROM {schema}.outbox_published p WHERE id = $1::uuid AND within >= $2::timestamptz AND within < $3::timestamptz ORDER BY seq`
 )
 
-// Locate finds the event with this id, whether it waits, is dead or was published. There are several if the producer gave the id to several
-// events ([event.WithID]), and none if the event was recorded elsewhere, or was removed: when it was cancelled, discarded, or after the retention of
-// the database, see outbox.Store.Upkeep().KeptFor.
+// Locate finds the event with this id, whether it waits, is dead or was published. There are several if the producer
+// gave the id to several events ([event.WithID]), and none if the event was recorded elsewhere, or was removed: when it
+// was cancelled, discarded, or after the retention of the database, see outbox.Store.Upkeep().KeptFor.
 //
-// What waits is read from end to end, because it has no index on ids: a third of a second for a million rows. If the event is not among them,
-// the days on which it may have been published are read, one after the other until it is found: about a second for a million rows. An id that
-// the store has made contains the first of the days; for any other id it reads all days.
+// Waiting events are read completely, because they have no index on ids: a third of a second for a million
+// rows. If the event is not among them, the days on which it may have been published are read, one after
+// the other until it is found: about a second for a million rows. An id that the store has made contains
+// the first of the days; for any other id it reads all days.
 func (s *Reader) Locate(ctx context.Context, id string) ([]Located, error) {
 	parsed, err := uuid.Parse(id)
 	if err != nil {
@@ -78,7 +82,8 @@ func (s *Reader) Locate(ctx context.Context, id string) ([]Located, error) {
 	if err := s.box.Run.QueryRow(ctx, s.box.DB, `SELECT clock_timestamp()`, nil, &now); err != nil {
 		return nil, outboxdb.Wrap("ask for the time", err)
 	}
-	// What was refused moves from one table to the other while they are read, but a row that is published stays so.
+	// Refused rows may move between the tables while they are read. A published row does not move any more,
+	// so it is looked for last.
 	from := recordedAt(parsed)
 	if from.IsZero() {
 		list, err = s.locate(ctx, locateSent, parsed.String(), time.Unix(0, 0), now.Add(day))
@@ -92,11 +97,11 @@ func (s *Reader) Locate(ctx context.Context, id string) ([]Located, error) {
 
 const (
 	day = 24 * time.Hour
-	// clockSkew is how much the clocks of writers and database may differ.
+	// clockSkew is how far the clocks of writers and database may be apart.
 	clockSkew = 10 * time.Minute
 )
 
-// recordedAt is the time in a UUIDv7, and zero for other ids.
+// recordedAt returns the time in a UUIDv7, zero for other ids.
 func recordedAt(id uuid.UUID) time.Time {
 	if id.Version() != 7 {
 		return time.Time{}
@@ -113,17 +118,18 @@ func (s *Reader) locate(ctx context.Context, statement string, args ...any) ([]L
 	})
 }
 
-// Failing is an event that was refused, waits for its next try, and is the first of its key. Its payload is not read.
+// Failing is a refused event that waits for its next try and is the first of its key. Its payload is not read.
 type Failing struct {
 	outboxdb.Row
-	// RetryAfter is when it may be tried again.
+	// RetryAfter is when its next try may be.
 	RetryAfter time.Time
 	// Error is the last refusal, at most 2 KiB of it.
 	Error string
 }
 
-// Failing lists events that were refused and wait for their next try, the oldest first, at most limit of them (0: 100). Of those of a key it
-// lists the first, for which the others wait. Of those without a key it looks at the 100 of each lane that are due next.
+// Failing lists refused events that wait for their next try, the oldest first, at most limit (0: 100). For
+// a key it lists only the first event, because the others wait for it. For events without a key it reads
+// the 100 of each lane that are due next.
 func (s *Reader) Failing(ctx context.Context, limit int) ([]Failing, error) {
 	if limit <= 0 {
 		limit = 100

@@ -19,51 +19,53 @@ import (
 // which clears the former).
 const Counted = 10_000
 
-// Stats is what an operator looks at first. Each number of events is exact up to [Counted].
+// Stats has the numbers that an operator looks at first. Each number of events is exact up to [Counted].
 type Stats struct {
-	// OldestAge is how long the oldest event that should have left has waited: since it was recorded, or
-	// since the time to which it was delayed, or since its tenant was resumed. An event behind a dead letter, or
-	// behind a refused one, is as old as it is. Dead letters do not count, nor do events of paused tenants, nor
-	// events that wait for their time, and what is behind those in their keys. While a tenant is paused, and no
-	// relay has passed its events yet, it may be too high. 0: nothing waits.
+	// OldestAge is how long the oldest event that should have been published has waited: since it was
+	// recorded, since the end of its delay, or since its tenant was resumed. Events behind a refused event
+	// or a dead letter count with their own age. Dead letters, events of paused tenants, events whose time
+	// has not come, and events behind these in their keys do not count. While a tenant is paused, and no
+	// relay has passed its events yet, the value may be too high. 0: none waits.
 	OldestAge time.Duration
-	// New events wait for their first try, or are on their way to the broker. Those of paused tenants are not among them.
+	// New is the number of events that wait for their first try, or are on their way to the broker, without
+	// those of paused tenants.
 	New int64
-	// Held events were refused and wait for their next try, or wait behind such an event or a dead letter. Those of paused tenants are not
-	// among them.
+	// Held is the number of events that were refused and wait for their next try, or that wait behind such an event or
+	// a dead letter, without those of paused tenants.
 	Held int64
-	// Failed events were refused and wait for another try, and MostTries is how often the one was that was refused most.
+	// Failed is the number of events that were refused and wait for their next try. MostTries is the
+	// highest number of refusals of one of them.
 	Failed    int64
 	MostTries int
-	// Delayed events wait for their time, on purpose.
+	// Delayed is the number of events whose time has not come.
 	Delayed int64
-	// Paused events wait because their tenant is paused. TenantsPaused is how many tenants are.
+	// Paused is the number of events whose tenant is paused. TenantsPaused is the number of paused tenants.
 	Paused        int64
 	TenantsPaused int
 	// Dead is the number of dead letters.
 	Dead int64
-	// Sent is about how many published events are kept. It is always an estimate.
+	// Sent is the number of published events that are kept. It is always an estimate.
 	Sent int64
-	// Blocked is how many keys have a head that is held or dead. At most 10,000.
+	// Blocked is the number of keys whose head is held or dead, up to 10,000.
 	Blocked int64
 
-	// Lanes is how many lanes there are, BusyLanes how many have an event that should have left. FreeLanes have no owner; while
-	// it is more than 0 for longer than a lease, no projector is running.
+	// Lanes is the number of lanes, and BusyLanes of lanes with an event that should have been published. FreeLanes is
+	// the number of lanes without an owner; if it is more than 0 for longer than a lease, no projector is running.
 	Lanes, BusyLanes, FreeLanes int
-	// PartitionsMissing is how many of the days today and tomorrow have no partition of outbox. Their rows go to the
-	// DEFAULT one.
+	// PartitionsMissing is the number of days, of today and tomorrow, without a partition of outbox. Their
+	// rows go to the DEFAULT partition.
 	PartitionsMissing int
 	// SnapshotAge is the age of the oldest open transaction that keeps VACUUM from removing rows, and the relay from
 	// skipping published rows. Transactions of other roles are visible only to a role with the rights of
 	// pg_read_all_stats.
 	SnapshotAge time.Duration
 
-	// Shares are New, Held, Paused and Dead by topic and tenant, the largest first. Beyond [Counted] they are estimated: New and Held from the
-	// rows in front of each lane.
+	// Shares divides New, Held, Paused and Dead by topic and tenant, the largest share first. Beyond [Counted] they are
+	// estimates: those of New and Held come from the rows at the front of each lane.
 	Shares []Share
 }
 
-// Share is the events of one topic and one tenant.
+// Share has the numbers for one topic and one tenant.
 type Share struct {
 	Topic, Tenant           string
 	New, Held, Paused, Dead int64
@@ -71,10 +73,10 @@ type Share struct {
 
 func (s *Share) total() int64 { return s.New + s.Held + s.Paused + s.Dead }
 
-// Backlog is how many events wait to be published, without those that wait for their time and those of paused tenants.
+// Backlog returns the number of events that wait to be published, without delayed events and events of paused tenants.
 func (st Stats) Backlog() int64 { return st.New + st.Held }
 
-// Plus is the state of two outboxes together: the sums, and the higher ages.
+// Plus returns the statistics of two outboxes together: the sums of the numbers, and the higher ages.
 func (st Stats) Plus(other *Stats) Stats {
 	st.OldestAge, st.SnapshotAge = max(st.OldestAge, other.OldestAge), max(st.SnapshotAge, other.SnapshotAge)
 	st.MostTries = max(st.MostTries, other.MostTries)
@@ -109,7 +111,7 @@ func (s *Reader) Stats(ctx context.Context) (Stats, error) {
 		return Stats{}, outboxdb.Wrap("count rows by topic and tenant", err)
 	}
 	st.New, st.Held, st.Paused, st.Dead = c.fresh, c.held, c.pausedFresh+c.pausedHeld, c.dead
-	st.Sent = max(st.Sent-believed.fresh, 0) // they lie in the same table
+	st.Sent = max(st.Sent-believed.fresh, 0) // delayed events lie in the same table
 	st.Delayed += c.delayed
 	manyNew, manyHeld, manyDead := c.fresh+c.pausedFresh+c.delayed > Counted, c.held+c.pausedHeld > Counted, c.dead > Counted
 	if manyNew || manyHeld {
@@ -136,7 +138,7 @@ func (s *Reader) Stats(ctx context.Context) (Stats, error) {
 	return st, nil
 }
 
-// believed is about how many rows there are, and which part of the held ones does not wait for its own time.
+// believed is an estimate of the number of rows, and of the part of the held rows that do not wait for their own time.
 type believed struct {
 	fresh, held, dead int64
 	waiting           float64
@@ -148,7 +150,7 @@ func (s *Reader) uncompiled(ctx context.Context, fn func(context.Context, bun.Tx
 	return s.box.Without(ctx, []string{"jit"}, fn)
 }
 
-// readNumbers reads all but the shares.
+// readNumbers reads everything but the shares.
 func (s *Reader) readNumbers(ctx context.Context) (st Stats, b believed, err error) {
 	err = s.uncompiled(ctx, func(ctx context.Context, tx bun.Tx) error {
 		if st, b, err = s.readStats(ctx, tx, outboxdb.FrontOfLane); err == nil && st.TenantsPaused > 0 {
@@ -159,7 +161,7 @@ func (s *Reader) readNumbers(ctx context.Context) (st Stats, b believed, err err
 	return st, b, err
 }
 
-// readStats looks at so many rows in front of each lane for the age.
+// readStats reads the statistics. For the age it looks at front rows of each lane.
 func (s *Reader) readStats(ctx context.Context, db bun.IDB, front int) (st Stats, b believed, err error) {
 	var age, snapshot float64
 	var timed int64
@@ -168,13 +170,13 @@ func (s *Reader) readStats(ctx context.Context, db bun.IDB, front int) (st Stats
 		&st.MostTries, &st.Blocked, &b.fresh, &b.held, &b.dead, &b.waiting, &st.Sent, &st.PartitionsMissing, &snapshot,
 		&st.TenantsPaused)
 	st.OldestAge, st.SnapshotAge = seconds(age), seconds(snapshot)
-	if timed > Counted { // refused rows stood in front of those that were to be counted, or there are that many
+	if timed > Counted { // refused rows stood in front of the rows to be counted, or there really are so many
 		st.Delayed = max(st.Delayed, Counted+1)
 	}
 	return st, b, err
 }
 
-// counts are rows that were looked at.
+// counts has the numbers of the rows that were read.
 type counts struct {
 	fresh, delayed, held, dead int64
 	pausedFresh, pausedHeld    int64
@@ -221,7 +223,7 @@ func (s *Reader) countShares(ctx context.Context, statement string) (c counts, e
 	return c, err
 }
 
-// divide divides what is believed to be there as what was looked at is divided.
+// divide divides the estimated number of rows in the proportion of the counted ones.
 func divide(all, counted, paused int64) (rest, ofPaused int64) {
 	if counted+paused == 0 {
 		return all, 0
@@ -230,7 +232,7 @@ func divide(all, counted, paused int64) (rest, ofPaused int64) {
 	return all - ofPaused, ofPaused
 }
 
-// scale makes shares of what was looked at shares of what there is.
+// scale extrapolates the counted shares to the estimated number of rows.
 func (c *counts) scale(st *Stats) {
 	part := func(n, of, all int64) int64 {
 		if of == 0 || of == all {

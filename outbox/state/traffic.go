@@ -7,8 +7,8 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
-// countTraffic reads the sequence, the totals of the lanes, and what the server counts of inserts and deletes. An event that is refused goes from
-// one table to another, which is no traffic.
+// countTraffic reads the sequence, the totals of the lanes, and PostgreSQL's counters of inserts and deletes. A refused
+// event moves from one table to another, which does not count as traffic.
 const countTraffic = `
 SELECT clock_timestamp(), coalesce(pg_sequence_last_value('{schema}.outbox_seq'), 0),
 	(SELECT sum(c.total) FROM {schema}.outbox_cursor c)
@@ -17,16 +17,18 @@ SELECT clock_timestamp(), coalesce(pg_sequence_last_value('{schema}.outbox_seq')
 		+ pg_stat_get_tuples_deleted('{schema}.outbox_dead'::regclass)
 		- pg_stat_get_tuples_inserted('{schema}.outbox_held'::regclass) - pg_stat_get_tuples_inserted('{schema}.outbox_dead'::regclass)`
 
-// Traffic is how many events have gone through the outbox: for a rate, from the difference of two of them. What was rolled back counts as recorded.
-// The server counts deletes a second late, begins anew after a crash, and forgets those of a day when its partition is dropped.
+// Traffic is the number of events that have gone through the outbox. The difference of two readings gives a rate.
+// Rolled-back events count as recorded. PostgreSQL counts deletes a second late, starts again after a crash, and
+// forgets those of a day when its partition is dropped.
 type Traffic struct {
-	// At is the time of the database.
+	// At is the time of the reading, by the clock of the database.
 	At time.Time
-	// Recorded events came, Left were published, discarded or cancelled.
+	// Recorded counts events that were stored, Left events that were published, discarded or cancelled.
 	Recorded, Left int64
 }
 
-// PerSecond is the rate since an earlier reading. ok is false if there is none: the server has begun to count anew, or the clock has not gone on.
+// PerSecond returns the rates since an earlier reading. ok is false if there is no rate: PostgreSQL has started to
+// count again, or the clock has not advanced.
 func (t Traffic) PerSecond(since Traffic) (recorded, left float64, ok bool) {
 	took := t.At.Sub(since.At).Seconds()
 	if since.At.IsZero() || took <= 0 || t.Recorded < since.Recorded {
@@ -35,7 +37,7 @@ func (t Traffic) PerSecond(since Traffic) (recorded, left float64, ok bool) {
 	return float64(t.Recorded-since.Recorded) / took, max(0, float64(t.Left-since.Left)/took), true
 }
 
-// Traffic reads what the server has counted. It costs the same whatever is in the tables.
+// Traffic reads the counters. It costs the same however many rows the tables have.
 func (s *Reader) Traffic(ctx context.Context) (t Traffic, err error) {
 	err = s.box.Run.QueryRow(ctx, s.box.DB, countTraffic, nil, &t.At, &t.Recorded, &t.Left)
 	return t, outboxdb.Wrap("count traffic", err)

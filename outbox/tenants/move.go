@@ -23,7 +23,7 @@ import (
 	"github.com/oncebox/oncebox/operator"
 )
 
-// ErrBusy means that a tenant could not be moved now. Nothing was changed; the text says what is in the way.
+// ErrBusy means that a tenant could not be moved now. Nothing was changed; the text says why.
 var ErrBusy = errors.New("the tenant has events that were not published")
 
 const (
@@ -58,15 +58,15 @@ type Tenants struct{ box *outboxdb.Handle }
 // New is for package outbox: see outbox.Store.Tenants.
 func New(box *outboxdb.Handle) *Tenants { return &Tenants{box} }
 
-// moveBound is how long a move may hold up the flushes of all tenants.
+// moveBound is how long a move may delay the flushes of all tenants.
 const moveBound = time.Second
 
-// Move gives a tenant's events the lanes of a group: those of a projector whose Config.Group is the same. Group 0
-// is where every tenant begins. Run projectors of the new group first.
+// Move gives a tenant's events the lanes of a group: those of a projector whose Config.Group is the same. Group 0 is
+// where every tenant begins. Run projectors of the new group first.
 //
-// An event must not overtake one in a lane of another group. So the flushes of ordered events, everybody's, are held up
-// until the tenant's last event is published, a second at most; if there is more than that, or a dead letter of the
-// tenant, which could still be replayed, the error is an [ErrBusy] and nothing is changed. Try again in a quieter
+// An event must not overtake an earlier one in a lane of another group. So flushes of ordered events, of all tenants,
+// wait until the tenant's last event is published, for a second at most. If that takes longer, or if the tenant has a
+// dead letter, which could still be replayed, the error is [ErrBusy] and nothing is changed. Try again in a quieter
 // moment, when few events of anybody wait: they are searched for the tenant's.
 func (t *Tenants) Move(ctx context.Context, tenant string, group int16, by operator.By) error {
 	what := fmt.Sprintf("outbox: move tenant %q to group %d", tenant, group)
@@ -85,7 +85,7 @@ func (t *Tenants) Move(ctx context.Context, tenant string, group int16, by opera
 	if err := errors.Join(bad...); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	// Each statement after the locks has to see what was committed before they were given.
+	// Each statement after the locks has to see changes that were committed while it waited for them.
 	err = t.box.DB.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
 		return t.move(ctx, tx, l, tenant, group, by)
 	})
@@ -116,7 +116,7 @@ func (t *Tenants) move(ctx context.Context, tx bun.Tx, l *outboxdb.Layout, tenan
 	return err
 }
 
-// drained waits until nothing of the tenant is unpublished.
+// drained waits until all events of the tenant are published.
 func (t *Tenants) drained(ctx context.Context, tx bun.Tx, tenant string) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -143,7 +143,7 @@ func (t *Tenants) drained(ctx context.Context, tx bun.Tx, tenant string) error {
 	}
 }
 
-// Group is a tenant that is not in group 0.
+// Group is a tenant in another group than 0.
 type Group struct {
 	// Tenant is its id.
 	Tenant string

@@ -17,7 +17,7 @@ const (
 	isPartition = `
 SELECT EXISTS (SELECT FROM pg_inherits WHERE inhparent = '{schema}.{table}'::regclass AND inhrelid = to_regclass($1::text))`
 	hasRows = `SELECT EXISTS (SELECT FROM %s)`
-	// hasUnsent looks for a row of a day that no position covers, in each lane of the rows, as outbox_drop_partition does.
+	// hasUnsent looks for unpublished rows of a day, in each lane of its rows, as outbox_drop_partition does.
 	hasUnsent = `
 WITH RECURSIVE l AS (
 	(SELECT o.lane FROM %[1]s o ORDER BY o.lane LIMIT 1)
@@ -31,10 +31,10 @@ FROM (SELECT to_date(right(c.relname, 8), 'YYYYMMDD') AS day FROM pg_inherits i 
 		AND (to_date(right(c.relname, 8), 'YYYYMMDD') + 1)::timestamp AT TIME ZONE 'UTC'
 			<= clock_timestamp() - greatest($1::interval, interval '24 hours') ORDER BY 1 LIMIT 1) x`
 
-	// lockRetention lets one process at a time decide about the end of partitions.
+	// lockRetention makes sure that only one process at a time drops partitions.
 	lockRetention = `SELECT pg_try_advisory_xact_lock(hashtextextended('oncebox.outbox.retention', '{schema}.outbox_sent'::regclass::oid::bigint))`
-	// beUnhurried keeps the server from ending a transaction that is idle because BeforeDrop takes its time. While idle it
-	// holds no snapshot, so it keeps VACUUM from nothing. Not every version knows both settings.
+	// beUnhurried keeps the server from ending the transaction while BeforeDrop takes its time. The idle transaction
+	// holds no snapshot, so VACUUM can work. Not every version of PostgreSQL has both settings.
 	beUnhurried = `
 SELECT count(set_config(name, '0', true)) FROM pg_settings
 WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')`
@@ -64,14 +64,14 @@ DELETE FROM {schema}.{table}_default WHERE ctid = ANY (ARRAY(
 	SELECT p.place FROM ({rest}) p WHERE p.within >= $1::timestamptz AND p.within < $2::timestamptz))`
 )
 
-// ErrBusy means that a table was in use and the call is to be repeated in a while.
+// ErrBusy means that a table was in use. Try the call again later.
 var ErrBusy = errors.New("outbox: the table is in use, try again")
 
-// errNotOurTurn means that another process drops partitions.
+// errNotOurTurn means that another process is dropping partitions.
 var errNotOurTurn = errors.New("outbox: another process is at it")
 
-// errStays means that a day was not dropped after all, because a transaction that was open for long has committed a row of it. It takes back
-// what BeforeDrop has done.
+// errStays means that a day was not dropped after all, because a long transaction has committed a row of that day. It
+// rolls back the writes of BeforeDrop.
 var errStays = errors.New("outbox: something in the partition is unsent")
 
 // DropExpired drops what is older than the retention, the oldest first, each day after outbox.Config.BeforeDrop agreed to it.
@@ -85,7 +85,7 @@ func (u *Upkeep) DropExpired(ctx context.Context) error {
 	return errors.Join(append(kept, err)...)
 }
 
-// dropExpired returns the errors of BeforeDrop apart from all others.
+// dropExpired returns the errors of BeforeDrop separately.
 func (u *Upkeep) dropExpired(ctx context.Context) (kept []error, err error) {
 	rule, err := u.policy(ctx)
 	if err != nil || rule.retention == KeepForever || rule.archived && u.cfg.BeforeDrop == nil {
@@ -102,7 +102,7 @@ func (u *Upkeep) dropExpired(ctx context.Context) (kept []error, err error) {
 }
 
 func (u *Upkeep) dropFamily(ctx context.Context, f family, retention time.Duration) (kept []error, err error) {
-	days, err := partition.Expired(ctx, u.box.Run, u.box.DB, f.table, retention) // those of outbox in which something is unsent stay
+	days, err := partition.Expired(ctx, u.box.Run, u.box.DB, f.table, retention) // days with unpublished rows are not dropped
 	if err != nil {
 		return nil, outboxdb.Wrap("look for expired partitions", err)
 	}
@@ -130,7 +130,7 @@ func (u *Upkeep) dropFamily(ctx context.Context, f family, retention time.Durati
 		})
 		switch k := (*keptError)(nil); {
 		case errors.As(err, &k):
-			return append(kept, err), nil // the next oldest would be the same day
+			return append(kept, err), nil // the oldest day would be the same one again
 		case errors.Is(err, errNotOurTurn):
 			return kept, nil
 		case err != nil:
@@ -190,7 +190,7 @@ func (u *Upkeep) retire(ctx context.Context, fn func(context.Context, bun.Tx) er
 
 func (u *Upkeep) dropOne(ctx context.Context, tx bun.Tx, p Partition) error {
 	var there bool
-	// Another process may have dropped it between the look and the lock.
+	// Another process may have dropped the partition before this one got the lock.
 	if err := u.box.Run.QueryRow(ctx, tx, p.log.in(isPartition), []any{p.Name}, &there); err != nil || !there {
 		return err
 	}
@@ -210,7 +210,7 @@ func (u *Upkeep) dropOne(ctx context.Context, tx bun.Tx, p Partition) error {
 		}
 	}
 	return patiently(ctx, func() error {
-		// A savepoint: a lock that was not given must not cost what BeforeDrop has done.
+		// The savepoint keeps the writes of BeforeDrop when the lock is not granted.
 		return tx.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 			var dropped bool
 			err := u.box.Run.QueryRow(ctx, tx, dropPartition, []any{p.Day, p.log.table}, &dropped)
@@ -222,8 +222,8 @@ func (u *Upkeep) dropOne(ctx context.Context, tx bun.Tx, p Partition) error {
 	})
 }
 
-// emptyDay deletes the oldest expired day of the DEFAULT child, all of it in the transaction in which BeforeDrop saw it:
-// an archive that is written again after half of the day was deleted would lose that half.
+// emptyDay deletes the oldest expired day of the DEFAULT partition in the transaction in which BeforeDrop has seen it.
+// If only a half were deleted, an archive that is written again would lose that half.
 func (u *Upkeep) emptyDay(ctx context.Context, tx bun.Tx, f family, kept time.Duration) (found bool, err error) {
 	p := u.partition(f)
 	var day sql.NullTime
@@ -247,7 +247,7 @@ func (u *Upkeep) emptyDefault(ctx context.Context, f family, kept time.Duration)
 	}
 }
 
-// keptError means that BeforeDrop refused.
+// keptError means that BeforeDrop has failed, so that the day stays.
 type keptError struct {
 	partition Partition
 	err       error
@@ -277,7 +277,8 @@ func (u *Upkeep) beforeDrop(ctx context.Context, tx bun.Tx, p Partition) error {
 
 const hasWritten = `SELECT pg_current_xact_id_if_assigned() IS NOT NULL`
 
-// slowArchive is for how long a BeforeDrop may write through Partition.DB before it is told that this costs others something.
+// slowArchive is how long BeforeDrop may have a write open through Partition.DB before a warning is logged: it keeps
+// VACUUM and the relay from advancing.
 const slowArchive = time.Minute
 
 func (u *Upkeep) reportSlow(ctx context.Context, tx bun.Tx, p Partition, took time.Duration) error {

@@ -17,8 +17,8 @@ INSERT INTO {schema}.oncebox_audit (part, actor, action, tenant_id, reason)
 SELECT 'outbox', $2, '` + string(operator.TakeOwnership) + `', '', 'from "' || name || '" to "' || $1 || '": ' || $3 FROM before`
 )
 
-// TakeOwnership makes the database that of Config.Deployment: what was not published where it comes from is published from here.
-// Projectors that wait for it go on within seconds. by must give a reason.
+// TakeOwnership makes the database belong to Config.Deployment. Events that its former deployment has not published are
+// published by this one. Projectors that wait for that begin within seconds. by must give a reason.
 func (u *Upkeep) TakeOwnership(ctx context.Context, by operator.By) error {
 	if err := by.Validate(operator.TakeOwnership); err != nil {
 		return fmt.Errorf("outbox: take ownership: %w", err)

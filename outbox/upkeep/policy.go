@@ -13,22 +13,22 @@ import (
 	"github.com/oncebox/oncebox/operator"
 )
 
-// configActor stands in the audit for a process that entered its own Config.Retention.
+// configActor is the actor in the audit for a process that has entered its own Config.Retention.
 const configActor = "Config.Retention"
 
-// policy says what becomes of published rows. It belongs to the database and not to a process: otherwise a process with a short
-// retention would drop what another one keeps for longer, or has not archived yet.
+// policy is the rule for published rows. It belongs to the database and not to a process: otherwise a process with a
+// short retention would drop rows that another process keeps longer, or has not archived yet.
 type policy struct {
-	retention time.Duration // as Config.Retention, but never 0
-	isSet     bool          // some process has set it; else it is the default
-	archived  bool          // only processes with outbox.Config.BeforeDrop drop days
+	retention time.Duration // like Config.Retention, but never 0
+	isSet     bool          // a process has set it; otherwise it is the default
+	archived  bool          // only processes with outbox.Config.BeforeDrop may drop days
 }
 
 const (
 	askPolicy = `SELECT kept_set, extract(epoch FROM kept)::float8, archived FROM {schema}.oncebox_settings`
 
-	// enterPolicy adds the settings of a process to those of the database: $1 whether it has a retention, $2 the retention, $3
-	// whether it archives. Of two retentions the longer one counts, because what was dropped too early is lost.
+	// enterPolicy adds the settings of a process to those of the database: $1 whether it has a retention, $2 the
+	// retention, $3 whether it archives. The longer retention counts, because rows that are dropped too early are lost.
 	enterPolicy = changePolicy + `
 	SET kept_set = r.kept_set OR $1::boolean, archived = r.archived OR $3::boolean, kept = CASE WHEN ` + isLonger + ` THEN $2::interval ELSE r.kept END
 	WHERE ` + isLonger + ` OR $3::boolean AND NOT r.archived` + notePolicy
@@ -44,7 +44,7 @@ WITH before AS (SELECT ` + policyText + ` AS text FROM {schema}.oncebox_settings
 changed AS (
 	UPDATE {schema}.oncebox_settings r`
 
-	// notePolicy makes an entry in the audit: $4 the actor, $5 the reason.
+	// notePolicy adds an entry to the audit: $4 is the actor, $5 the reason.
 	notePolicy = ` RETURNING r.*)
 INSERT INTO {schema}.oncebox_audit (part, actor, action, tenant_id, reason)
 SELECT 'outbox', $4, '` + string(operator.Retention) + `', '',
@@ -69,12 +69,13 @@ func (u *Upkeep) SetRetention(ctx context.Context, by operator.By) error {
 	return outboxdb.Wrap("set the retention", err)
 }
 
-// policy asks for the policy of the database, after it has entered what this process keeps beyond it. It warns, once for each
-// policy, of settings of this process that do not count.
+// policy reads the policy of the database, after it has entered settings of this process that keep more. It logs a
+// warning, once for each policy, about settings of this process that have no effect.
 func (u *Upkeep) policy(ctx context.Context) (policy, error) {
 	p, err := u.askPolicy(ctx)
 	if err == nil && u.keepsMore(p) {
-		// Asked again in a statement of its own: what the insert waited for is not in its snapshot.
+		// Asked again in a new statement, because the snapshot of the insert does not show the row that it
+		// has waited for.
 		if _, err = u.box.Run.Exec(ctx, u.box.DB, enterPolicy, u.cfg.OwnRetention, storedRetention(u.cfg.Retention), u.cfg.BeforeDrop != nil,
 			configActor, "a process is configured so"); err == nil {
 			p, err = u.askPolicy(ctx)
@@ -115,7 +116,7 @@ func (u *Upkeep) askPolicy(ctx context.Context) (p policy, err error) {
 	return p, nil
 }
 
-// storedLength makes retentions comparable. PostgreSQL stores microseconds.
+// storedLength rounds a retention to microseconds, as PostgreSQL stores it, so that values can be compared.
 func storedLength(d time.Duration) time.Duration {
 	switch d {
 	case KeepForever:
@@ -127,7 +128,7 @@ func storedLength(d time.Duration) time.Duration {
 	}
 }
 
-// storedRetention is a retention as the table has it: nothing, or NULL for ever.
+// storedRetention returns a retention as the table stores it, NULL for ever.
 func storedRetention(d time.Duration) *time.Duration {
 	if d == KeepForever {
 		return nil
@@ -157,8 +158,8 @@ func (p policy) String() string {
 	}
 }
 
-// KeptFor returns how long published events are kept in this database, whatever this store is configured to: [NoRetention] and [KeepForever]
-// have their meaning of outbox.Config.Retention.
+// KeptFor returns how long published events are kept in this database, whatever this store's settings are.
+// [NoRetention] and [KeepForever] mean the same as in outbox.Config.Retention.
 func (u *Upkeep) KeptFor(ctx context.Context) (time.Duration, error) {
 	p, err := u.askPolicy(ctx)
 	return p.retention, outboxdb.Wrap("ask for the retention", err)

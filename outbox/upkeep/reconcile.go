@@ -18,11 +18,12 @@ import (
 // Reconciled counts what [Upkeep.Reconcile] found and repaired. All of it is 0 unless rows were changed by hand, a backup was restored in part, or
 // the clock of the server was wrong.
 type Reconciled struct {
-	// Lanes were missing in outbox_lane, so that no relay could claim them.
+	// Lanes is the number of lanes that were missing in outbox_lane, so that no relay could take them.
 	Lanes int64
-	// Leases are leases and heartbeats that ended far ahead: no relay would have taken over from their owners.
+	// Leases is the number of leases and heartbeats that ended far in the future: no relay would have taken
+	// over from their owners.
 	Leases int64
-	// Partitions are the days, of today and tomorrow, that had none.
+	// Partitions is the number of days, of today and tomorrow, without a partition.
 	Partitions int64
 }
 
@@ -38,12 +39,13 @@ func (r Reconciled) kinds() []kind {
 	return []kind{{"lanes", r.Lanes}, {"leases", r.Leases}, {"partitions", r.Partitions}}
 }
 
-// shortLease is what a lease or a heartbeat that ends far ahead lasts for from now on, unless its owner has leases that are longer.
+// shortLease is the new length of a lease or heartbeat that ends far in the future, unless its owner uses
+// longer leases.
 const shortLease = time.Minute
 
-// Reconcile looks for what [Reconciled] lists, and repairs it: rows would never be published, or would be dropped slowly. It returns what it
-// repaired, also beside an error; a warning and the metric oncebox.outbox.reconciled report it as well. Relays call it every hour. It may run at
-// any time, beside them and beside itself.
+// Reconcile finds and repairs the faults that [Reconciled] counts. Otherwise rows would never be published, or would be
+// dropped slowly. It returns the numbers, also beside an error; a warning and the metric oncebox.outbox.reconciled
+// report them as well. Relays call it every hour. It may run at any time, beside them and beside itself.
 //
 // It reads no backlog, and judges no row: [Upkeep.Disorder] finds rows and blocks of keys that were changed by hand.
 func (u *Upkeep) Reconcile(ctx context.Context) (Reconciled, error) {
@@ -62,7 +64,7 @@ func (u *Upkeep) ReconcileDryRun(ctx context.Context) (Reconciled, error) {
 	return found, outboxdb.Wrap("reconcile, dry run", err)
 }
 
-// repaired returns the counter, with a series for each kind.
+// repaired returns the counter of repairs, with a series for each kind.
 func (u *Upkeep) repaired() metric.Int64Counter {
 	kinds := map[string][]metric.AddOption{}
 	for _, k := range (Reconciled{}).kinds() {
@@ -86,7 +88,7 @@ func (u *Upkeep) report(ctx context.Context, counter metric.Int64Counter, found 
 // reconciler is one run of [Upkeep.Reconcile].
 type reconciler struct {
 	up  *Upkeep
-	dry bool // what it does is rolled back
+	dry bool // its changes are rolled back
 }
 
 func (r *reconciler) all(ctx context.Context) (found Reconciled, err error) {
@@ -120,7 +122,8 @@ func (r *reconciler) exec(ctx context.Context, statement string, args ...any) (n
 	return n, err
 }
 
-// leases cuts what a wrong clock would make last. A relay does so as well, at each of its beats.
+// leases shortens leases and heartbeats that a wrong clock has made too long. A relay does so as well, at
+// each of its heartbeats.
 func (r *reconciler) leases(ctx context.Context, found *Reconciled) error {
 	for _, statement := range []string{outboxdb.CutLanes, outboxdb.CutHeartbeats} {
 		n, err := r.exec(ctx, statement, shortLease)

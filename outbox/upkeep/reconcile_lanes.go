@@ -14,8 +14,7 @@ import (
 const (
 	knownLanes = `SELECT lane FROM {schema}.outbox_lane`
 
-	// strayLane finds the first lane between two others that rows are in. Ordinarily there is nothing between, and of the
-	// backlog nothing is read.
+	// strayLane finds the first lane with rows between two known lanes. Usually there is none, and no rows are read.
 	strayLane = `
 SELECT coalesce(least(
 	(SELECT o.lane FROM {schema}.outbox o WHERE o.lane > $1::int AND o.lane < $2::int ORDER BY o.lane LIMIT 1),
@@ -29,7 +28,7 @@ SELECT lane, lane / $2::int, extract(epoch FROM clock_timestamp())::bigint FROM 
 ON CONFLICT DO NOTHING`
 )
 
-// lanes enters missing lanes: all lanes of each group that has tenants, and each lane that has rows.
+// lanes enters missing lanes: all lanes of each group that has tenants, and each lane with rows.
 func (r *reconciler) lanes(ctx context.Context, found *Reconciled) error {
 	l, err := r.up.box.Layout(ctx, r.up.box.On(r.up.box.DB))
 	if err != nil {
@@ -65,7 +64,7 @@ func (r *reconciler) missingLanes(ctx context.Context, l *outboxdb.Layout) (miss
 			}
 		}
 	}
-	ends := append(slices.Sorted(maps.Keys(known)), math.MaxInt16) // never a lane, see tenants.Tenants.Move
+	ends := append(slices.Sorted(maps.Keys(known)), math.MaxInt16) // never a lane itself, see tenants.Tenants.Move
 	after := int16(-1)
 	for _, before := range ends {
 		for before > after+1 {

@@ -31,11 +31,11 @@ const (
 	KeepForever      = time.Duration(-1)
 )
 
-// Settings are the fields of outbox.Config that decide about published rows, under the same names.
+// Settings are the fields of outbox.Config about published rows, under the same names.
 type Settings struct {
-	// Retention is the default one if OwnRetention is false.
+	// Retention is the default retention if OwnRetention is false.
 	Retention time.Duration
-	// OwnRetention says that the process was configured with a retention.
+	// OwnRetention is true if the process was configured with a retention.
 	OwnRetention  bool
 	BeforeDrop    func(ctx context.Context, p Partition) error
 	MeterProvider metric.MeterProvider
@@ -46,7 +46,7 @@ type Upkeep struct {
 	box            *outboxdb.Handle
 	cfg            Settings
 	partitionsKept metric.Int64Counter
-	last           atomic.Pointer[policy] // that was reported
+	last           atomic.Pointer[policy] // the policy that was reported last
 }
 
 // New is for package outbox: see outbox.Store.Upkeep.
@@ -54,7 +54,7 @@ func New(box *outboxdb.Handle, cfg *Settings) *Upkeep {
 	return &Upkeep{box: box, cfg: *cfg, partitionsKept: newPartitionsKept(cfg)}
 }
 
-// newPartitionsKept makes the counter, if there is a function that can fail.
+// newPartitionsKept returns the counter of days that were kept, nil if there is no BeforeDrop.
 func newPartitionsKept(c *Settings) metric.Int64Counter {
 	if c.BeforeDrop == nil {
 		return noop.Int64Counter{}

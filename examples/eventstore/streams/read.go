@@ -13,10 +13,10 @@ import (
 // page is how many events Replay reads at once.
 const page = 500
 
-// Load calls apply for each event of the aggregate's stream, oldest first, and returns the version that they lead to: 0 if
-// there is none. The tenant is that of the context, else "default", as it is for events. The error is that of
-// [event.Registry.Decode] for an event that this build does not understand, and that of [event.Registry.Open] for one that
-// was sealed and does not open: an aggregate whose key was erased cannot be loaded any more.
+// Load calls apply for each event of the aggregate's stream, oldest first, and returns the version after the last one:
+// 0 if there is none. The tenant is that of the context, else "default", as for events. For an event that this build
+// does not understand the error is that of [event.Registry.Decode]. For a sealed event that cannot be opened it is that
+// of [event.Registry.Open]: an aggregate whose key was erased cannot be loaded any more.
 func (s *Store) Load(ctx context.Context, db bun.IDB, a event.Aggregate, apply func(event.Event)) (version int64, err error) {
 	var rows []row
 	err = db.NewSelect().Model(&rows).
@@ -59,12 +59,12 @@ func (s *Store) Count(ctx context.Context, db bun.IDB) (int64, error) {
 	return n, nil
 }
 
-// Replay hands every event to fn as it is stored, stream after stream, each in the order of its versions, and ends at the first
-// error.
+// Replay hands every event to fn as it is stored, stream after stream, each in the order of its versions,
+// and ends at the first error.
 //
-// There is no order over several streams: a number drawn at the INSERT is not the order of commit, and one that is would
-// make all writers wait for one another. An event that is committed meanwhile is handed over or not; to fn's read model it
-// comes with its message at the latest, so long as it takes each version once.
+// There is no order over several streams: numbers that are drawn at the INSERT do not follow the order of commits, and
+// numbers that do would make all writers wait for each other. An event that is committed meanwhile is handed over or
+// not; to fn's read model it comes with its message at the latest, so long as it takes each version once.
 func (s *Store) Replay(ctx context.Context, db bun.IDB, fn func(context.Context, event.Envelope) error) error {
 	var last row
 	for {

@@ -20,7 +20,7 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// Table makes the table. Its primary key is what two writers of one version meet at.
+// Table makes the table. Two writers of the same version conflict in its primary key.
 const Table = `CREATE TABLE IF NOT EXISTS stream_events (
 	tenant_id      text        NOT NULL,
 	aggregate_type text        NOT NULL,
@@ -45,9 +45,9 @@ type Store struct{ registry *event.Registry }
 // New returns a store that decodes with r.
 func New(r *event.Registry) *Store { return &Store{registry: r} }
 
-// Flush stores the events in the transaction of their unit. If somebody else has stored one of the versions, the error
-// is [uow.ErrConflict], and Do runs its function again, which loads the aggregate anew. Events without a version are of
-// no stream, and are left to the outbox.
+// Flush stores the events in the transaction of their unit. If another unit has stored one of the versions, the error
+// is [uow.ErrConflict]: Do then runs its function again, which loads the aggregate anew. Events without a version
+// belong to no stream; only the outbox has them.
 func (s *Store) Flush(ctx context.Context, tx bun.IDB, evs []event.Envelope) error {
 	rows := make([]row, 0, len(evs))
 	for i := range evs {

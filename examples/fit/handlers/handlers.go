@@ -19,7 +19,8 @@ import (
 // Middleware is what Once and httpmw.Idempotency return.
 type Middleware = func(http.Handler) http.Handler
 
-// Once has each Idempotency-Key run once, and each handler within a unit of work. Without UnitOfWork a request that has no key has no unit.
+// Once executes each Idempotency-Key once, and runs each handler in a unit of work. Without UnitOfWork a request
+// without a key would have no unit.
 func Once(units *uow.Manager, keys *idempotency.Store, scope httpmw.ScopeFunc) Middleware {
 	once, inUnit := httpmw.Idempotency(units, keys, scope, nil), httpmw.UnitOfWork(units)
 	return func(h http.Handler) http.Handler { return once(inUnit(h)) }
@@ -43,7 +44,8 @@ func Chi(once Middleware) http.Handler {
 	return router
 }
 
-// deposit takes the cents from the form. What answers 500 is rolled back, and run again on the client's next try.
+// deposit reads the amount from a form. An answer of 500 is rolled back, and the client's next try runs the
+// handler again.
 func deposit(w http.ResponseWriter, r *http.Request, account string) {
 	cents, err := strconv.ParseInt(r.FormValue("cents"), 10, 64)
 	if err != nil {

@@ -14,13 +14,13 @@ import (
 const deposit = `INSERT INTO accounts (id, cents, version) VALUES ($1, $2, 1)
 	ON CONFLICT (id) DO UPDATE SET cents = accounts.cents + excluded.cents, version = accounts.version + 1 RETURNING version`
 
-// Wallet has the pool that the service had before.
+// Wallet uses the pool that the service already had.
 type Wallet struct {
 	DB     *sql.DB
 	Outbox *outbox.Store
 }
 
-// Deposit adds the event in the transaction of the service.
+// Deposit adds the event in the service's own transaction.
 func (w *Wallet) Deposit(ctx context.Context, account string, cents int64) error {
 	tx, err := w.DB.BeginTx(ctx, nil)
 	if err != nil {
@@ -38,11 +38,12 @@ func (w *Wallet) Deposit(ctx context.Context, account string, cents int64) error
 	if err := tx.Commit(); err != nil {
 		return err
 	}
-	w.Outbox.Wake() // after COMMIT: before it there is nothing to be seen
+	w.Outbox.Wake() // after COMMIT, because relays cannot see the event before
 	return nil
 }
 
-// DepositIn is for a unit of work: that of a handler of HTTP, of a consumer, or of a uow.Manager. The unit commits, and wakes.
+// DepositIn works in a unit of work: that of an HTTP handler, of a consumer or of a uow.Manager. The unit
+// commits and wakes the relay.
 func DepositIn(ctx context.Context, u *uow.Unit, account string, cents int64) error {
 	var version int64
 	if err := u.SQL().QueryRowContext(ctx, deposit, account, cents).Scan(&version); err != nil {

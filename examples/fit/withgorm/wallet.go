@@ -21,13 +21,13 @@ type Account struct {
 	Cents, Version int64
 }
 
-// Wallet has the database that the service had before.
+// Wallet uses the database that the service already had.
 type Wallet struct {
 	DB     *gorm.DB
 	Outbox *outbox.Store
 }
 
-// Deposit adds the event in the transaction of GORM. Beneath it is a *sql.Tx.
+// Deposit adds the event in the transaction of GORM, which has a *sql.Tx beneath it.
 func (w *Wallet) Deposit(ctx context.Context, account string, cents int64) error {
 	err := w.DB.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 		version, err := deposit(tx, account, cents)
@@ -45,11 +45,11 @@ func (w *Wallet) Deposit(ctx context.Context, account string, cents int64) error
 	if err != nil {
 		return err
 	}
-	w.Outbox.Wake() // after COMMIT: before it there is nothing to be seen
+	w.Outbox.Wake() // after COMMIT, because relays cannot see the event before
 	return nil
 }
 
-// DepositIn is for a unit of work, which commits, and wakes.
+// DepositIn works in a unit of work, which commits and wakes the relay.
 func (w *Wallet) DepositIn(ctx context.Context, u *uow.Unit, account string, cents int64) error {
 	version, err := deposit(within(ctx, w.DB, u), account, cents)
 	if err != nil {
@@ -58,7 +58,7 @@ func (w *Wallet) DepositIn(ctx context.Context, u *uow.Unit, account string, cen
 	return u.Add(fit.Topic, fit.Deposited{Account: account, Cents: cents}, event.WithAggregate("account", account, version))
 }
 
-// within returns a session of GORM whose statements are those of the unit.
+// within returns a GORM session that uses the transaction of the unit.
 func within(ctx context.Context, db *gorm.DB, u *uow.Unit) *gorm.DB {
 	session := db.Session(&gorm.Session{NewDB: true, Context: ctx, SkipDefaultTransaction: true})
 	session.Statement.ConnPool = u.SQL()

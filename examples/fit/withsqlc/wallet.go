@@ -14,13 +14,13 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// Wallet has the pool that the service had before.
+// Wallet uses the pool that the service already had.
 type Wallet struct {
 	Pool   *pgxpool.Pool
 	Outbox *outbox.Store
 }
 
-// Deposit adds the event in the transaction of the service.
+// Deposit adds the event in the service's own transaction.
 func (w *Wallet) Deposit(ctx context.Context, account string, cents int64) error {
 	err := pgx.BeginFunc(ctx, w.Pool, func(tx pgx.Tx) error {
 		version, err := queries.New(tx).Deposit(ctx, queries.DepositParams{ID: account, Cents: cents})
@@ -34,11 +34,11 @@ func (w *Wallet) Deposit(ctx context.Context, account string, cents int64) error
 	if err != nil {
 		return err
 	}
-	w.Outbox.Wake() // after COMMIT: before it there is nothing to be seen
+	w.Outbox.Wake() // after COMMIT, because relays cannot see the event before
 	return nil
 }
 
-// DepositIn is for a unit of work, which commits, and wakes.
+// DepositIn works in a unit of work, which commits and wakes the relay.
 func DepositIn(ctx context.Context, u *uow.Unit, account string, cents int64) error {
 	version, err := queries.New(u.Pgx()).Deposit(ctx, queries.DepositParams{ID: account, Cents: cents})
 	if err != nil {
