@@ -49,7 +49,9 @@ func TestRelayWritesDownWhyNothingLeaves(t *testing.T) {
 			return nil
 		})
 		f.add("a", "a1")
-		f.run(f.projector(quick()))
+		cfg := quick()
+		cfg.MaxRetryAttempts = -1 // else it may be dead before anybody looks
+		f.run(f.projector(cfg))
 		f.eventually("it is refused", func() bool { return f.statuses()["a1"] == "FAILED" })
 		f.add("b", "b1")
 		f.eventually("others leave", func() bool { return f.statuses()["b1"] == "SENT" })
