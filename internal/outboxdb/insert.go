@@ -190,7 +190,7 @@ func Insertion(l *Layout, evs []event.Envelope, known bool) (statement string, a
 // Place does.
 func newRow(l *Layout, e *event.Envelope) (r Row, lock int32) {
 	r.Envelope, r.Key = *e, envelope.StoredKey(e)
-	r.Lane, lock = l.Place(e)
+	r.Lane, lock = l.Place(r.Key, r.ID)
 	r.SchemaVersion = max(r.SchemaVersion, 1)
 	r.Delivery.MaxAttempts = min(r.Delivery.MaxAttempts, math.MaxInt16)
 	if r.Payload == nil {

@@ -68,11 +68,10 @@ func LaneHash(key string) uint64 {
 	return h ^ h>>33
 }
 
-// Place returns the lane of the envelope, and the lock of its ordering key, -1 if it is unordered.
-func (l *Layout) Place(e *event.Envelope) (lane int16, lock int32) {
-	key := envelope.StoredKey(e)
+// Place returns the lane of an event, and the lock of its stored ordering key. lock is -1 if the event has no key.
+func (l *Layout) Place(key, id string) (lane int16, lock int32) {
 	if key == "" {
-		return int16(LaneHash(e.ID) & uint64(l.Lanes-1)), -1 //nolint:gosec // at most 32,767 lanes
+		return int16(LaneHash(id) & uint64(l.Lanes-1)), -1 //nolint:gosec // at most 32,767 lanes
 	}
 	h := LaneHash(key)
 	return int16(h & uint64(l.Lanes-1)), int32(h >> 32 % LockBuckets) //nolint:gosec // both are bounded
@@ -93,7 +92,7 @@ func (h *Handle) LanesOf(evs []event.Envelope) LaneSet {
 	}
 	var lanes LaneSet
 	for i := range evs {
-		lane, _ := l.Place(&evs[i])
+		lane, _ := l.Place(envelope.StoredKey(&evs[i]), evs[i].ID)
 		lanes |= LaneOf(lane)
 	}
 	return lanes

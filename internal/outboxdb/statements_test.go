@@ -3,6 +3,7 @@ package outboxdb_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -22,4 +23,24 @@ func TestStatementsOfRows(t *testing.T) {
 		}
 	}
 	outboxtest.Statements(t, statements)
+}
+
+// Most events of a unit are of one aggregate. Each further one costs its ordering key and the five parameters that are its own and need an object: id,
+// time, version, type and payload.
+func TestFurtherEventCostsSixObjects(t *testing.T) {
+	l := &outboxdb.Layout{Lanes: 64}
+	objects := func(n int) float64 {
+		evs := make([]event.Envelope, n)
+		for i := range evs {
+			evs[i] = event.Envelope{
+				TenantID: "shop", AggregateType: "order", AggregateID: "1", ID: fmt.Sprint("id ", i), Type: "order.paid",
+				AggregateVersion: int64(1000 + i), SchemaVersion: 1, OccurredAt: time.Unix(0, 0), Payload: []byte("{}"),
+			}
+		}
+		return testing.AllocsPerRun(100, func() {
+			_, _, err := outboxdb.Insertion(l, evs, true)
+			require.NoError(t, err)
+		})
+	}
+	require.InDelta(t, 8*6, objects(16)-objects(8), 2, "and what the lists of parameters grow by")
 }

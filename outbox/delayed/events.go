@@ -107,8 +107,7 @@ func (e *Events) changeTimed(ctx context.Context, tx bun.Tx, what, statement, id
 	if tenant == "" {
 		tenant = e.box.DefaultTenant
 	}
-	unordered := event.Envelope{ID: parsed.String()}
-	lane, _ := l.Place(&unordered)
+	lane, _ := l.Place("", parsed.String())
 	args := append([]any{parsed.String(), tenant, l.Lanes, lane}, more...)
 	// If a relay moves the row to outbox_held during the first statement, that statement sees it in neither table.
 	for range 2 {
