@@ -20,8 +20,8 @@ func TestAnswerProvesTheTransactionThatStoredIt(t *testing.T) {
 	key := keyOf(t, store, "k")
 	var xid string
 	err := transact(t, db.DB, func(tx bun.IDB) (err error) {
-		xid, err = store.Middleware().CompleteProbe(t.Context(), tx, key, one, resp)
-		require.NoError(t, err)
+		require.NoError(t, store.Complete(t.Context(), tx, key, one, resp))
+		require.NoError(t, tx.NewRaw("SELECT pg_current_xact_id()::text").Scan(t.Context(), &xid))
 		found, err := store.Middleware().Completed(t.Context(), db.DB, key, resp, xid)
 		require.NoError(t, err)
 		require.False(t, found, "not yet")

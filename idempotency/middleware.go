@@ -90,20 +90,8 @@ func (m Middleware) QueueComplete(b *pgx.Batch, key Key, fp Fingerprint, resp Re
 // [ErrInProgress], and a batch with a [Middleware.QueueComplete] as the plain error of PostgreSQL.
 func (Middleware) IsTaken(err error) bool { return isTaken(err) }
 
-// CompleteProbe is [Store.Complete] and returns the id of the transaction (pg_current_xact_id), for [Middleware.Completed].
-func (m Middleware) CompleteProbe(ctx context.Context, tx bun.IDB, key Key, fp Fingerprint, resp Response) (xid string, err error) {
-	args, err := m.store.completion(key, fp, resp)
-	if err != nil {
-		return "", err
-	}
-	if err := m.store.confirmed.QueryRow(ctx, tx, completeProbe, args, &xid); err != nil {
-		return "", completionError(key, err)
-	}
-	return xid, nil
-}
-
-// Completed reports whether the transaction with the id xid has stored the answer under the key, and so was committed. The answer is compared, too:
-// after a crash of the server another request with the key may have got the same id.
+// Completed reports whether the transaction with the id xid ([Begun.XID]) has stored the answer under the key, and so was committed. It compares the
+// answer too: after a crash of the server another request with the key may have got the same id.
 func (m Middleware) Completed(ctx context.Context, db bun.IDB, key Key, resp Response, xid string) (bool, error) {
 	headers, body, omitted, err := resp.columns()
 	if err != nil {

@@ -59,9 +59,6 @@ ON CONFLICT (key_hash) DO UPDATE SET
     omitted = excluded.omitted, created_at = excluded.created_at, completed_at = excluded.completed_at,
     expires_at = excluded.expires_at, locked_until = NULL, owner = NULL, request = NULL, caller = NULL, epoch = k.epoch + 1`
 
-	completeProbe = complete + `
-RETURNING pg_current_xact_id()::text`
-
 	completed = `SELECT EXISTS (SELECT FROM {schema}.idempotency_keys WHERE key_hash = $1 AND state = 'completed'
     AND xmin::text = mod($2::text::numeric, 4294967296)::text
     AND status = $3 AND headers::text = $4::text AND body IS NOT DISTINCT FROM $5::bytea AND omitted IS NOT DISTINCT FROM $6::text)`
@@ -226,8 +223,17 @@ func (s *Store) found(row *record, key Key, fp Fingerprint) (*Response, error) {
 // Complete stores the answer in the transaction that began the key. [ErrInProgress] means that somebody else completed
 // the key in spite of the lock; the transaction must be rolled back then, and the key begun again.
 func (s *Store) Complete(ctx context.Context, tx bun.IDB, key Key, fp Fingerprint, resp Response) error {
-	_, err := s.Middleware().CompleteProbe(ctx, tx, key, fp, resp)
-	return err
+	args, err := s.completion(key, fp, resp)
+	if err != nil {
+		return err
+	}
+	if _, err := s.confirmed.Exec(ctx, tx, complete, args...); err != nil {
+		if isTaken(err) {
+			return fmt.Errorf("%w: key %s was completed meanwhile", ErrInProgress, key)
+		}
+		return fmt.Errorf("idempotency: complete key %s: %w", key, pgerr.Explain(err))
+	}
+	return nil
 }
 
 // completion returns the arguments of complete.
@@ -243,13 +249,6 @@ func (s *Store) completion(key Key, fp Fingerprint, resp Response) ([]any, error
 const codeTaken = "OB001"
 
 func isTaken(err error) bool { return pgerr.Code(err) == codeTaken }
-
-func completionError(key Key, err error) error {
-	if isTaken(err) {
-		return fmt.Errorf("%w: key %s was completed meanwhile", ErrInProgress, key)
-	}
-	return fmt.Errorf("idempotency: complete key %s: %w", key, pgerr.Explain(err))
-}
 
 // Release removes the answer that is stored under the key, so that the next request with it does the work again. A transaction that began the key
 // does not need it: rolling back is enough. It returns false if there is no answer. A claim and its steps are not changed: see [Claim.Release], and
