@@ -44,6 +44,7 @@ func (f *fetcher) fetchHeads(
 	} else {
 		rows, err = f.db.Log.Fetch(ctx, cursors, f.bytes)
 	}
+	// A wrong guess costs little: rows beyond FewRows come with the next fetch.
 	f.few = bringsFew(cursors, rows)
 	switch {
 	case err != nil:
@@ -53,6 +54,8 @@ func (f *fetcher) fetchHeads(
 	case few:
 		return rows, true, nil
 	}
+	// The rows of a lane are noted by their highest number, and not one by one: the unsent rows below it were read
+	// with it. Cut rows are not on their way.
 	upto := map[int16]int64{}
 	for i := range rows {
 		if r := &rows[i]; !r.Cut {
@@ -96,7 +99,7 @@ func (f *fetcher) fetchFew(ctx context.Context, lanes map[int16]*progress.Lane, 
 	f.mark.took(look, mark)
 	for i := range rows {
 		l := lanes[rows[i].Lane]
-		l.Taken = max(l.Taken, rows[i].Sequence)
+		l.Taken = max(l.Taken, rows[i].Sequence) // the latest note counts, so it must not fall behind an earlier one
 		if !held[rows[i].Lane] && l.Located {
 			f.settle.lost(ctx, l)
 		}

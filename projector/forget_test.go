@@ -16,9 +16,10 @@ import (
 func TestLostAnswerPutsTheBlocksInDoubt(t *testing.T) {
 	lost := errors.New("connection reset")
 	for _, err := range []error{lanedb.ErrFenced, lost} {
-		l := &progress.Lane{Loaded: 7}
+		l := progress.NewLane(lanedb.Lease{})
+		l.Blocks.Load(lanedb.LaneBlocks{Change: 7})
 		got := (&settler{telemetry: measure.New(noop.NewMeterProvider())}).forget(t.Context(), l, err)
-		require.EqualValues(t, -1, l.Loaded)
+		require.False(t, l.Blocks.AreKnown())
 		require.Equal(t, errors.Is(err, lost), got != nil)
 	}
 }

@@ -14,6 +14,9 @@ import (
 
 // heldRows sends rows that were refused before, and rows that wait behind them. They have left the log: a row that
 // waits for an hour would hold up the position of its lane for an hour, and each fetch would have to step over it.
+//
+// The worker looks for them when one is due, and while it is busy once per Config.SleepBusy. It knows the time of the next
+// one, see schedule.DueTime. Whatever may change that time makes it unknown, and the next idle turn asks the database.
 type heldRows struct {
 	db      lanedb.Lanes
 	owned   *leases.Owned
@@ -50,6 +53,7 @@ func (h *heldRows) held(ctx context.Context, lanes []*progress.Lane) (moved int,
 		}
 	}
 	if len(now.apart) == 0 && !now.cut && seen == schedule.SeenAll {
+		// No row that was due at the takeover is left, except rows that this process has survived already.
 		for _, l := range lanes {
 			l.InFlight.ForgetHeld()
 		}
@@ -85,9 +89,12 @@ func (h *heldRows) choose(ctx context.Context, lanes map[int16]*progress.Lane, d
 	if due, moved, err = h.queues.expire(ctx, lanes, due); err != nil {
 		return now, moved, err
 	}
+	// The followers of each head have to fit into what the rows before have left of Config.BatchBytes. The first row
+	// comes whatever its size, or it would never leave.
 	bytes := int64(0)
 	for i := range due {
 		l := lanes[due[i].Lane]
+		// Before its queue is read: a row that may kill the process goes without the rows behind it.
 		if l.InFlight.HasHeld(&due[i]) {
 			now.apart = append(now.apart, &due[i].Row)
 			continue
@@ -158,6 +165,8 @@ func (h *heldRows) lookDue(ctx context.Context, lanes []*progress.Lane) ([]laned
 		after[i].Lane = l.Lease.Lane
 		byLane[l.Lease.Lane] = l
 	}
+	// The look reads numbers, topics and tenants. Payloads are read of the rows that may leave, and no others: all rows
+	// of a topic in trouble may be due.
 	infos, err := h.db.Held.ScanDue(ctx, after)
 	if err != nil {
 		return nil, schedule.SeenMost, err
@@ -165,6 +174,7 @@ func (h *heldRows) lookDue(ctx context.Context, lanes []*progress.Lane) ([]laned
 	ids, looked := schedule.ChooseDue(infos, stay, lanedb.MaxDue, func(n int16) *schedule.HeldSearch { return &byLane[n].Held })
 	seen := schedule.SeenMost
 	for _, a := range after {
+		// A full window, and the search has moved on: the rows behind the window were not looked at.
 		if looked[a.Lane] == lanedb.ScanWindow && byLane[a.Lane].Held.To.RowID != a.RowID {
 			seen = schedule.SeenPart
 		}
@@ -196,14 +206,16 @@ func (h *heldRows) release(ctx context.Context, group []*progress.Lane) (moved i
 	var ids []outboxdb.RowID
 	var keys []lanedb.LaneKey
 	for _, l := range group {
-		if l.Loaded < 0 || len(l.Stalled) == 0 || len(keys) == mostReleased {
+		if !l.Blocks.AreKnown() {
 			continue
 		}
-		n := min(len(l.Stalled), mostReleased-len(keys))
-		for _, key := range l.Stalled[:n] {
+		stalled := l.Blocks.TakeStalled(mostReleased - len(keys))
+		if len(stalled) == 0 {
+			continue
+		}
+		for _, key := range stalled {
 			keys = append(keys, lanedb.LaneKey{Lane: l.Lease.Lane, Key: key})
 		}
-		l.Stalled = l.Stalled[n:]
 		lanes[l.Lease.Lane] = l
 		ids = append(ids, outboxdb.RowID{Lane: l.Lease.Lane})
 	}
@@ -212,14 +224,15 @@ func (h *heldRows) release(ctx context.Context, group []*progress.Lane) (moved i
 	}
 	ctx, cancel := h.limit.begun(ctx)
 	defer cancel()
-	*h.due = schedule.DueTime{}
+	*h.due = schedule.DueTime{} // the next rows of these keys become due, perhaps earlier than all others
 	leases := loadedLeasesOf(lanes, ids)
 	lifted, held, err := h.db.Held.ReleaseKeys(ctx, leases, keys)
 	if err = h.settle.forgetUnless(ctx, lanes, leases, held, err); err != nil {
 		return 0, err
 	}
 	for _, k := range lifted {
-		delete(lanes[k.Lane].Blocks, k.Key)
+		lanes[k.Lane].Blocks.Lift(k.Key)
 	}
+	// Keys, and not rows: a key without a row left counts too, because its block is gone, and new rows of it may leave.
 	return len(keys), nil
 }

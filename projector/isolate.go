@@ -47,22 +47,26 @@ func (i *isolator) isolate(ctx context.Context, lanes map[int16]*progress.Lane, 
 	}
 	defer i.isolated()
 	for _, group := range progress.GroupsOf(rows) {
+		// Before the count: if the process died in between, a row that was counted and not sent would look as if it had
+		// been on its way.
 		if !i.owned.MayPublish(lanes, group) {
 			continue
 		}
 		one := progress.NewBatch(lanes, i.rules)
 		if reason, kills := i.rules.Kills(group[0]); kills {
+			// Nothing is sent. The group is this one row: rows that are counted are groups of their own.
 			one.Die(group[0], reason, i.rules.BlocksDead)
 		} else if err := i.countAttempt(ctx, lanes, group, false); err != nil {
 			return moved, err
 		} else {
 			one.Send = group
-			one.Errs = i.publish.publish(ctx, lanes, group)
-			lived(lanes, group, one.Errs)
-			one.Judge()
+			errs := i.publish.publish(ctx, lanes, group)
+			lived(lanes, group, errs)
+			one.Judge(errs)
 		}
 		err := i.settle.settle(ctx, one)
 		moved += one.Moved
+		// Rows that have left took their counts along. The process has survived the others, so their counts go as well.
 		if len(one.Send) > 0 && (err != nil || len(one.Left) > 0) {
 			err = errors.Join(err, i.clearAttempt(ctx, lanes, group, false))
 		}
@@ -149,6 +153,7 @@ func lived(lanes map[int16]*progress.Lane, rows []*outboxdb.Row, errs map[int]er
 	}
 }
 
+// identify returns the leases of the rows' lanes and the rows' numbers, as statements want them.
 func identify(lanes map[int16]*progress.Lane, rows []*outboxdb.Row) (leases []lanedb.Lease, ids []outboxdb.RowID) {
 	for _, r := range rows {
 		ids = append(ids, outboxdb.RowID{Lane: r.Lane, Seq: r.Sequence})

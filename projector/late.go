@@ -12,7 +12,8 @@ import (
 	"github.com/oncebox/oncebox/projector/internal/progress"
 )
 
-// catchUp publishes the rows that fetches have jumped over on a shortcut.
+// catchUp publishes the rows that fetches have jumped over on a shortcut. They belong to transactions that were open for
+// long, and are visible only since these have ended.
 type catchUp struct {
 	scan  *lateScan
 	send  *sender
@@ -27,6 +28,8 @@ type catchUp struct {
 func (c *catchUp) late(ctx context.Context, group []*progress.Lane) (moved int, err error) {
 	ctx, cancel := c.limit.begun(ctx)
 	defer cancel()
+	// The batch is made before the error is looked at. Making it takes the lanes off the shortcut, so the next pass does
+	// not come here again for the same stretch.
 	found, err := c.scan.rows(ctx, group)
 	b, cursors := progress.LateBatch(group, found.Low, found.Short, c.send.rules)
 	if err != nil || !found.All {
@@ -35,6 +38,8 @@ func (c *catchUp) late(ctx context.Context, group []*progress.Lane) (moved int, 
 	var ids []outboxdb.RowID
 	for _, c := range cursors {
 		for _, seq := range found.Rows[c.Lease.Lane] {
+			// The scan served lanes that came further. Beyond c.After this lane has jumped over nothing, and a fetch
+			// finds its rows. Rows that the position covers are published and still in the table.
 			if seq <= c.After && !c.Position.Has(seq) {
 				ids = append(ids, outboxdb.RowID{Lane: c.Lease.Lane, Seq: seq})
 			}
@@ -45,6 +50,8 @@ func (c *catchUp) late(ctx context.Context, group []*progress.Lane) (moved int, 
 		return moved, err
 	}
 	b.Advance(group)
+	// The end of the stretch is written down at once. With the next rows of the lane it might take hours, and until then
+	// the next owner, and each query of the views, would read the whole stretch.
 	_, err = c.send.settle.settleFresh(ctx, b.Lanes, b.Reached())
 	return max(1, moved), err
 }
@@ -58,6 +65,7 @@ func (c *catchUp) deliverAll(ctx context.Context, all *progress.Batch, ids []out
 		if err != nil {
 			return moved, err
 		}
+		// Cut rows are taken out before the batch sorts them: it would count them as left in their lanes.
 		cut := map[int16]int64{}
 		rows = slices.DeleteFunc(rows, func(r outboxdb.Row) bool {
 			if r.Cut {
@@ -82,7 +90,9 @@ func (c *catchUp) deliverAll(ctx context.Context, all *progress.Batch, ids []out
 	return moved, nil
 }
 
-// lateScan looks for the rows that a shortcut has left behind, for all workers of a relay.
+// lateScan looks for the rows that a shortcut has left behind, for all workers of a relay. One scan reads the pages of
+// the table between the position of the lane that is furthest back and the end of the shortcut. Each worker would read
+// the same pages, because the rows of all lanes lie mixed in the table.
 type lateScan struct {
 	log     lanedb.Log
 	mark    *mark
@@ -102,6 +112,8 @@ func (s *lateScan) rows(ctx context.Context, group []*progress.Lane) (progress.L
 		return s.latest, nil
 	}
 	f := progress.NewLateRows(group, low, short)
+	// All lanes of this process, not only those of the worker that asks: the other workers come next with the same
+	// question, and nearly each page that is read has rows of their lanes too.
 	for _, w := range s.workers {
 		for _, l := range w.Leases() {
 			f.Of[l.Lane] = true

@@ -12,7 +12,8 @@ import (
 // observeInterval is the interval between two looks at the sequence while there is work.
 const observeInterval = 200 * time.Millisecond
 
-// mark is the watermark of one database. All workers of a relay share it.
+// mark is the watermark of one database. All workers of a relay share it, because it says something about transactions
+// and nothing about lanes: one look serves all of them.
 type mark struct {
 	log lanedb.Log
 

@@ -30,6 +30,7 @@ func (w *worker) prepare(ctx context.Context) ([]*progress.Lane, error) {
 		return nil, err
 	}
 	for _, l := range w.owned.All() {
+		// Lanes that are not ready are among them: their positions are void too, and they may be ready in the next pass.
 		if w.server.generation != now || l.Located && l.Lease.Incarnation != incarnation { // the position is that of a server that has crashed since
 			l.StartAnew()
 		}
@@ -40,6 +41,7 @@ func (w *worker) prepare(ctx context.Context) ([]*progress.Lane, error) {
 			return nil, err
 		}
 	}
+	// The numbers are those of the last pass. The position was compared with the server just now, so they hold.
 	_, short := w.server.mark.now()
 	w.owned.Prove(lanes, short)
 	if stale := w.owned.Changed(lanes); len(stale) > 0 {
@@ -64,7 +66,7 @@ func (w *worker) locate(ctx context.Context, lanes []*progress.Lane, incarnation
 	if err != nil {
 		return err
 	}
-	if on != incarnation {
+	if on != incarnation { // the mark was looked at on one server, and the positions were read on another
 		return errAnotherServer
 	}
 	for _, l := range lanes {
@@ -100,16 +102,7 @@ func (w *worker) load(ctx context.Context, stale []*progress.Lane) error {
 		return err
 	}
 	for _, l := range stale {
-		lb := loaded[l.Lease.Lane]
-		l.More = true
-		l.Held = schedule.HeldSearch{} // a row that an operator has released may be older than the rows that the search has passed
-		l.Loaded, l.Blocks, l.Stalled = lb.Change, map[string]string{}, nil
-		for _, b := range lb.Blocks {
-			l.Blocks[b.Key] = b.State
-			if b.Stalled && b.State != progress.StateDead {
-				l.Stalled = append(l.Stalled, b.Key)
-			}
-		}
+		l.LoadBlocks(loaded[l.Lease.Lane])
 	}
 	return nil
 }

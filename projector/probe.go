@@ -32,6 +32,11 @@ type probe struct {
 
 // prober finds out whether topics in trouble work again. It sends one row of them at a time: a batch to a topic that
 // hangs would keep the worker for the whole of Config.PublishTimeout, and rows of other topics with it.
+//
+// A probe takes several passes. In the first one, probe finds a row and hands it over. The publication then runs beside
+// the passes, which leave the topic and the row's key alone. The first pass after its end records the result, see
+// probed, before anything else: the row is still in its lane, and a fetch would find it once more. Until that is done,
+// the worker does not give the lane back.
 type prober struct {
 	db      lanedb.Lanes
 	server  *server
@@ -63,16 +68,18 @@ func (pr *prober) probe(ctx context.Context, group []*progress.Lane) (moved int,
 		if !slices.ContainsFunc(group, func(l *progress.Lane) bool { return l.Knows(topic) }) || !pr.topics.Probe(topic) {
 			continue
 		}
+		// From here on the topic is this worker's to probe. Each way out of this function gives it back, or leaves that
+		// to probed.
 		p := &probe{topic: topic, done: make(chan struct{}), generation: pr.server.generation}
 		moved, err = pr.oldest(ctx, group, p)
 		switch {
 		case err != nil || p.queue == nil && moved == 0:
 			pr.topics.Probed(topic, schedule.NothingKnown)
-		case p.queue == nil:
+		case p.queue == nil: // rows were moved out of the way, and the row behind them may be tried at once
 			pr.topics.Probed(topic, schedule.RowRefused)
 		default:
 			pr.trial = p
-			go pr.try(context.WithoutCancel(ctx), p)
+			go pr.try(context.WithoutCancel(ctx), p) // it ends by PublishTimeout, and awaitProbe waits for it
 		}
 		return moved, err
 	}
@@ -83,7 +90,7 @@ func (pr *prober) probe(ctx context.Context, group []*progress.Lane) (moved int,
 // happens, also after a panic.
 func (pr *prober) try(ctx context.Context, p *probe) {
 	defer pr.owned.Nudge()
-	defer close(p.done)
+	defer close(p.done) // before the nudge, or the worker could look too early and rest again
 	p.began = time.Now()
 	p.failed = guard(ctx, func(ctx context.Context) error {
 		p.errs = pr.publish.handOver(ctx, p.queue.rows)
@@ -100,6 +107,7 @@ func (pr *prober) oldest(ctx context.Context, group []*progress.Lane, p *probe) 
 	ctx, cancel := pr.limit.begun(ctx)
 	defer cancel()
 	var of *progress.Lane
+	// Held rows first: they are older than the rows of their keys in the log, which have to wait behind them.
 	for _, l := range group {
 		if id, ok := l.Held.First[p.topic]; ok {
 			if p.queue, moved, err = pr.oldestHeld(ctx, l, id); p.queue == nil {
@@ -166,6 +174,8 @@ func (pr *prober) oldestFresh(ctx context.Context, l *progress.Lane, topic strin
 	if err != nil {
 		return nil, 0, err
 	}
+	// One row at a time, until one of them is to be sent. A whole batch would sort further rows to be sent as well, and
+	// these would have to be put back.
 	b := progress.NewBatch(lanes, pr.rules)
 	for i := 0; i < len(rows) && len(b.Send)+len(b.Apart) == 0; i++ {
 		b.Sort(rows[i : i+1])
@@ -200,7 +210,7 @@ func (pr *prober) awaitProbe(ctx context.Context) {
 	}
 	<-pr.trial.done // at the latest a moment after Config.PublishTimeout
 	if _, err := pr.probed(ctx, pr.trial); err != nil {
-		pr.log.WarnContext(ctx, "oncebox: what became of a row could not be written down, it is sent again", "error", err)
+		pr.log.WarnContext(ctx, "oncebox: the result of a probe could not be recorded, its event is sent again", "error", err)
 	}
 }
 
@@ -245,8 +255,8 @@ func (pr *prober) probed(ctx context.Context, p *probe) (moved int, err error) {
 		return pr.queues.settleQueue(ctx, p.queue, p.errs)
 	}
 	b := progress.NewBatch(map[int16]*progress.Lane{p.queue.lane.Lease.Lane: p.queue.lane}, pr.rules)
-	b.Send, b.Errs = p.queue.rows, p.errs
-	b.Judge()
+	b.Send = p.queue.rows
+	b.Judge(p.errs)
 	err = pr.settle.settle(ctx, b)
 	return b.Moved, err
 }

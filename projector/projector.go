@@ -25,7 +25,7 @@ import (
 // Projector relays one or more outboxes to a broker: it publishes their events and records that they are out. Make it
 // with [New].
 type Projector struct {
-	pub    messaging.Publisher
+	pub    messaging.Publisher // shared by all workers of all stores
 	cfg    Config
 	pauses pauses
 	stores []*outbox.Store
@@ -34,10 +34,10 @@ type Projector struct {
 
 	telemetry *measure.Instruments
 
-	mu     sync.Mutex
-	begun  bool     // Run or RunOnce is under way
-	relays []*relay // one for each store; nil until a database has answered
-	forget []func() // each ends the calls of Wake from one store
+	mu     sync.Mutex // of the fields below: Run changes them, and Wake and Progress may be called at any time
+	begun  bool       // Run or RunOnce is under way
+	relays []*relay   // one for each store; nil until a database has answered
+	forget []func()   // each ends the calls of Wake from one store
 }
 
 // New returns a projector of the stores. It returns an error if the configuration cannot work, see [Config.Validate],
@@ -89,7 +89,7 @@ func (p *Projector) Wake() {
 // start it waits for the database, see [Config.DatabaseWait]. It returns an error if this projector is running
 // already, or if a database can never be relayed.
 func (p *Projector) Run(ctx context.Context) error {
-	defer quietlog.Flush(p.log)
+	defer quietlog.Flush(p.log) // lines that were held back because they repeat themselves
 	relays, err := p.start(ctx, p.cfg.DatabaseWait)
 	if ctx.Err() != nil && err != nil {
 		return nil // stopped before it began
@@ -99,6 +99,7 @@ func (p *Projector) Run(ctx context.Context) error {
 	}
 	defer p.stop()
 	defer p.telemetry.Gauges.Show(func() (outboxstate.Stats, bool) { return latest(relays) })()
+	// No loop of a relay returns an error, see supervise. So a database that is away ends no other relay.
 	group, ctx := errgroup.WithContext(ctx)
 	for _, r := range relays {
 		group.Go(func() error { return r.run(ctx) })
@@ -138,6 +139,7 @@ func (p *Projector) start(ctx context.Context, wait time.Duration) ([]*relay, er
 	if err := p.begin(); err != nil {
 		return nil, err
 	}
+	// New relays for each run: nothing that an earlier run knew about lanes or topics is true any more.
 	relays := make([]*relay, len(p.stores))
 	for i, s := range p.stores {
 		relays[i] = newRelay(p, s)
@@ -181,6 +183,8 @@ func (p *Projector) reach(ctx context.Context, relays []*relay) error {
 			return err
 		}
 	}
+	// One database is enough: events of the others wait where they are, and their users see no difference to a relay
+	// that is busy.
 	if len(absent) == len(relays) {
 		return errors.Join(absent...)
 	}

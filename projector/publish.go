@@ -55,7 +55,7 @@ func (p *publisher) publish(ctx context.Context, lanes map[int16]*progress.Lane,
 		}
 		return errs
 	}
-	began := time.Now()
+	began := time.Now() // before the call: a receipt proves that the broker worked after this moment
 	errs := p.handOver(ctx, rows)
 	for _, t := range p.silence.Report(p.topics, rows, errs, began, p.silent) {
 		p.reportPause(ctx, t.Topic, t.Pause, t.Reason)
@@ -82,6 +82,7 @@ func (p *publisher) handOver(ctx context.Context, rows []*outboxdb.Row) map[int]
 func (p *publisher) send(ctx context.Context, rows []*outboxdb.Row) map[int]error {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
+	// The events of a batch belong to many traces. So the span is the root of a trace of its own and has links to them.
 	ctx, span := p.tracer.Start(ctx, string(otelx.OperationSend), trace.WithSpanKind(trace.SpanKindClient), trace.WithNewRoot())
 	defer span.End()
 	msgs := make([]event.Envelope, len(rows))
@@ -96,6 +97,7 @@ func (p *publisher) send(ctx context.Context, rows []*outboxdb.Row) map[int]erro
 	}
 	span.SetStatus(codes.Error, err.Error())
 	errs := map[int]error{}
+	// A PublishError names the rows that failed. Any other error is one of the whole call.
 	if partial, ok := errors.AsType[*messaging.PublishError](err); ok {
 		errs = partial.Failed
 	} else {

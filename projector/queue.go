@@ -38,12 +38,16 @@ const headOnly = 1
 // settleQueues writes down what became of the queues. The error is that of the database or of the broker. After an
 // error of the database, the rows that the broker has confirmed in the remaining queues are owed: they are settled
 // before the next fetch, or they would be sent twice.
+//
+// Trouble with the broker is returned as an error, although the rows need nothing more: the loop pauses after an error,
+// and without a pause a broker that is away would be called again and again.
 func (h *queues) settleQueues(ctx context.Context, queues []*queue, errs map[int]error) (moved int, err error) {
 	var trouble error
 	for i, q := range queues {
 		n, err := h.settleQueue(ctx, q, errs)
 		moved += n
 		if err != nil {
+			// settleQueue owes the rows of its own queue if they were confirmed.
 			for _, q := range queues[i+1:] {
 				h.settle.owe(q.lane, q.key, q.sent(errs))
 			}
@@ -88,17 +92,6 @@ func (h *queues) queueOf(ctx context.Context, l *progress.Lane, head *outboxdb.R
 	return q, nil
 }
 
-// doubt makes the worker read the blocks of a lane again at once, because a due row does not fit them: an operator
-// has probably changed the lane since they were read. If the operators' counter turns out to be unchanged, no
-// operator acted: somebody changed the row by hand, under a block that holds it. The row then stays until an operator
-// acts. The field doubted keeps the worker from reading the same blocks again and again.
-func (h *queues) doubt(l *progress.Lane) {
-	if l.Loaded >= 0 && l.Loaded != l.Doubted {
-		l.Doubted, l.Loaded = l.Loaded, -1
-		h.owned.Nudge()
-	}
-}
-
 // sent returns the rows at the front of the queue that the broker confirmed.
 func (q *queue) sent(errs map[int]error) (sent []int64) {
 	for i, r := range q.rows {
@@ -119,6 +112,7 @@ func (q *queue) sent(errs map[int]error) (sent []int64) {
 func (h *queues) settleQueue(ctx context.Context, q *queue, errs map[int]error) (moved int, err error) {
 	l := q.lane
 	sent := q.sent(errs)
+	// Confirmed rows first: if the write of the refusal below fails, nothing is sent twice.
 	if len(sent) > 0 {
 		if err := h.settle.settleHeld(ctx, l, q.key, sent); err != nil {
 			return 0, h.settle.forget(ctx, l, err)
@@ -134,12 +128,13 @@ func (h *queues) settleQueue(ctx context.Context, q *queue, errs map[int]error) 
 		return moved, nil
 	}
 	h.telemetry.Refused(head)
+	// The confirmed rows before this one have left, so it is the head of its key.
 	wait, dead := h.rules.Refusal(head, reason)
 	if dead {
 		n, err := h.settle.giveUp(ctx, map[int16]*progress.Lane{l.Lease.Lane: l}, []*outboxdb.Row{head}, reason.Error(), h.rules.BlocksDead)
 		return moved + n, err
 	}
-	if err := h.db.Held.RetryHeld(ctx, l.Lease, l.Loaded, head.Sequence, wait, reason.Error()); err != nil {
+	if err := h.db.Held.RetryHeld(ctx, l.Lease, l.Blocks.Change(), head.Sequence, wait, reason.Error()); err != nil {
 		return moved, h.settle.forget(ctx, l, err)
 	}
 	h.settle.report(ctx, head, lanedb.Outcome{Seq: head.Sequence, Verdict: lanedb.Refused, Wait: wait, Error: reason.Error()})
@@ -166,14 +161,14 @@ func (h *queues) expire(ctx context.Context, lanes map[int16]*progress.Lane, due
 }
 
 // isTurn reports whether the block of its key allows a due row to be sent: there is a block, and it is not that of a
-// dead letter. If not, the blocks that the worker remembers, or the row, are wrong, see doubt.
+// dead letter. If not, the blocks that the worker remembers, or the row, are wrong, and the next pass, which comes at
+// once, reads the blocks again.
 func (h *queues) isTurn(l *progress.Lane, r *outboxdb.Row) bool {
-	if r.Key == "" {
+	if r.Key == "" || l.Blocks.MaySend(r.Key) {
 		return true
 	}
-	if state, blocked := l.Blocks[r.Key]; !blocked || state == progress.StateDead {
-		h.doubt(l)
-		return false
+	if l.Blocks.Doubt() {
+		h.owned.Nudge()
 	}
-	return true
+	return false
 }

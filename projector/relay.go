@@ -46,6 +46,7 @@ func newRelay(p *Projector, s *outbox.Store) *relay {
 	r.state = &leader.Reader[outboxstate.Stats]{
 		Name: "outbox.stats", SQL: s.Handle().Run, DB: s.Handle().DB, Log: p.log, Read: s.State().Stats, Interval: p.pauses.observe,
 	}
+	// The margin: a batch must begin so early that the broker's answer and the settle come before the lease ends.
 	r.leases = leases.New(leases.Settings{
 		Name: p.cfg.Name, Group: p.cfg.Group, Lease: p.cfg.Lease, Renew: p.cfg.Renew, SleepBusy: p.cfg.SleepBusy,
 	}, r.lanes.Leases, p.cfg.Workers, p.cfg.PublishTimeout+settleMargin, p.log, p.telemetry.Fenced)
@@ -116,6 +117,8 @@ func (r *relay) hear(lanes outboxdb.LaneSet) {
 // supervise. The lanes are handed back last, when no worker can write to them any more.
 func (r *relay) run(ctx context.Context) error {
 	r.ensurePartitions(ctx)
+	// Each has a goroutine of its own, so that none waits for another: a worker that hangs in the broker must not keep
+	// the coordinator from renewing, and a clean that takes hours must not keep anybody.
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		return r.supervise(ctx, "observer", 0, func(ctx context.Context) error { r.state.Run(ctx); return nil })
@@ -190,6 +193,7 @@ func (r *relay) clean(ctx context.Context) error {
 func (r *relay) runOnce(ctx context.Context) error {
 	defer r.handBack(context.WithoutCancel(ctx))
 	r.ensurePartitions(ctx)
+	// There is no coordinator beside the passes, so the leases are renewed between them.
 	renewed := time.Time{}
 	for ctx.Err() == nil {
 		if time.Since(renewed) >= r.p.cfg.Renew {
@@ -288,6 +292,8 @@ func (r *relay) listen(ctx context.Context) error {
 	r.leases.Hears.Store(false)
 	switch {
 	case errors.Is(err, outboxdb.ErrCannotListen):
+		// Through a pooler, with Config.PollOnly, or without pgx. Another attempt would fail as this one did, so the loop
+		// rests until the end, and the workers poll.
 		<-ctx.Done()
 		return nil
 	case err != nil && listened:

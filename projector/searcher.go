@@ -18,6 +18,11 @@ import (
 //
 // A row may pass only rows of other ordering keys. The search therefore remembers the keys of the rows that stay, and
 // holds back every later row of such a key. Two keys with one hash wait for each other, which costs time and no order.
+//
+// Several searches go on in each lane, each from where it has got to: one past rows of topics in trouble and paused
+// tenants (progress.Lane.Topics), and one for each tenant with a long backlog and for all other tenants together, past
+// the backlogs of all others (progress.Lane.Past). Their positions are in memory only. After a crash of the server, or when
+// a topic or a tenant comes back, they begin again at the head of the lane.
 type searcher struct {
 	db      lanedb.Lanes
 	server  *server
@@ -59,7 +64,7 @@ func (s *searcher) pick(ctx context.Context, group []*progress.Lane, keep lanedb
 	if same, err := s.server.isSame(ctx); !same {
 		return p, err
 	}
-	low, _ := s.server.mark.now() // before the scan begins, see progress.Watermark
+	low, _ := s.server.mark.now() // before the scan begins: a later mark could be beyond a row that the scan did not see
 	byLane := map[int16]*progress.Lane{}
 	cursors := make([]lanedb.Cursor, len(group))
 	for i, l := range group {
@@ -189,6 +194,7 @@ func (s *searcher) fair(ctx context.Context, group []*progress.Lane, budget time
 	if err != nil {
 		return 0, err
 	}
+	// First all tenants without a backlog, together: each of them has few rows, so they need little time.
 	if !alone {
 		if moved, err = s.give(ctx, full, schedule.OtherTenants, low, budget); err != nil {
 			return moved, err
@@ -196,7 +202,7 @@ func (s *searcher) fair(ctx context.Context, group []*progress.Lane, budget time
 	}
 	for _, tenant := range s.backlogged.Behind() {
 		n, err := s.give(ctx, full, tenant, low, budget)
-		if moved += n; n > 0 || err != nil {
+		if moved += n; n > 0 || err != nil { // one backlogged tenant has a turn in each pass, the next one in the next
 			s.backlogged.Last = slices.Index(s.backlogged.Tenants, tenant)
 			return moved, err
 		}

@@ -8,7 +8,9 @@ import (
 )
 
 // sender takes a batch from its rows to their end: it sorts them, hands them to the broker, and writes down what
-// became of them.
+// became of them. All rows of the log take this way, however they were found: from the heads of the lanes, by a search,
+// or by a scan for late rows. Others have ways of their own: a probe runs beside the passes, held rows are in other
+// tables, and isolated rows are counted before they are sent.
 type sender struct {
 	fetch   *fetcher
 	publish *publisher
@@ -25,9 +27,8 @@ type sender struct {
 func (s *sender) deliver(ctx context.Context, b *progress.Batch, rows []outboxdb.Row) (*progress.Batch, error) {
 	b.Sort(rows)
 	if len(b.Send) > 0 {
-		b.Errs = s.publish.publish(ctx, b.Lanes, b.Send)
+		b.Judge(s.publish.publish(ctx, b.Lanes, b.Send))
 	}
-	b.Judge()
 	if err := s.settle.settle(ctx, b); err != nil {
 		return b, err
 	}

@@ -15,8 +15,13 @@ import (
 	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
 
-// settler writes down what became of rows. What the broker has confirmed and the database has not recorded yet, it
-// keeps and tries again, see unsettled.
+// settler records the result of each row. Confirmed rows that could not be recorded are kept and recorded later, see
+// unsettled.
+//
+// A row of the log is recorded in one of four ways. A published row stays in the log, and the position of its lane moves
+// (Record), or it goes to the history, or is deleted (Settle). A row that was refused, waits or died goes to the held
+// rows or the dead letters (Hold). A delayed row without a key goes there without a block (Delay). Each statement
+// compares the lease in the database, so a worker that has lost its lane records nothing, however late it notices.
 type settler struct {
 	db        lanedb.Lanes
 	keeps     func() bool // published rows are kept
@@ -45,7 +50,7 @@ func (s *settler) settle(ctx context.Context, b *progress.Batch) error {
 		if err != nil {
 			return err
 		}
-		for _, n := range lost {
+		for _, n := range lost { // their rows are out, but only the new owner may say how far the lane is
 			b.Left[n] = true
 		}
 		b.Moved += len(b.Published)
@@ -55,6 +60,7 @@ func (s *settler) settle(ctx context.Context, b *progress.Batch) error {
 			return err
 		}
 	}
+	// Lane by lane, so that a lane that was lost, or that an operator has changed, keeps no other lane from being written.
 	for n, outcomes := range b.Outcomes {
 		*s.due = schedule.DueTime{} // these rows will be due, perhaps earlier than all others
 		l := b.Lanes[n]
@@ -65,12 +71,9 @@ func (s *settler) settle(ctx context.Context, b *progress.Batch) error {
 			}
 			continue
 		}
-		// The blocks are added only after they are written. A block in memory alone would hold rows, and nothing
-		// would ever release them.
-		maps.Copy(l.Blocks, b.Blocked[n])
-		b.Moved += len(outcomes)
+		b.Wrote(n)
 		for _, o := range outcomes {
-			s.report(ctx, b.Rows[outboxdb.RowID{Lane: n, Seq: o.Seq}], o)
+			s.report(ctx, b.RowOf(n, o), o)
 		}
 	}
 	return nil
@@ -79,7 +82,7 @@ func (s *settler) settle(ctx context.Context, b *progress.Batch) error {
 // delay takes delayed rows without an ordering key out of their lanes. A row that a transaction is about to cancel or
 // move is locked and stays; the next fetch looks at it again.
 func (s *settler) delay(ctx context.Context, b *progress.Batch) error {
-	*s.due = schedule.DueTime{}
+	*s.due = schedule.DueTime{} // their times may be earlier than that of every row that waits
 	leases := progress.LeasesOf(b.Lanes, b.Timed)
 	delayed, held, err := s.db.Moves.Delay(ctx, leases, b.Timed)
 	if err != nil {
@@ -109,6 +112,8 @@ func (s *settler) delay(ctx context.Context, b *progress.Batch) error {
 //
 // A settle that failed may have been carried out, because only its answer may have been lost. So the next try accepts
 // that rows are gone already.
+//
+// An entry is dropped if its lanes are lost or the server is another one. Its rows are published once more then.
 type unsettled struct {
 	lanes map[int16]*progress.Lane
 	fresh *progress.Out // rows of the log; nil: the rows are held ones
@@ -176,13 +181,13 @@ func (s *settler) writeDown(ctx context.Context, lanes map[int16]*progress.Lane,
 // settleHeld settles held rows of one key that the broker has confirmed, and lifts the block if no row of the key is
 // left. After an error, the rows are kept in unsettled, and the caller has to put the lane's blocks in doubt.
 func (s *settler) settleHeld(ctx context.Context, l *progress.Lane, key string, sent []int64) error {
-	lifted, err := s.db.Held.SettleHeld(ctx, l.Lease, l.Loaded, key, sent)
+	lifted, err := s.db.Held.SettleHeld(ctx, l.Lease, l.Blocks.Change(), key, sent)
 	if err != nil {
 		s.owe(l, key, sent)
 		return err
 	}
 	if lifted {
-		delete(l.Blocks, key)
+		l.Blocks.Lift(key)
 	}
 	s.telemetry.Published(ctx, len(sent))
 	return nil
@@ -231,7 +236,7 @@ func (s *settler) settleOwed(ctx context.Context) (settled int, err error) {
 				n, err = s.settleHeldAgain(ctx, l, u)
 			}
 		}
-		if err != nil {
+		if err != nil { // the row that failed is owed again by now, and the rows behind it were not tried
 			s.unsettled = append(s.unsettled, all[i+1:]...)
 			return settled, err
 		}
@@ -244,7 +249,7 @@ func (s *settler) settleOwed(ctx context.Context) (settled int, err error) {
 // nothing of that lane is published until the blocks are loaded. If the fence refuses, the lane is lost, which
 // the next pass will find, or an operator has changed it, and the next pass tries again.
 func (s *settler) settleHeldAgain(ctx context.Context, l *progress.Lane, u unsettled) (settled int, err error) {
-	if l.Loaded < 0 {
+	if !l.Blocks.AreKnown() {
 		s.owe(l, u.key, u.held)
 		return 0, nil
 	}
@@ -281,7 +286,7 @@ func (s *settler) giveUp(
 	var ids []outboxdb.RowID
 	byID := map[outboxdb.RowID]*outboxdb.Row{}
 	for _, r := range rows {
-		if lanes[r.Lane].Loaded < 0 {
+		if !lanes[r.Lane].Blocks.AreKnown() {
 			continue
 		}
 		o := lanedb.HeldOutcome{RowID: outboxdb.RowID{Lane: r.Lane, Seq: r.Sequence}, Verdict: lanedb.Dead, Error: reason}
@@ -301,11 +306,11 @@ func (s *settler) giveUp(
 	}
 	for _, g := range gone {
 		o, r, l := outcomes[g.RowID], byID[g.RowID], lanes[g.Lane]
-		switch {
+		switch { // the copy of the blocks follows what the statement did to the table
 		case r.Key != "" && o.Verdict == lanedb.Dead:
-			l.Blocks[r.Key] = progress.StateDead
+			l.Blocks.Kill(r.Key)
 		case g.Lifted:
-			delete(l.Blocks, r.Key)
+			l.Blocks.Lift(r.Key)
 		}
 		s.report(ctx, r, lanedb.Outcome{Seq: g.Seq, Verdict: o.Verdict, Error: o.Error})
 	}
@@ -316,7 +321,7 @@ func (s *settler) giveUp(
 // lanes whose counter has changed.
 func loadedLeasesOf(lanes map[int16]*progress.Lane, ids []outboxdb.RowID) (leases []lanedb.LoadedLease) {
 	for _, l := range progress.LeasesOf(lanes, ids) {
-		leases = append(leases, lanedb.LoadedLease{Lease: l, Change: lanes[l.Lane].Loaded})
+		leases = append(leases, lanedb.LoadedLease{Lease: l, Change: lanes[l.Lane].Blocks.Change()})
 	}
 	return leases
 }
@@ -345,7 +350,7 @@ func (s *settler) forget(ctx context.Context, l *progress.Lane, err error) error
 	if err == nil {
 		return nil
 	}
-	l.Loaded = -1
+	l.Blocks.Forget()
 	if !errors.Is(err, lanedb.ErrFenced) {
 		return err
 	}

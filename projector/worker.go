@@ -121,7 +121,7 @@ func (w *worker) pass(ctx context.Context) (moved int, err error) {
 	if err != nil {
 		return moved, err
 	}
-	n, err := w.settle.settleAgain(ctx)
+	n, err := w.settle.settleAgain(ctx) // after prepare, which loads the blocks that a settle of held rows needs
 	if moved += n; err != nil || len(lanes) == 0 || w.silence.IsQuiet() {
 		return moved, err
 	}
@@ -145,7 +145,7 @@ func (w *worker) pass(ctx context.Context) (moved int, err error) {
 		began := time.Now()
 		n, err := w.held.held(ctx, lanes)
 		moved += n
-		if n > 0 || err != nil {
+		if n > 0 || err != nil { // the time of the next row that is due is another one now, or unknown
 			*w.held.due, w.more = schedule.DueTime{}, true
 			return moved, err
 		}
@@ -193,7 +193,7 @@ func (w *worker) fresh(ctx context.Context, group []*progress.Lane) (moved int, 
 	ctx, cancel := w.limit.begun(ctx)
 	defer cancel()
 
-	if len(group) == 0 {
+	if len(group) == 0 { // no lane is in question
 		return 0, nil
 	}
 	byLane := map[int16]*progress.Lane{}
@@ -219,6 +219,7 @@ func (w *worker) fresh(ctx context.Context, group []*progress.Lane) (moved int, 
 	w.search.backlogged.Leads(rows, w.cfg.BatchSize)
 	b := progress.NewBatch(byLane, w.send.rules)
 	b.Low, b.Short = low, short
+	// The rows are the heads of their lanes, so the position of a lane may move over them.
 	for n := range byLane {
 		b.InTurn[n] = true
 	}
@@ -258,8 +259,8 @@ func (w *worker) past(ctx context.Context, group []*progress.Lane) (moved int, e
 		return p.moved, err
 	}
 	for _, l := range group {
-		l.More = true // the heads of the lanes were not fetched, so they are in question afterwards
-		l.Full = p.beyond[l.Lease.Lane]
+		l.More = true                   // the heads of the lanes were not fetched, so they are in question afterwards
+		l.Full = p.beyond[l.Lease.Lane] // then a tenant may wait behind the rows that were picked, see fair
 		if len(w.search.stay.Topics) == 0 {
 			l.Passed = l.Topics.To
 		}

@@ -24,11 +24,11 @@ func (s Leases) Rehearse(ctx context.Context, owner string, group int16, ttl tim
 	}
 	// Without arguments, all of them are one round trip.
 	if _, err := s.box.AdHoc().Exec(ctx, s.box.DB, explained(Statements(s.box.Keeps()))); err != nil {
-		return outboxdb.Wrap("rehearse what serves lanes", err)
+		return outboxdb.Wrap("rehearse the statements of a relay", err)
 	}
 	var may bool
 	if err := s.box.AdHoc().QueryRow(ctx, s.box.DB, mayDraw, nil, &may); err != nil {
-		return outboxdb.Wrap("rehearse what serves lanes", err)
+		return outboxdb.Wrap("rehearse the statements of a relay", err)
 	}
 	if !may {
 		return &misfit{errNumbers}
@@ -43,7 +43,7 @@ const mayDraw = `SELECT has_sequence_privilege('{schema}.outbox_claim_n', 'USAGE
 	AND has_sequence_privilege('{schema}.outbox_progress_n', 'USAGE, UPDATE') AND has_sequence_privilege('{schema}.outbox_progress_n', 'USAGE, SELECT')
 	AND has_sequence_privilege('{schema}.outbox_seq', 'USAGE, SELECT')`
 
-var errNumbers = errors.New("outbox: rehearse what serves lanes: this role may not use the sequences outbox_claim_n, outbox_progress_n and outbox_seq: " +
+var errNumbers = errors.New("outbox: rehearse the statements of a relay: this role may not use the sequences outbox_claim_n, outbox_progress_n and outbox_seq: " +
 	"have the owner of the tables run GRANT USAGE, SELECT ON SEQUENCE for them; the command oncebox grants prints all that a role needs")
 
 // misfit is the lack of a right that this package has asked for, without an error of the server.

@@ -30,6 +30,10 @@ type Settings struct {
 
 // Coordinator holds the leases of one store: it claims lanes, renews them, and gives them back, so that all
 // projectors that are alive have equal shares.
+//
+// No projector knows the others. Each one counts the heartbeats and the lanes, computes its share, and takes or gives
+// back as many lanes as differ from it. So a projector that comes or vanishes changes the shares of all others at their
+// next beats, and nobody decides for anybody else.
 type Coordinator struct {
 	cfg     Settings
 	leases  lanedb.Leases
@@ -45,6 +49,7 @@ type Coordinator struct {
 	// rehearsed is true if the statements that serve lanes succeeded, and nothing has failed since.
 	rehearsed atomic.Bool
 
+	// The rest is what the beats remember from one to the next. Only the goroutine of the beats uses it.
 	unserved      []int64       // groups that had no projector at the last beat
 	unservedBeats int           // the number of beats for which they have been the same
 	noted         time.Time     // the time of the last failure that was written down
@@ -67,6 +72,7 @@ func New(cfg Settings, leases lanedb.Leases, workers int, margin time.Duration, 
 // projectors have lanes of this one's share, and no notification comes when they are handed back.
 func (c *Coordinator) Rest(ctx context.Context) {
 	pause := c.cfg.Renew
+	// A lease that is not renewed is that of a projector that has vanished. Its lanes stand still until they are claimed.
 	if c.nextFree > 0 {
 		pause = min(pause, c.nextFree+leaseEnd)
 	}
@@ -133,6 +139,7 @@ func (c *Coordinator) Coordinate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// Rounded up, so that the shares of all projectors together cover all lanes.
 	share := (all.Lanes + all.Alive - 1) / all.Alive
 	switch {
 	case held < share:
@@ -162,7 +169,7 @@ func (c *Coordinator) heartbeat(ctx context.Context) (all lanedb.Membership, err
 // noteFailure stores the reason why the broker has taken nothing since the last beat. An operator looks for it if the
 // broker is away for this process alone.
 func (c *Coordinator) noteFailure(ctx context.Context) error {
-	reason, at, ok := c.Failure.since(c.noted)
+	reason, at, ok := c.Failure.since(c.noted) // each failure is written down once
 	if !ok {
 		return nil
 	}
@@ -183,6 +190,8 @@ var errCannotServe = errors.New("projector: this process cannot serve lanes and 
 // loop. Without it, a process with a wrong role would count as alive, hold its share of the lanes, and fail at every
 // statement on them.
 func (c *Coordinator) rehearse(ctx context.Context) error {
+	// Set before the rehearsal and not after it: a loop that fails meanwhile asks for another one, and that must not be
+	// overwritten.
 	if c.rehearsed.Swap(true) {
 		return nil
 	}
@@ -207,7 +216,7 @@ func (c *Coordinator) cutLeases(ctx context.Context) {
 		return err
 	})
 	if err != nil || cut > 0 {
-		c.log.WarnContext(ctx, "oncebox: the clock of the database has gone back, leases that would have lasted for longer are cut",
+		c.log.WarnContext(ctx, "oncebox: the clock of the database has gone back, leases that end too late are cut",
 			"leases", cut, "error", err)
 	}
 }
@@ -219,6 +228,8 @@ func (c *Coordinator) leave(ctx context.Context, why error) error {
 	if !errors.Is(why, lanedb.ErrForeignDatabase) && !errors.Is(why, errCannotServe) {
 		return nil
 	}
+	// The workers give the lanes back between two batches. Released here, a lane could be claimed by another projector
+	// while this one still publishes from it.
 	for _, w := range c.Workers {
 		for range w.count() {
 			w.giveBackOne()
@@ -250,7 +261,7 @@ func (c *Coordinator) renew(ctx context.Context) (held int, err error) {
 	if len(leases) == 0 {
 		return 0, nil
 	}
-	until := time.Now().Add(c.cfg.Lease)
+	until := time.Now().Add(c.cfg.Lease) // before the statement is sent, see Coordinate
 	var changes map[int16]int64
 	err = c.answered(ctx, func(ctx context.Context) (err error) {
 		changes, err = c.leases.Renew(ctx, leases, c.cfg.Lease)
@@ -275,7 +286,7 @@ func (c *Coordinator) renew(ctx context.Context) (held int, err error) {
 //
 // A lane always goes to the worker of the same remainder, which spreads them about evenly.
 func (c *Coordinator) claim(ctx context.Context, n int) error {
-	until := time.Now().Add(c.cfg.Lease)
+	until := time.Now().Add(c.cfg.Lease) // before the statement is sent, see Coordinate
 	var leases []lanedb.Lease
 	err := c.answered(ctx, func(ctx context.Context) (err error) {
 		leases, err = c.leases.Claim(ctx, c.cfg.Name, c.cfg.Group, n, c.cfg.Lease)
@@ -290,12 +301,14 @@ func (c *Coordinator) claim(ctx context.Context, n int) error {
 		w.Add(lease, until)
 	}
 	c.log.InfoContext(ctx, "oncebox: lanes claimed", "projector", c.cfg.Name, "lanes", len(leases))
+	// The new lanes may have rows, and no notification will come for rows that were committed before the claim.
 	c.Nudge()
 	return nil
 }
 
 // markSurplus makes the workers give back n lanes, each from the worker that holds most.
 func (c *Coordinator) markSurplus(n int) {
+	// One by one, because each lane that is marked changes which worker holds most.
 	for range n {
 		most := c.Workers[0]
 		for _, w := range c.Workers[1:] {
@@ -340,6 +353,7 @@ func (c *Coordinator) Release(ctx context.Context) error {
 	for _, w := range c.Workers {
 		leases = append(leases, w.drop()...)
 	}
+	// The heartbeat goes first: while it is there, this projector has a share, and the others would not claim all lanes.
 	err := c.leases.Unregister(ctx, c.cfg.Name)
 	if len(leases) > 0 {
 		err = errors.Join(err, c.leases.Release(ctx, leases))

@@ -15,7 +15,8 @@ type Failure struct {
 	at     time.Time
 }
 
-// Note keeps the reason from the errors of a publication. Errors of single messages are left out, because each held
+// Note keeps the reason from the errors of a publication, the first that it finds: the errors of one call nearly
+// always have one cause. Errors of single messages are left out, because each held
 // row shows its own.
 func (f *Failure) Note(errs map[int]error) {
 	for _, err := range errs {

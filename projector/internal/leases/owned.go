@@ -33,6 +33,8 @@ type holding struct {
 	lost       bool      // another projector has the lane
 }
 
+// NewOwned returns a worker's lanes, none at first. A batch may begin while the lease of each of its lanes lasts for
+// margin at least.
 func NewOwned(margin time.Duration) *Owned {
 	return &Owned{margin: margin, Wake: make(chan struct{}, 1), lanes: map[int16]*holding{}}
 }
@@ -47,7 +49,7 @@ func (o *Owned) of(l *progress.Lane) *holding {
 }
 
 // isUsable reports whether a batch that begins now is settled before the lease ends, even if the broker needs all its
-// time.
+// time. A lane that is surplus is usable until it is given back: its rows need not wait for its next owner.
 func (o *Owned) isUsable(h *holding, now time.Time) bool {
 	return h != nil && !h.lost && now.Add(o.margin).Before(h.validUntil)
 }
@@ -79,6 +81,8 @@ func (o *Owned) noteHeard(lanes outboxdb.LaneSet) {
 	}
 }
 
+// holds reports whether one of the lanes is this worker's. Most commits are in lanes of other workers, and must not end
+// this worker's rest.
 func (o *Owned) holds(lanes outboxdb.LaneSet) bool {
 	for n := range o.lanes {
 		if lanes.Has(n) {
@@ -88,7 +92,8 @@ func (o *Owned) holds(lanes outboxdb.LaneSet) bool {
 	return false
 }
 
-// TakeHeard returns the lanes in which a commit was reported, and forgets them.
+// TakeHeard returns the lanes in which a commit was reported, and forgets them. It must be called before the fetch begins:
+// a commit that is reported after that may be invisible to the fetch, and has to stay.
 func (o *Owned) TakeHeard() outboxdb.LaneSet {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -135,7 +140,7 @@ func (o *Owned) StillReady(lanes []*progress.Lane) (list []*progress.Lane) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, l := range lanes {
-		if l.Loaded >= 0 && o.isUsable(o.of(l), now) {
+		if l.Blocks.AreKnown() && o.isUsable(o.of(l), now) {
 			list = append(list, l)
 		}
 	}
@@ -150,7 +155,7 @@ func (o *Owned) MayPublish(lanes map[int16]*progress.Lane, rows []*outboxdb.Row)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, r := range rows {
-		if l := lanes[r.Lane]; l.Loaded < 0 || !o.isUsable(o.of(l), now) {
+		if l := lanes[r.Lane]; !l.Blocks.AreKnown() || !o.isUsable(o.of(l), now) {
 			return false
 		}
 	}
@@ -162,7 +167,7 @@ func (o *Owned) Changed(lanes []*progress.Lane) (list []*progress.Lane) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, l := range lanes {
-		if h := o.of(l); l.Loaded < 0 || h != nil && l.Loaded < h.change {
+		if h := o.of(l); !l.Blocks.AreKnown() || h != nil && l.Blocks.Change() < h.change {
 			list = append(list, l)
 		}
 	}
@@ -201,7 +206,8 @@ func (o *Owned) Add(lease lanedb.Lease, until time.Time) {
 	o.lanes[lease.Lane] = &holding{lane: progress.NewLane(lease), lease: lease, validUntil: until}
 }
 
-// count returns the number of lanes that this worker will keep.
+// count returns the number of lanes that this worker will keep. Lanes that it is about to give back do not count, or the
+// coordinator would give back a further one at each beat.
 func (o *Owned) count() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -226,13 +232,14 @@ func (o *Owned) giveBackOne() {
 	}
 }
 
-// Tidy removes lanes that are lost and lanes that are surplus. It returns the leases of the surplus ones, which have
+// Tidy removes lanes that are lost and lanes that are surplus. Only the worker calls it, between two batches: nothing is
+// written to a lane that is gone from here. It returns the leases of the surplus ones, which have
 // to be released. A surplus lane that is busy stays until the next time.
 func (o *Owned) Tidy(busy func(*progress.Lane) bool) (surplus []lanedb.Lease) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for n, h := range o.lanes {
-		if h.surplus && !h.lost {
+		if h.surplus && !h.lost { // a lost lane belongs to another projector already, so there is nothing to release
 			if busy(h.lane) {
 				continue
 			}
@@ -273,9 +280,10 @@ func (o *Owned) renewed(until time.Time, changes map[int16]int64) (kept int) {
 	for n, h := range o.lanes {
 		change, ok := changes[n]
 		if !ok {
-			h.lost = true
+			h.lost = true // tidy removes it: the worker may be in a pass that still has the lane in its hands
 			continue
 		}
+		// The worker reads the blocks again if the counter has grown, and can use a lane again whose lease was nearly over.
 		if change > h.change || !o.isUsable(h, time.Now()) { // the passes left it out until now, so rows may wait
 			o.noteHeard(outboxdb.AllLanes)
 		}
@@ -287,9 +295,9 @@ func (o *Owned) renewed(until time.Time, changes map[int16]int64) (kept int) {
 	return kept
 }
 
-// drop forgets all lanes and returns their leases.
+// drop forgets all lanes and returns their leases. It is called when no worker runs any more.
 func (o *Owned) drop() []lanedb.Lease {
-	out := o.Leases()
+	out := o.Leases() // without lanes that are lost: they are another projector's
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	clear(o.lanes)

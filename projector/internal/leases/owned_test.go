@@ -36,7 +36,7 @@ func TestNoBatchOutlastsTheLease(t *testing.T) {
 		o := NewOwned(7 * time.Second)
 		o.Add(lanedb.Lease{Lane: 1}, time.Now().Add(7*time.Second+time.Millisecond))
 		l := o.lanes[1].lane
-		l.Loaded = 0
+		l.Blocks.Load(lanedb.LaneBlocks{})
 		lanes, rows := map[int16]*progress.Lane{1: l}, []*outboxdb.Row{{Lane: 1}}
 		require.Equal(t, []*progress.Lane{l}, o.Ready())
 		require.True(t, o.MayPublish(lanes, rows))
@@ -53,7 +53,7 @@ func TestALaneThatWasClaimedAgainIsAnother(t *testing.T) {
 	until := time.Now().Add(time.Hour)
 	o.Add(lanedb.Lease{Lane: 1, Epoch: 1}, until)
 	old := o.lanes[1].lane
-	old.Loaded = 0
+	old.Blocks.Load(lanedb.LaneBlocks{})
 	lanes, rows := map[int16]*progress.Lane{1: old}, []*outboxdb.Row{{Lane: 1}}
 	require.True(t, o.MayPublish(lanes, rows))
 	require.True(t, o.Keeps(lanes))

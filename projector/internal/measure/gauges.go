@@ -46,6 +46,7 @@ func newGauges(m metric.Meter) *Gauges {
 // Show makes the gauges visible until stop is called. latest returns the sum of the states that were read last. If it
 // returns false, this projector reads no outbox, and shows nothing.
 func (g *Gauges) Show(latest func() (outboxstate.Stats, bool)) (stop func()) {
+	// A callback that observes nothing makes the series end. Values of an earlier read would look like the present state.
 	return g.all.Show(func(_ context.Context, to metric.Observer) error {
 		if sum, read := latest(); read {
 			g.show(to, &sum)

@@ -8,13 +8,6 @@ import (
 	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
 
-// States of a block, as in the table outbox_block.
-const (
-	stateFailed   = "failed"
-	stateDraining = "draining"
-	StateDead     = "dead"
-)
-
 // Batch is the rows of one fetch on their way through Sort, the publication, Judge and the settle.
 type Batch struct {
 	rules *Rules
@@ -32,15 +25,14 @@ type Batch struct {
 
 	// What Sort decided.
 	Send  []*outboxdb.Row
-	Errs  map[int]error   // the errors of Send after the publication, by index
 	Apart []*outboxdb.Row // rows that are sent apart from the others, because they may kill the process
 
 	// What became of the rows.
 	Published []*outboxdb.Row
 	Timed     []outboxdb.RowID                 // delayed rows without an ordering key, which Sort has found
 	Outcomes  map[int16][]lanedb.Outcome       // of the rows that leave the lane without having been published
-	Rows      map[outboxdb.RowID]*outboxdb.Row // the rows of the outcomes
-	Blocked   map[int16]map[string]string      // keys that the outcomes block, with the state of the block, by lane
+	rows      map[outboxdb.RowID]*outboxdb.Row // the rows of the outcomes
+	blocked   map[int16]map[string]string      // keys that the outcomes block, with the state of the block, by lane
 	Left      map[int16]bool                   // lanes in which rows stay for another try
 	Stay      int                              // how many rows were sent and stay for another try
 	stays     map[string]bool                  // keys of rows that were sent and stay
@@ -53,8 +45,8 @@ type Batch struct {
 func NewBatch(lanes map[int16]*Lane, by *Rules) *Batch {
 	return &Batch{
 		Lanes: lanes, rules: by, InTurn: map[int16]bool{}, fetched: map[int16]int{}, Cut: map[int16]bool{}, first: map[int16]int64{}, last: map[int16]int64{},
-		Outcomes: map[int16][]lanedb.Outcome{}, Rows: map[outboxdb.RowID]*outboxdb.Row{},
-		Blocked: map[int16]map[string]string{}, Left: map[int16]bool{}, stays: map[string]bool{},
+		Outcomes: map[int16][]lanedb.Outcome{}, rows: map[outboxdb.RowID]*outboxdb.Row{},
+		blocked: map[int16]map[string]string{}, Left: map[int16]bool{}, stays: map[string]bool{},
 	}
 }
 
@@ -140,9 +132,8 @@ func (b *Batch) isBlocked(r *outboxdb.Row) bool {
 	if r.Key == "" {
 		return false
 	}
-	_, before := b.Lanes[r.Lane].Blocks[r.Key]
-	_, now := b.Blocked[r.Lane][r.Key]
-	return before || now
+	_, now := b.blocked[r.Lane][r.Key]
+	return now || b.Lanes[r.Lane].Blocks.has(r.Key)
 }
 
 // follow moves a row behind the block of its key.
@@ -156,31 +147,32 @@ func (b *Batch) Die(r *outboxdb.Row, reason string, blocks func(topic string) bo
 		b.add(r, lanedb.Outcome{Seq: r.Sequence, Verdict: lanedb.Abandoned, Error: reason}, "")
 		return
 	}
-	b.add(r, lanedb.Outcome{Seq: r.Sequence, Verdict: lanedb.Dead, Error: reason}, StateDead)
+	b.add(r, lanedb.Outcome{Seq: r.Sequence, Verdict: lanedb.Dead, Error: reason}, stateDead)
 }
 
 // add notes the outcome of a row. blocks is the state of the block that the row leaves on its key; "": none.
 func (b *Batch) add(r *outboxdb.Row, o lanedb.Outcome, blocks string) {
 	b.Outcomes[r.Lane] = append(b.Outcomes[r.Lane], o)
-	b.Rows[outboxdb.RowID{Lane: r.Lane, Seq: r.Sequence}] = r
+	b.rows[outboxdb.RowID{Lane: r.Lane, Seq: r.Sequence}] = r
 	if r.Key == "" || blocks == "" {
 		return
 	}
-	if b.Blocked[r.Lane] == nil {
-		b.Blocked[r.Lane] = map[string]string{}
+	if b.blocked[r.Lane] == nil {
+		b.blocked[r.Lane] = map[string]string{}
 	}
-	b.Blocked[r.Lane][r.Key] = blocks
+	b.blocked[r.Lane][r.Key] = blocks
 }
 
-// Judge decides about each row that was sent, by the error that the publisher returned for it.
+// Judge decides about each row that was sent, by the error that the publisher returned for it. errs has the errors by
+// index of Send; a row without an error is confirmed.
 //
 // Rows of a key come in order. Once one of them stays for another try, the later rows stay as well; once one is held
 // or dead, they follow it. A publisher reports such rows as failed itself. If it reports a later row as confirmed,
 // the order is broken already and cannot be mended. The row is settled all the same, because sending it again would
 // only add a duplicate.
-func (b *Batch) Judge() {
+func (b *Batch) Judge(errs map[int]error) {
 	for i, r := range b.Send {
-		err := b.Errs[i]
+		err := errs[i]
 		switch class := schedule.Classify(err); {
 		case err == nil:
 			b.Published = append(b.Published, r)
@@ -210,6 +202,18 @@ func (b *Batch) Judge() {
 func (b *Batch) leave(r *outboxdb.Row) {
 	b.Left[r.Lane] = true
 	b.Stay++
+}
+
+// Wrote records that the outcomes of a lane are written. Its blocks are added only now. A block in memory
+// alone would hold rows, and nothing would ever release them.
+func (b *Batch) Wrote(lane int16) {
+	b.Lanes[lane].Blocks.add(b.blocked[lane])
+	b.Moved += len(b.Outcomes[lane])
+}
+
+// RowOf returns the row of an outcome.
+func (b *Batch) RowOf(lane int16, o lanedb.Outcome) *outboxdb.Row {
+	return b.rows[outboxdb.RowID{Lane: lane, Seq: o.Seq}]
 }
 
 // Advance moves the positions of lanes in which no row was left behind. A lane that gave no row is empty up to the

@@ -14,16 +14,14 @@ import (
 // blocks from the database.
 type Lane struct {
 	Lease    lanedb.Lease
-	Loaded   int64             // the operators' counter at which Blocks was read; -1: Blocks is unknown
-	Doubted  int64             // the operators' counter at which Blocks was last doubted and read again
-	Blocks   map[string]string // ordering key -> state: a copy of outbox_block
-	Located  bool              // At is the position in the database, as long as the server has the incarnation of the lease
-	At       lanedb.Position   // how far the lane has come
-	reached  time.Time         // when At.Upto was written down; zero: unknown
-	recorded time.Time         // when At was last written down
-	Taken    int64             // the highest number of a row that was taken in its turn
-	Full     bool              // the last fetch took its whole quota, or ended at a row that did not fit
-	More     bool              // rows may be there, and no notification will come for them
+	Blocks   Blocks
+	Located  bool            // At is the position in the database, as long as the server has the incarnation of the lease
+	At       lanedb.Position // how far the lane has come
+	reached  time.Time       // when At.Upto was written down; zero: unknown
+	recorded time.Time       // when At was last written down
+	Taken    int64           // the highest number of a row that was taken in its turn
+	Full     bool            // the last fetch took its whole quota, or ended at a row that did not fit
+	More     bool            // rows may be there, and no notification will come for them
 	pace     schedule.Pace
 	InFlight inFlight
 	Short    passed                      // how far the lane has come on a shortcut
@@ -32,12 +30,11 @@ type Lane struct {
 	FarSeen  time.Time                   // the last search far behind such rows, see projector.searcher
 	Tenants  map[string]*schedule.Search // the searches past rows of tenants with a long backlog, by tenant
 	Held     schedule.HeldSearch         // the search past held rows of paused topics and tenants
-	Stalled  []string                    // keys that are blocked without a row that is due or ever will be: an operator discarded the head
 }
 
 // NewLane returns a lane that was just claimed. Its position and its blocks are unknown until they are read.
 func NewLane(lease lanedb.Lease) *Lane {
-	return &Lane{Lease: lease, Loaded: -1, Doubted: -1, More: true, InFlight: newInFlight(lease.InFlight), Taken: lease.InFlight.UpTo}
+	return &Lane{Lease: lease, Blocks: unknownBlocks(), More: true, InFlight: newInFlight(lease.InFlight), Taken: lease.InFlight.UpTo}
 }
 
 // StartAt takes a position that was read from the database. Another process may have written it, so the time of
@@ -56,6 +53,13 @@ func (l *Lane) StartAnew() {
 // SearchAnew forgets how far the searches got. They begin again at the head of the lane.
 func (l *Lane) SearchAnew() {
 	l.Passed, l.Topics, l.Tenants, l.Held = 0, schedule.Search{}, nil, schedule.HeldSearch{}
+}
+
+// LoadBlocks takes the blocks that were read from the database. The search past held rows begins again: a row that an
+// operator has released may be older than the rows that it has passed.
+func (l *Lane) LoadBlocks(from lanedb.LaneBlocks) {
+	l.Blocks.Load(from)
+	l.More, l.Held = true, schedule.HeldSearch{}
 }
 
 // Next returns the position of the lane after the rows of o are recorded.
