@@ -158,7 +158,7 @@ func TestTelemetryGoesWhereTheConfigurationSays(t *testing.T) {
 				require.True(t, traced[scope], "%s is in %v", scope, traced)
 			}
 			require.Contains(t, log.String(), "messages of this type are settled without being handled")
-			require.Contains(t, log.String(), "a request without a valid tenant")
+			require.Contains(t, log.String(), "found no valid tenant in a request")
 		})
 	}
 }

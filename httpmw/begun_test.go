@@ -72,7 +72,7 @@ func TestFlushPastTheMiddlewareIsCut(t *testing.T) {
 					}
 					_, err := ask()
 					require.Error(t, err)
-					require.Contains(t, s.log.String(), "it was written past the middleware")
+					require.Contains(t, s.log.String(), "from outside of this middleware")
 					flushes = false
 					got, err := ask()
 					require.NoError(t, err)
@@ -91,7 +91,7 @@ func TestSilenceOnAWriterThatIsNoConnection(t *testing.T) {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, s.request("k", "{}"))
 	require.Equal(t, http.StatusInternalServerError, w.Code)
-	require.JSONEq(t, `{"type": "/problems/answer-not-held", "title": "There is no answer that can be sent", "status": 500,
+	require.JSONEq(t, `{"type": "/problems/answer-not-held", "title": "The service produced no answer that can be sent", "status": 500,
 		"detail": "The work was rolled back.", "retryable": false}`, w.Body.String())
 	require.Equal(t, len(w.Body.String()), int(w.Result().ContentLength))
 }

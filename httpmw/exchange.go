@@ -124,8 +124,8 @@ func (e *exchange) serve(rec *recorder, r *http.Request, past func() bool) {
 // tellLate logs that a handler has written after its return. Nobody gets these bytes, because the answer is sent already. Most often a framework
 // renders the error of its handler too late.
 func (e *exchange) tellLate() {
-	e.log.Error("oncebox: something was written to an answer that was over, because its handler had returned, and nobody gets it. A framework that renders "+
-		"the errors of its handlers has to do so within the middleware, see docs/other-routers.md; a goroutine has to be waited for",
+	e.log.Error("oncebox: code wrote to the response after its handler had returned; these bytes are lost. If a web framework renders the errors of "+
+		"handlers, let it do so inside the middleware (docs/other-routers.md). If a goroutine writes the response, let the handler wait for it",
 		"method", e.r.Method, "route", e.r.Pattern)
 }
 

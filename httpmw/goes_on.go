@@ -37,8 +37,8 @@ func goesOn(next http.Handler) bool {
 }
 
 func tellGoesOn(r *http.Request, log *slog.Logger, middleware string) {
-	log.ErrorContext(r.Context(), "oncebox: httpmw."+middleware+" is mounted by Fiber's adaptor.HTTPMiddleware, which runs the handler when the "+
-		"middleware has returned, and so outside of its transaction: mount it by fasthttpmw.Serve of "+
-		"github.com/oncebox/oncebox/httpmw/fasthttpmw (docs/other-routers.md)",
+	log.ErrorContext(r.Context(), "oncebox: httpmw."+middleware+" is mounted with Fiber's adaptor.HTTPMiddleware. That adaptor runs the handler after the "+
+		"middleware has returned, so the handler has no transaction: mount it with fasthttpmw.Serve of github.com/oncebox/oncebox/httpmw/fasthttpmw "+
+		"(docs/other-routers.md)",
 		"method", r.Method, "route", r.Pattern)
 }

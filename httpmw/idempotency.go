@@ -68,7 +68,7 @@ func Idempotency(m *uow.Manager, s *idempotency.Store, scope ScopeFunc, cfg *Ide
 		sender:     sender{base: c.ProblemBase, own: c.Refuse, log: c.Telemetry.Logger},
 		tracer:     otelx.Tracer(c.Telemetry.TracerProvider, "httpmw"),
 		requests: otelx.Started(otelx.Meter(c.Telemetry.MeterProvider, "httpmw"), "oncebox.idempotency.requests",
-			"Requests with an idempotency key, by outcome", counted),
+			"HTTP requests with an idempotency key, by outcome", counted),
 		outcomes: counted,
 	}
 	return func(next http.Handler) http.Handler {
@@ -105,8 +105,8 @@ func (k *keyed) serve(next http.Handler, w http.ResponseWriter, r *http.Request)
 	counts := slices.Contains(k.cfg.Methods, r.Method)
 	if !counts && k.cfg.Required && !safe(r.Method) {
 		k.unprotected.Do(func() {
-			k.log.WarnContext(r.Context(), "oncebox: httpmw.Idempotency has Required, and a request passes because its method is not among "+
-				"IdempotencyConfig.Methods: name it there, or mount the middleware on other routes only", "method", r.Method)
+			k.log.WarnContext(r.Context(), "oncebox: IdempotencyConfig.Required is set, but a request without protection passes, because its method is "+
+				"not in IdempotencyConfig.Methods: add the method there, or do not mount the middleware on this route", "method", r.Method)
 		})
 	}
 	if !counts || len(lines) == 0 && !k.cfg.Required {
@@ -136,8 +136,8 @@ func (k *keyed) serve(next http.Handler, w http.ResponseWriter, r *http.Request)
 func (k *keyed) handle(ctx context.Context, next http.Handler, w http.ResponseWriter, r *http.Request, lines []string) (*answer, string) {
 	refuse := func(p Problem) (*answer, string) { return p.answer(w, k.retryAfter), outcomeRefused }
 	if _, within := uow.FromContext(ctx); within {
-		k.log.ErrorContext(ctx, "oncebox: httpmw.Idempotency is mounted within a transaction: mount it outside UnitOfWork, "+
-			"its answers are sent after its own COMMIT")
+		k.log.ErrorContext(ctx, "oncebox: httpmw.Idempotency is mounted inside a transaction, so it cannot send its answer after COMMIT; the request is "+
+			"refused: mount Idempotency outside of UnitOfWork")
 		return refuse(misplaced())
 	}
 	if len(lines) == 0 {
@@ -158,11 +158,13 @@ func (k *keyed) handle(ctx context.Context, next http.Handler, w http.ResponseWr
 		}
 		return a, outcome
 	case err != nil:
-		k.log.WarnContext(ctx, "oncebox: no scope for an idempotency key", "error", err)
+		k.log.WarnContext(ctx, "oncebox: the scope function of httpmw.Idempotency returned no valid tenant and principal for a request; the request is "+
+			"refused", "error", err)
 		return refuse(scopeInvalid())
 	}
 	if ctx.Value(passedKey{}) == id {
-		k.log.ErrorContext(ctx, "oncebox: httpmw.Idempotency is mounted twice for this request: remove one of the two", "key", id.key.String())
+		k.log.ErrorContext(ctx, "oncebox: httpmw.Idempotency is mounted twice on this route, so the request is refused: remove one of the "+
+			"two", "key", id.key.String())
 		return refuse(misplaced())
 	}
 	if goesOn(next) {
@@ -180,8 +182,9 @@ func (k *keyed) handle(ctx context.Context, next http.Handler, w http.ResponseWr
 		}
 	}()
 	if !e.whole() {
-		k.log.ErrorContext(ctx, "oncebox: httpmw.Idempotency got a body that somebody else has read: mount it outside of what reads "+
-			"bodies, or have that put them back, and what puts others in their place set ContentLength", "bytes", len(e.body),
+		k.log.ErrorContext(ctx, "oncebox: another middleware has read the body of a request before httpmw.Idempotency, so the request is refused: mount "+
+			"Idempotency outside of that middleware, or let that middleware set Request.Body and ContentLength to what the handler shall "+
+			"read", "bytes", len(e.body),
 			"content_length", r.ContentLength)
 		return refuse(misplaced())
 	}
@@ -211,8 +214,8 @@ func (k *keyed) detached(ctx context.Context, e *exchange, id passed) (*answer, 
 }
 
 // errTenantRequired is logged; the client gets the problem idempotency-scope-invalid.
-var errTenantRequired = errors.New("httpmw: IdempotencyConfig.RequireTenant is set, and nobody has named a tenant: " +
-	"mount Tenant outside of Idempotency, or set Scope.Tenant")
+var errTenantRequired = errors.New("httpmw: IdempotencyConfig.RequireTenant is set, but the request has no tenant: mount httpmw.Tenant outside of " +
+	"Idempotency, or let the scope function set Scope.Tenant")
 
 func (k *keyed) identify(r *http.Request, text string) (passed, error) {
 	scope, err := k.scope(r)

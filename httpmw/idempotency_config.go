@@ -160,7 +160,7 @@ func (c *IdempotencyConfig) Validate() error {
 		check.Add(fmt.Errorf("httpmw: IdempotencyConfig.Exclude: %w", err))
 	}
 	if c.Methods != nil && len(c.Methods) == 0 {
-		check.Add(errors.New("httpmw: IdempotencyConfig.Methods is empty, and nothing would be protected: name methods, or leave it nil"))
+		check.Add(errors.New("httpmw: IdempotencyConfig.Methods is empty, so no request would be protected: name methods, or leave it nil for the default"))
 	}
 	check.Add(c.validateNames())
 	return check.Err()
@@ -174,18 +174,21 @@ func (c *IdempotencyConfig) validateNames() error {
 		case m == "" || m != strings.ToUpper(m):
 			errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.Methods names %q: methods are written in upper case", m))
 		case safe(m):
-			errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.Methods names %s, which is repeated without harm", m))
+			errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.Methods names %s, which changes nothing and needs no key: remove it", m))
 		}
 	}
 	if c.TokenHeader != "" && (neverStored(c.TokenHeader) || !headerName(c.TokenHeader)) {
-		errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.TokenHeader is %q, which cannot be replayed: name a header of your own", c.TokenHeader))
+		errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.TokenHeader is %q, a header that replays do not repeat: name a header of your "+
+			"own", c.TokenHeader))
 	}
 	for _, name := range c.Headers {
 		switch {
 		case name == "*":
-			errs = append(errs, errors.New("httpmw: IdempotencyConfig.Headers names *, which is every header: name the headers one by one"))
+			errs = append(errs, errors.New("httpmw: IdempotencyConfig.Headers contains \"*\", which is not a header: name each header that replays shall "+
+				"repeat"))
 		case neverStored(name):
-			errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.Headers names %s, which belongs to one answer only: remove it", name))
+			errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.Headers names %s, which describes one answer only and must not be replayed: remove "+
+				"it", name))
 		}
 	}
 	return errors.Join(errs...)

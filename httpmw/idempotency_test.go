@@ -547,13 +547,13 @@ func TestMethodThatIsNotProtected(t *testing.T) {
 	for range 2 {
 		require.Equal(t, http.StatusCreated, s.post("k", "{}", method(http.MethodPut)).status)
 	}
-	require.Equal(t, 1, strings.Count(s.log.String(), "its method is not among"), s.log.String())
+	require.Equal(t, 1, strings.Count(s.log.String(), "its method is not in IdempotencyConfig.Methods"), s.log.String())
 	require.Contains(t, s.log.String(), "method=PUT")
 
 	s.cfg.Required = false
 	s.start(s.pay)
 	require.Equal(t, http.StatusCreated, s.post("k", "{}", method(http.MethodPut)).status)
-	require.Equal(t, 1, strings.Count(s.log.String(), "its method is not among"))
+	require.Equal(t, 1, strings.Count(s.log.String(), "its method is not in IdempotencyConfig.Methods"))
 }
 
 func TestMountedWithinATransaction(t *testing.T) {
@@ -564,7 +564,7 @@ func TestMountedWithinATransaction(t *testing.T) {
 	kind, _ := got.problem(t)
 	require.Equal(t, "middleware-misplaced", kind)
 	require.Zero(t, s.runs.Load())
-	require.Contains(t, s.log.String(), "mount it outside UnitOfWork")
+	require.Contains(t, s.log.String(), "mount Idempotency outside of UnitOfWork")
 }
 
 func TestContextOfTheHandlerIsThatOfTheRequest(t *testing.T) {

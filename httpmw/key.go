@@ -9,12 +9,12 @@ import (
 
 // The reasons for refusing a key, as the client reads them. They do not quote the key, because it could contain anything.
 const (
-	reasonLines     = "There is more than one Idempotency-Key line."
+	reasonLines     = "The request has more than one Idempotency-Key header."
 	reasonEmpty     = "The Idempotency-Key is empty."
 	reasonLong      = "The Idempotency-Key is longer than 255 characters."
-	reasonRaw       = `An Idempotency-Key has visible ASCII characters, except quotes and commas.`
+	reasonRaw       = `An Idempotency-Key may contain visible ASCII characters except quotes and commas.`
 	reasonQuotes    = `The Idempotency-Key must be in double quotes.`
-	reasonMalformed = `A quoted Idempotency-Key has ASCII characters, \" and \\, and ends with its closing quote.`
+	reasonMalformed = `A quoted Idempotency-Key may contain ASCII characters and the escapes \" and \\, and nothing may follow its closing quote.`
 )
 
 // keyRule has the configured rules for keys; parse has the fixed ones.

@@ -84,7 +84,8 @@ func (k *keyed) leased(ctx context.Context, e *exchange, key idempotency.Key, fp
 	}
 	resp := k.response(ctx, rec)
 	if err != nil {
-		k.log.WarnContext(ctx, "oncebox: the request was executed and its answer is not kept", "key", key.String(), "route", e.r.Pattern,
+		k.log.WarnContext(ctx, "oncebox: the request was executed, but the body of its answer cannot be stored; a retry with this key gets status "+
+			"410", "key", key.String(), "route", e.r.Pattern,
 			"error", err)
 		resp.Body, resp.Omitted = nil, idempotency.OmittedNotHeld
 	}
@@ -121,12 +122,14 @@ func (k *keyed) claim(ctx context.Context, e *exchange, key idempotency.Key, fp 
 			r := e.request(ctx)
 			outcome, err := k.cfg.Lease.Recover(r.Context(), r, u)
 			if err != nil {
-				k.log.ErrorContext(ctx, "oncebox: LeaseConfig.Recover returned an error", "key", key.String(), "step", u.Step,
+				k.log.ErrorContext(ctx, "oncebox: LeaseConfig.Recover returned an error, so the outcome of the step stays unknown until the next retry of "+
+					"the request", "key", key.String(), "step", u.Step,
 					"type", fmt.Sprintf("%T", err)) // the error's text may quote the request
 				continue
 			}
 			if err := claim.Resolve(ctx, u, outcome); err != nil {
-				k.log.ErrorContext(ctx, "oncebox: the outcome of a step could not be found out", "key", key.String(), "step", u.Step, "error", err)
+				k.log.ErrorContext(ctx, "oncebox: LeaseConfig.Recover has found the outcome of a step, but it could not be "+
+					"stored", "key", key.String(), "step", u.Step, "error", err)
 			}
 		}
 		return nil
@@ -158,13 +161,15 @@ func seconds(d time.Duration) string {
 func (k *keyed) release(ctx context.Context, claim *idempotency.Claim, key idempotency.Key) {
 	err := claim.Release(ctx)
 	if err != nil && !errors.Is(err, idempotency.ErrLeaseLost) {
-		k.log.WarnContext(ctx, "oncebox: a key could not be released and stays claimed until its lease ends", "key", key.String(), "error", err)
+		k.log.WarnContext(ctx, "oncebox: a failed request could not release its idempotency key; retries get status 409 until the lease of the key "+
+			"ends", "key", key.String(), "error", err)
 	}
 }
 
 // concludeLeased answers the client when the handler has run and its answer could not be stored.
 func (k *keyed) concludeLeased(ctx context.Context, e *exchange, key idempotency.Key, err error) (*answer, string) {
-	k.log.ErrorContext(ctx, "oncebox: a request under a lease was executed and its answer is not stored", "key", key.String(),
+	k.log.ErrorContext(ctx, "oncebox: a request under a lease was executed, but its answer could not be stored; the client gets an error and may retry "+
+		"with the same key", "key", key.String(),
 		"method", e.r.Method, "route", e.r.Pattern, "error", err)
 	p, outcome := answerNotStored(), outcomeFailed
 	switch {

@@ -414,7 +414,7 @@ func TestUnknownStepOnARouteThatBecameAtomic(t *testing.T) {
 	}
 	require.Equal(t, "idempotency-key-reused", s.kind(s.post("k", `{"cents": 2}`), http.StatusUnprocessableEntity))
 	require.EqualValues(t, 1, s.runs.Load(), "nothing runs")
-	require.Equal(t, 2, strings.Count(s.log.String(), "a key is stuck"))
+	require.Equal(t, 2, strings.Count(s.log.String(), "requests with this key are refused"))
 	require.EqualValues(t, 2, s.counter("oncebox.idempotency.requests")["unknown"])
 }
 

@@ -21,7 +21,7 @@ import (
 )
 
 // errFound ends a transaction in which the answer of an earlier request was found.
-var errFound = errors.New("httpmw: the key was completed before")
+var errFound = errors.New("httpmw: an earlier request with this key has an answer already")
 
 // refusedError rolls back the work of a handler that has answered 400 or more. A cause in it, such as a deadlock, means that another run may succeed;
 // uow.Manager.Do finds it through Unwrap.
@@ -49,7 +49,8 @@ func (k *keyed) once(ctx context.Context, e *exchange, key idempotency.Key) (*an
 	}
 	fp, err := k.prints.Of(r, e.body)
 	if err != nil {
-		k.log.WarnContext(ctx, "oncebox: IdempotencyConfig.Fingerprint returned an error", "key", key.String(), "method", e.r.Method,
+		k.log.WarnContext(ctx, "oncebox: IdempotencyConfig.Fingerprint returned an error, so the request is "+
+			"refused", "key", key.String(), "method", e.r.Method,
 			"route", e.r.Pattern, "type", fmt.Sprintf("%T", err)) // the error's text may quote the request
 		return bodyUnreadable().answer(e.w, k.retryAfter), outcomeRefused
 	}
@@ -142,8 +143,8 @@ func tellUnused(ctx context.Context, log *slog.Logger, routes *sync.Map, e *exch
 	if _, told := routes.LoadOrStore(e.r.Method+" "+e.r.Pattern, true); told {
 		return
 	}
-	log.WarnContext(ctx, "oncebox: a handler has not used its unit of work. What it does through a pool of its own is committed by itself, and "+
-		"done again when the handler is run again: use uow.FromContext(r.Context()), "+otherwise+" if it has nothing to do there",
+	log.WarnContext(ctx, "oncebox: a handler succeeded without using its unit of work. Statements that it sends through another pool are not part of the "+
+		"transaction, and are repeated if the handler runs again: use uow.FromContext(r.Context()), "+otherwise+" if it needs no transaction",
 		"method", e.r.Method, "route", e.r.Pattern, "status", status)
 }
 
@@ -219,8 +220,9 @@ func (k *keyed) conclude(ctx context.Context, e *exchange, last run, key idempot
 	case errors.Is(err, idempotency.ErrMismatch):
 		return refuse(keyReused(k.cfg.ReusedStatus), outcomeMismatch)
 	case errors.Is(err, idempotency.ErrStepUnknown): // also on a route that used a lease when the step ran
-		k.log.WarnContext(ctx, "oncebox: a key is stuck, because it is unknown whether a step was done: find out, and say so with the command "+
-			"oncebox keys resolve, or on the console", "key", key.String(), "method", e.r.Method, "route", e.r.Pattern)
+		k.log.WarnContext(ctx, "oncebox: requests with this key are refused, because it is unknown whether a step of an earlier request was done. Find "+
+			"out, and enter the outcome with the command oncebox keys resolve, or on the "+
+			"console", "key", key.String(), "method", e.r.Method, "route", e.r.Pattern)
 		return refuse(keyUnknown(k.findsOut()), outcomeUnknown)
 	}
 	k.log.ErrorContext(ctx, "oncebox: a request with an idempotency key failed", "key", key.String(),
@@ -251,7 +253,7 @@ func (k *keyed) response(ctx context.Context, rec *recorder) idempotency.Respons
 			continue
 		}
 		if slices.ContainsFunc(values, func(v string) bool { return !utf8.ValidString(v) }) {
-			k.log.WarnContext(ctx, "oncebox: a header is not valid UTF-8 and will be missing in replays", "header", name)
+			k.log.WarnContext(ctx, "oncebox: a header of an answer is not valid UTF-8, so it cannot be stored and is missing from replays", "header", name)
 			continue
 		}
 		resp.Header[name] = values

@@ -123,7 +123,7 @@ func TestAnswerPastTheMiddlewareIsCut(t *testing.T) {
 					}))
 					got, err := send(s.request("k", "{}"))
 					require.Error(t, err, "the client was told %d %s", got.status, got.body)
-					require.Contains(t, s.log.String(), "it was written past the middleware")
+					require.Contains(t, s.log.String(), "from outside of this middleware")
 					require.Zero(t, s.count("SELECT count(*) FROM idempotency_keys WHERE status IS NOT NULL"))
 					if kind != "key, lease" {
 						require.Zero(t, s.payments())
@@ -157,7 +157,7 @@ func TestLateWritesAreLoggedAtABoundedRate(t *testing.T) {
 			w.WriteHeader(http.StatusInternalServerError)
 			n, err := w.Write([]byte("sorry"))
 			require.Zero(t, n)
-			require.ErrorContains(t, err, "its answer takes nothing any more")
+			require.ErrorContains(t, err, "the handler has already returned")
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {

@@ -42,7 +42,7 @@ func keyInvalid(reason string) Problem {
 
 func scopeInvalid() Problem {
 	return Problem{Type: "idempotency-scope-invalid", Status: http.StatusBadRequest, Title: "The request does not say whose key it is",
-		Detail: "Tenant or principal of the request are missing or invalid."}
+		Detail: "The request has no valid tenant or no valid user. Nothing was executed."}
 }
 
 func tenantInvalid() Problem {
@@ -81,12 +81,13 @@ func keyReused(status int) Problem {
 }
 
 func answerNotHeld(work string) Problem {
-	return Problem{Type: "answer-not-held", Status: http.StatusInternalServerError, Title: "There is no answer that can be sent", Detail: work}
+	return Problem{Type: "answer-not-held", Status: http.StatusInternalServerError, Title: "The service produced no answer that can be sent", Detail: work}
 }
 
 func transactionEnded() Problem {
 	return Problem{Type: "transaction-ended", Status: http.StatusInternalServerError, Title: "The work could not be committed",
-		Detail: "The service has ended the transaction on its own: a part of the work may have been done. Read the resource to find out."}
+		Detail: "The code of the service ended its transaction before the work was complete, so a part of the work may have been done. Read the resource " +
+			"to find out."}
 }
 
 func misplaced() Problem {
@@ -112,18 +113,19 @@ func commitUnknown() Problem {
 // LeaseConfig.Recover again.
 func keyUnknown(finds bool) Problem {
 	p := Problem{Type: "idempotency-key-unknown", Status: http.StatusServiceUnavailable,
-		Title:  "It is unknown what became of an earlier request with this Idempotency-Key",
-		Detail: "Nothing was executed now, and nothing will be before that is found out. Retry later with the same key.", Retryable: finds}
+		Title: "It is unknown what became of an earlier request with this Idempotency-Key",
+		Detail: "Nothing was executed now, and nothing is executed with this key until the service has found that out. Retry later with the same " +
+			"key.", Retryable: finds}
 	if !finds {
-		p.Detail = "Nothing was executed now, and nothing will be before the operators of the service have found that out. " +
-			"Ask them, and send the request again with the same key then."
+		p.Detail = "Nothing was executed now, and nothing is executed with this key until the operators of the service have found that out. Ask them, and " +
+			"then send the request again with the same key."
 	}
 	return p
 }
 
 func answerNotStored() Problem {
 	return Problem{Type: "answer-not-stored", Status: http.StatusServiceUnavailable, Title: "The answer could not be stored",
-		Detail: "The request was executed. Retry with the same Idempotency-Key: it goes on where it ended.", Retryable: true}
+		Detail: "The request was executed, but its answer is lost. Retry with the same Idempotency-Key: completed steps are not repeated.", Retryable: true}
 }
 
 // Problems returns all problems with which [Idempotency] and [Tenant] may answer, as this configuration words them. Package policy explains

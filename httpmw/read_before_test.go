@@ -93,7 +93,7 @@ func TestBodyThatWasReadBefore(t *testing.T) {
 				require.Equal(t, http.StatusInternalServerError, first.status)
 				kind, _ := first.problem(t)
 				require.Equal(t, "middleware-misplaced", kind)
-				require.Contains(t, s.log.String(), "somebody else has read")
+				require.Contains(t, s.log.String(), "another middleware has read")
 				require.Zero(t, s.runs.Load())
 				return
 			}

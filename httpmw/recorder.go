@@ -12,20 +12,20 @@ import (
 )
 
 // errNotHeld means that an answer cannot be held until COMMIT.
-var errNotHeld = errors.New("httpmw: the answer cannot be held")
+var errNotHeld = errors.New("httpmw: the answer of the handler cannot be kept back until COMMIT")
 
 // errSilent means that the handler has written neither a status nor a body. net/http would answer 200. But a handler that has failed looks the same
 // in a framework that renders the handler's error further out.
-var errSilent = fmt.Errorf("%w: the handler has returned without an answer, and silence does not count as success: answer with "+
-	"w.WriteHeader(http.StatusNoContent) if there is nothing to say; where a framework renders the errors of its handlers, have it do so within this "+
-	"middleware (docs/other-routers.md); or set IdempotencyConfig.EmptyAnswer or httpmw.WithEmptyAnswer, and silence is 200", errNotHeld)
+var errSilent = fmt.Errorf("%w: the handler has returned without writing an answer, which may be a failure: call w.WriteHeader(http.StatusNoContent) if "+
+	"the answer is empty. If a web framework renders the errors of handlers, let it do so inside this middleware (docs/other-routers.md). To count an "+
+	"empty answer as status 200, set IdempotencyConfig.EmptyAnswer or httpmw.WithEmptyAnswer", errNotHeld)
 
 // errPast means that the handler has sent its answer, or a part of it, to the client directly and not through the recorder.
-var errPast = fmt.Errorf("%w: it was written past the middleware, to the writer of a middleware further out: the handler must write to the "+
-	"http.ResponseWriter that this middleware passes on (docs/other-routers.md)", errNotHeld)
+var errPast = fmt.Errorf("%w: the handler wrote to a http.ResponseWriter from outside of this middleware: it must write to the one that this middleware "+
+	"passes to it (docs/other-routers.md)", errNotHeld)
 
 // errOver is the error of a write after the handler has returned.
-var errOver = errors.New("httpmw: the handler has returned, and its answer takes nothing any more")
+var errOver = errors.New("httpmw: write to the response: the handler has already returned, so the bytes are discarded")
 
 // recorder holds a handler's answer until it can be sent. If the handler sets no content type, none is recorded: net/http derives it from the body
 // when the answer is sent, and the same for replays.
@@ -170,7 +170,7 @@ func (r *recorder) finish(empty bool) error {
 		r.writeHeader(http.StatusOK)
 	}
 	if declared := r.sent.Get("Content-Length"); declared != "" && bodyAllowed(r.status) && declared != strconv.Itoa(r.body.Len()) {
-		return fmt.Errorf("%w: it was cut off: %d bytes were written, and Content-Length says otherwise", errNotHeld, r.body.Len())
+		return fmt.Errorf("%w: the handler wrote %d bytes, which is not the number that it set as Content-Length", errNotHeld, r.body.Len())
 	}
 	if r.sent.Get("Trailer") != "" {
 		return fmt.Errorf("%w: it has trailers", errNotHeld)

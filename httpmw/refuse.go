@@ -21,7 +21,7 @@ import (
 type RefuseFunc func(w http.ResponseWriter, r *http.Request, p Problem)
 
 // errNothingWritten is the error of a RefuseFunc that has written nothing.
-var errNothingWritten = errors.New("httpmw: it has written neither a status nor a body")
+var errNothingWritten = errors.New("httpmw: the function for refusals has written neither a status nor a body")
 
 // sender sends the answers of one middleware, and knows how it writes refusals.
 type sender struct {
@@ -50,7 +50,8 @@ func (s *sender) send(a *answer, w http.ResponseWriter, r *http.Request) {
 	}
 	whole.write(w)
 	if doubt && hadBegun(w, r) {
-		s.log.ErrorContext(r.Context(), "oncebox: an answer was on its way before its handler had returned", "method", r.Method, "route", r.Pattern,
+		s.log.ErrorContext(r.Context(), "oncebox: a handler sent a part of its answer before COMMIT, so a client may have seen success although the work "+
+			"failed", "method", r.Method, "route", r.Pattern,
 			"error", errPast)
 		cut(w)
 	}
@@ -73,7 +74,8 @@ func (s *sender) refusal(a *answer, w http.ResponseWriter, r *http.Request) *ans
 		if err == nil {
 			return rec.answer()
 		}
-		s.log.ErrorContext(r.Context(), "oncebox: a refusal is sent as application/problem+json, because the function that was to write it has not",
+		s.log.ErrorContext(r.Context(), "oncebox: the service's own function for refusals has not written an answer, so the refusal is sent as "+
+			"application/problem+json",
 			"type", a.problem.Type, "method", r.Method, "route", r.Pattern, "error", err)
 	}
 	p := *a.problem

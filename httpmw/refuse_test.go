@@ -211,7 +211,7 @@ func TestAnswersOfHandlersDoNotPassRefuse(t *testing.T) {
 // What the function does wrong costs nothing but its format.
 func TestRefuseThatGoesWrong(t *testing.T) {
 	t.Parallel()
-	const instead = "a refusal is sent as application/problem+json"
+	const instead = "the refusal is sent as application/problem+json"
 	problem := func(t *testing.T, s *service, got reply) {
 		t.Helper()
 		require.Equal(t, "idempotency-key-reused", s.kind(got, http.StatusUnprocessableEntity))

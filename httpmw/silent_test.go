@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	noAnswer = "the handler has returned without an answer"
-	tooLate  = "something was written to an answer that was over"
+	noAnswer = "the handler has returned without writing an answer"
+	tooLate  = "code wrote to the response after its handler had returned"
 )
 
 // returning is a handler of those frameworks that have it return its error. What it stands for is rendered by the framework.

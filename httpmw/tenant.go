@@ -22,7 +22,7 @@ import (
 // It panics if find is nil.
 func Tenant(find func(*http.Request) (string, error), opts ...TenantOption) func(http.Handler) http.Handler {
 	if find == nil {
-		panic("httpmw: Tenant: the function is nil: pass a function that finds the tenant of a request")
+		panic("httpmw: Tenant: the function is nil: pass a function that returns the tenant of a request")
 	}
 	var t tenant
 	for _, opt := range opts {
@@ -35,13 +35,15 @@ func Tenant(find func(*http.Request) (string, error), opts ...TenantOption) func
 				err = errNoTenant
 			}
 			if err := errors.Join(err, event.ValidateIdentifier("tenant", id)); err != nil {
-				t.logger().WarnContext(r.Context(), "oncebox: a request without a valid tenant", "error", err)
+				t.logger().WarnContext(r.Context(), "oncebox: the function of httpmw.Tenant found no valid tenant in a request; the request is "+
+					"refused", "error", err)
 				t.refuse(tenantInvalid(), w, r)
 				return
 			}
 			if p, within := r.Context().Value(passedKey{}).(passed); within && p.tenantFromContext && p.key.Tenant() != id {
-				t.logger().ErrorContext(r.Context(), "oncebox: httpmw.Tenant is mounted inside httpmw.Idempotency, and the key is not that of "+
-					"its tenant: mount Tenant outside of Idempotency", "key", p.key.String(), "tenant_of_key", p.key.Tenant(), "tenant", id)
+				t.logger().ErrorContext(r.Context(), "oncebox: httpmw.Tenant is mounted inside httpmw.Idempotency, so the idempotency key was stored for "+
+					"another tenant; the request is refused: mount Tenant outside of "+
+					"Idempotency", "key", p.key.String(), "tenant_of_key", p.key.Tenant(), "tenant", id)
 				t.refuse(misplaced(), w, r)
 				return
 			}
@@ -72,4 +74,4 @@ func (t *tenant) refuse(p Problem, w http.ResponseWriter, r *http.Request) {
 	s.send(p.answer(w, retryAfter), w, r)
 }
 
-var errNoTenant = errors.New("httpmw: Tenant: the function returned no tenant: have it return one for requests that name none, if they may")
+var errNoTenant = errors.New("httpmw: Tenant: the function returned an empty tenant: return a default tenant if requests without a tenant are allowed")

@@ -30,7 +30,7 @@ func TestTenantIsRequired(t *testing.T) {
 			kind, _ := got.problem(t)
 			require.Equal(t, "idempotency-scope-invalid", kind)
 			require.Zero(t, s.payments())
-			require.Contains(t, s.log.String(), "RequireTenant is set, and nobody has named a tenant")
+			require.Contains(t, s.log.String(), "RequireTenant is set, but the request has no tenant")
 		})
 	}
 	for name, c := range map[string]struct {

@@ -43,7 +43,7 @@ type UnitOfWorkOption func(*unitOfWork)
 // handler sets is replaced. An answer without events has no token. It panics if name is not the name of a header.
 func WithTokenHeader(name string) UnitOfWorkOption {
 	if !headerName(name) {
-		panic(fmt.Sprintf("httpmw: WithTokenHeader: %q is no name of a header", name))
+		panic(fmt.Sprintf("httpmw: WithTokenHeader: %q is not a valid name of a header", name))
 	}
 	return func(w *unitOfWork) { w.tokenHeader = name }
 }
@@ -111,7 +111,7 @@ func (w *unitOfWork) answer(e *exchange) *answer {
 		"handler_ran", rec != nil, "error", err)
 	p := failure(err, rec != nil)
 	if errors.Is(err, uow.ErrCommitUnknown) {
-		p.Retryable, p.Detail = false, "Read the resource to find out. A request with an Idempotency-Key could be repeated safely."
+		p.Retryable, p.Detail = false, "Read the resource to find out. Only a request with an Idempotency-Key can be repeated safely."
 	}
 	return p.answerTo(err, e.w, retryAfter)
 }

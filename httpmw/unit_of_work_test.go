@@ -125,7 +125,7 @@ func TestUnitOfWorkPutsTheTokenIntoTheAnswer(t *testing.T) {
 		w.Header().Set("Read-Token", "somebody else's")
 	})))
 	require.Empty(t, s.post("", "{}").header.Values("Read-Token"), "nothing was announced")
-	require.PanicsWithValue(t, `httpmw: WithTokenHeader: "a b" is no name of a header`, func() { httpmw.WithTokenHeader("a b") })
+	require.PanicsWithValue(t, `httpmw: WithTokenHeader: "a b" is not a valid name of a header`, func() { httpmw.WithTokenHeader("a b") })
 }
 
 func TestUnitOfWorkLogsAHandlerThatHasNotUsedItsUnit(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-const unused = "a handler has not used its unit of work"
+const unused = "a handler succeeded without using its unit of work"
 
 // The handlers, by what they do before they answer 201.
 func TestHandlerThatHasNotUsedItsUnitIsLogged(t *testing.T) {

@@ -85,10 +85,9 @@ func (w *wrapped) watched(ctx context.Context, topic string, handle func(ctx con
 	err = handle(ctx)
 	skip = err == nil && mark.IsSet()
 	if err == nil && !skip && !w.withoutUnit && !unit.Of(ctx).Used() && w.box.first(logged{consumer: w.consumer, topic: topic}) {
-		w.box.store.Log.WarnContext(ctx, "oncebox: a handler has not used its unit of work. What it does through a pool of its own is committed by "+
-			"itself, and "+
-			"done again when the message is handled again: use uow.FromContext(ctx), inbox.Leased for calls to other systems, or inbox.WithoutUnit if it "+
-			"has nothing to do there", "consumer", w.consumer, "topic", topic)
+		w.box.store.Log.WarnContext(ctx, "oncebox: a handler succeeded without using its unit of work. Statements that it sends through another pool "+
+			"are not part of the transaction, and are repeated if the message is handled again: use uow.FromContext(ctx), inbox.Leased for calls "+
+			"to other systems, or inbox.WithoutUnit if it needs no transaction", "consumer", w.consumer, "topic", topic)
 	}
 	return skip, err
 }

@@ -18,7 +18,7 @@ import (
 // A handler that changes the database through a pool of its own does so again with each try. It is told of once.
 func TestHandlerThatNeverUsesItsUnitIsToldOf(t *testing.T) {
 	t.Parallel()
-	const line = "a handler has not used its unit of work"
+	const line = "a handler succeeded without using its unit of work"
 	w := newWorld(t)
 	own := func(ctx context.Context, _ *messaging.Message) error {
 		_, err := w.db.Exec("INSERT INTO effects VALUES ('own pool')")

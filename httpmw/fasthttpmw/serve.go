@@ -14,9 +14,10 @@ import (
 
 // Errors of handlers whose answer cannot be held until the middleware sends it. Render gets them, and the answer is a 500.
 var (
-	ErrStreamed = errors.New("fasthttpmw: the answer is a stream, which is written after the handler, outside of the middleware's transaction: " +
-		"answer with a whole body")
-	ErrHijacked = errors.New("fasthttpmw: the connection was hijacked, and there is no answer to hold: mount the route without the middleware")
+	ErrStreamed = errors.New("fasthttpmw: the answer is a stream, and fasthttp writes streams after the handler has returned, outside of the middleware's " +
+		"transaction: answer with a whole body")
+	ErrHijacked = errors.New("fasthttpmw: the handler took over the connection (Hijack), so there is no answer to keep back: mount this route without the " +
+		"middleware")
 )
 
 // Call runs the handler, with the context that the middleware passes on. The handler may be run more than once: after a deadlock for example.

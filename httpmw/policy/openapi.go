@@ -22,16 +22,17 @@ func ref(to string) object { return object{"$ref": "#/components/" + to} }
 func (p *policy) openAPI() []byte {
 	text, err := json.MarshalIndent(object{
 		"openapi": "3.1.0",
-		"info":    object{"title": "Idempotency keys", "version": "1", "description": "To be referred to by operations that take an Idempotency-Key."},
+		"info": object{"title": "Idempotency keys", "version": "1", "description": "Components for operations that take an Idempotency-Key: refer to " +
+			"them with $ref."},
 		"components": object{
 			"parameters": object{"IdempotencyKey": p.parameter()},
 			"headers": object{
 				"IdempotentReplayed": object{
-					"description": "The answer is that of an earlier request with this key.",
+					"description": "true if this is the stored answer to an earlier request with this key.",
 					"schema":      object{"type": "string", "const": "true"},
 				},
 				"WWWAuthenticate": object{"description": "How to authenticate.", "schema": object{"type": "string", "examples": []string{p.cfg.Challenge}}},
-				"RetryAfter":      object{"description": "Seconds to wait.", "schema": object{"type": "integer", "minimum": 0}},
+				"RetryAfter":      object{"description": "Seconds to wait before the next try.", "schema": object{"type": "integer", "minimum": 0}},
 			},
 			"responses": p.responses(),
 			"schemas":   p.schemas(),
@@ -106,14 +107,14 @@ func (p *policy) schema() object {
 		types = append(types, p.cfg.ProblemBase+k.Type)
 	}
 	return object{
-		"type": "object", "description": "A problem as of RFC 9457.", "required": []string{"type", "title", "status", "retryable"},
+		"type": "object", "description": "A problem in the form of RFC 9457.", "required": []string{"type", "title", "status", "retryable"},
 		"properties": object{
 			"type":            object{"type": "string", "format": "uri-reference", "examples": types},
 			"title":           object{"type": "string"},
 			"status":          object{"type": "integer"},
 			"detail":          object{"type": "string"},
-			"retryable":       object{"type": "boolean", "description": "The same request with the same key may succeed."},
-			"executed_status": object{"type": "integer", "description": "The status of an answer that was not kept."},
+			"retryable":       object{"type": "boolean", "description": "Whether the same request with the same key may succeed later."},
+			"executed_status": object{"type": "integer", "description": "The status of the answer that the request had, if its body was not stored."},
 		},
 	}
 }

@@ -55,15 +55,16 @@ func (p *policy) advice() map[string]advice {
 	const again = "Send the same request again, with the same key, after the time in Retry-After."
 	const report = "This is a mistake in the service, not in the request. Report it."
 	lease := p.cfg.Lease != nil
-	unknown := "Do not send it again by itself: ask the operators of the service, and send it with the same key when they have found out."
+	unknown := "Do not retry automatically. Ask the operators of the service to find out whether the work was done; then send the request again with the " +
+		"same key."
 	if lease && p.cfg.Lease.Recover != nil {
 		unknown = again + " If it stays like this, ask the operators of the service."
 	}
 	return map[string]advice{
 		"idempotency-key-missing":       {"Send an Idempotency-Key.", p.cfg.Required},
-		keyInvalid:                      {"Send one key of this form.", true},
-		"idempotency-scope-invalid":     {"Correct what names tenant and user.", true},
-		"tenant-invalid":                {"Correct what names the tenant.", true},
+		keyInvalid:                      {"Send one key that follows these rules.", true},
+		"idempotency-scope-invalid":     {"Correct the part of the request that identifies tenant and user, for example the token or a header.", true},
+		"tenant-invalid":                {"Correct the part of the request that names the tenant, for example a header or the host.", true},
 		"request-body-unreadable":       {"Send the request again, with the same key.", true},
 		"idempotency-principal-missing": {"Authenticate, and send the request again with the same key.", true},
 		"idempotency-key-in-progress":   {again, true},
@@ -72,7 +73,7 @@ func (p *policy) advice() map[string]advice {
 		},
 		"request-body-too-large": {"Send less: at most " + size(p.cfg.MaxBody) + ".", p.cfg.MaxBody >= 0},
 		"idempotency-key-reused": {
-			"Choose a new key if this is another operation. If it was meant to be a retry, send what was sent first.", true,
+			"Choose a new key if this is another operation. If it is a retry, send exactly the content of the first request.", true,
 		},
 		"answer-not-held":               {report, true},
 		"transaction-ended":             {report, !lease},
@@ -93,7 +94,8 @@ func (p *policy) rules() []rule {
 	rules := []rule{
 		{"Requests", fmt.Sprintf("%s with an Idempotency-Key are executed once. %s", list(c.Methods), p.required())},
 		{"The key", p.keyRules()},
-		{"Whose key", "A key belongs to the caller, the method and the path. The same key of somebody else, or elsewhere, is another key."},
+		{"Whose key", "A key belongs to the caller, the method and the path. The same text sent by another caller, or to another method or path, is " +
+			"another key."},
 		{"The same request", p.sameness()},
 		{"Another request", fmt.Sprintf("With a key that was used for another request, the answer is %d and nothing is executed.", c.ReusedStatus)},
 		{"At the same time", p.concurrency()},
@@ -103,10 +105,11 @@ func (p *policy) rules() []rule {
 		{"Sizes", p.sizes()},
 	}
 	if c.Lease != nil {
-		rules = append(rules, rule{"Failures", "If the service dies at work, the answer is 409 for up to " + duration(c.Lease.WithDefaults().TTL) +
-			". The next retry goes on where it ended."})
+		rules = append(rules, rule{"Failures", "If the service dies while it executes a request, retries are answered 409 for up to " +
+			"" + duration(c.Lease.WithDefaults().TTL) +
+			". The first retry after that continues where the service stopped."})
 	} else {
-		rules = append(rules, rule{"Failures", "An answer that is not kept, and a service that dies at work, have changed nothing."})
+		rules = append(rules, rule{"Failures", "If an answer is not kept, or the service dies while it executes a request, nothing was changed."})
 	}
 	return rules
 }
@@ -132,10 +135,11 @@ func (p *policy) sameness() string {
 		". In JSON, white space and the order of members make no difference, in forms the order of different fields and the boundary between parts. " +
 		"A body may be compressed by gzip or deflate at one time and not at another."
 	if p.cfg.Fingerprint != nil {
-		text = "A retry has the same query and preconditions: " + list(fingerprint.PreconditionHeaders()) + ". What else makes it the same the service decides."
+		text = "A retry has the same query and preconditions: " + list(fingerprint.PreconditionHeaders()) + ". The service has its own rule for what else " +
+			"has to be the same."
 	}
 	if len(p.cfg.Exclude) > 0 {
-		text += " Neither do " + list(p.cfg.Exclude) + "."
+		text += " Differences in these members of the body do not matter: " + list(p.cfg.Exclude) + "."
 	}
 	if p.cfg.APIVersion != nil {
 		text += " It is for the same version of the interface."

@@ -37,7 +37,7 @@ func TestPolicyTellsTheConfiguration(t *testing.T) {
 			store: store(0),
 			has: []string{
 				"POST and PATCH", "Without a key they are executed each time", "1 to 255 visible ASCII", "is 422", "are answered 409", "for 24h",
-				"400, 402, 404,", "Requests have 1 MiB at most, answers 16 MiB", "larger than 1 MiB", "Location", "have changed nothing",
+				"400, 402, 404,", "Requests have 1 MiB at most, answers 16 MiB", "larger than 1 MiB", "Location", "nothing was changed",
 				"transaction-failed",
 			},
 			hasNot: []string{"idempotency-key-missing", "idempotency-key-unknown", "401, ", "wait for its answer", "version of the interface"},
@@ -61,7 +61,7 @@ func TestPolicyTellsTheConfiguration(t *testing.T) {
 				"for good", "below 400 and 418.", "any number of bytes", "answers 1500 bytes", "larger than 1 KiB", "X-Total", "/sent_at",
 				"version of the interface", "for up to 2m.", "idempotency-key-missing", "idempotency-key-unknown",
 			},
-			hasNot: []string{"request-body-too-large", "transaction-failed", "have changed nothing"},
+			hasNot: []string{"request-body-too-large", "transaction-failed", "nothing was changed"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -35,7 +35,7 @@ func TestDecompressionBombIsADeadLetterOfItsBeginning(t *testing.T) {
 	d := e.letters()[0]
 	require.Equal(t, bomb.ID, d.Envelope.ID)
 	require.Equal(t, make([]byte, wire.KeptPayload), d.Envelope.Payload)
-	require.Contains(t, d.Error, "at most 6291456 are taken")
+	require.Contains(t, d.Error, "more than the 6291456 of pulsar.Config.MaxReceivedBytes")
 }
 
 // receivedBy is the message as a receiver with a limit hands it out.

@@ -98,7 +98,7 @@ func frameworks() []framework {
 
 // past is what the log says where the writer of somebody further out was kept: something was written to it, or to nobody.
 func past() []string {
-	return []string{"it was written past the middleware", "the handler has returned without an answer"}
+	return []string{"from outside of this middleware", "the handler has returned without writing an answer"}
 }
 
 func render(w http.ResponseWriter, err error) {

@@ -13,7 +13,7 @@ import (
 // maxJSONDepth limits the work: members are moved when their object is sorted, so a deeply nested value is moved once for each level.
 const maxJSONDepth = 64
 
-var errNotCanonical = errors.New("fingerprint: no canonical form")
+var errNotCanonical = errors.New("fingerprint: the body is not JSON that can be compared member by member")
 
 // canonicalJSON returns the one form that all spellings of a JSON text share: members sorted, no white space, numbers as they were written, and
 // without the values that are excluded. It returns false if there is no such form: the text is not JSON, it is nested too deep, or a name occurs

@@ -14,7 +14,7 @@ func parsePointers(texts []string) (pointers, error) {
 	root := pointers{}
 	for _, text := range texts {
 		if !strings.HasPrefix(text, "/") {
-			return nil, fmt.Errorf("%q is not a JSON pointer to a member: write /name, or /name/name", text)
+			return nil, fmt.Errorf("%q is not a JSON pointer to a member of the body: write /name, or /name/name for a member of a member", text)
 		}
 		names := strings.Split(text[1:], "/")
 		at := root
@@ -43,7 +43,7 @@ func parsePointers(texts []string) (pointers, error) {
 
 func unescape(name string) (string, error) {
 	if strings.Contains(strings.NewReplacer("~0", "", "~1", "").Replace(name), "~") {
-		return "", errors.New("in a name write ~0 for ~ and ~1 for /")
+		return "", errors.New("a name must have ~0 in place of ~, and ~1 in place of /")
 	}
 	return strings.NewReplacer("~0", "~", "~1", "/").Replace(name), nil
 }
