@@ -21,8 +21,8 @@ var errSilent = fmt.Errorf("%w: the handler has returned without writing an answ
 	"empty answer as status 200, set IdempotencyConfig.EmptyAnswer or httpmw.WithEmptyAnswer", errNotHeld)
 
 // errPast means that the handler has sent its answer, or a part of it, to the client directly and not through the recorder.
-var errPast = fmt.Errorf("%w: the handler wrote to a http.ResponseWriter from outside of this middleware: it must write to the one that this middleware "+
-	"passes to it (docs/other-routers.md)", errNotHeld)
+var errPast = fmt.Errorf("%w: the handler wrote to a http.ResponseWriter from outside of this middleware: it must write to the writer "+
+	"with which this middleware calls it (docs/other-routers.md)", errNotHeld)
 
 // errOver is the error of a write after the handler has returned.
 var errOver = errors.New("httpmw: write to the response: the handler has already returned, so the bytes are discarded")
