@@ -74,7 +74,7 @@ func New(m *uow.Manager, cfg *Config) *Inbox {
 	i := &Inbox{
 		cfg: c,
 		store: &store.Handle{
-			Units: m, Patient: pgsql.New(c.Schema, c.Pooler), Log: otelx.Logger(c.Telemetry.Logger), Owner: uuid.NewString(),
+			Units: m, Patient: pgsql.New(c.Schema, c.Pooler, store.Words()...), Log: otelx.Logger(c.Telemetry.Logger), Owner: uuid.NewString(),
 			ParkedLease: c.ParkedLease, LeaseTTL: c.LeaseTTL, LockTimeout: c.LockTimeout, PollInterval: c.PollInterval,
 		},
 		messages: otelx.Counter(meter, "oncebox.inbox.messages", "Messages that came to a consumer, by outcome"),

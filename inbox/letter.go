@@ -45,11 +45,8 @@ type death struct {
 }
 
 func (i *Inbox) storeDead(ctx context.Context, tx bun.IDB, l letter, d death) error {
-	args, err := store.MessageArgs(l.id, l.m, max(d.attempts, 1), pgsql.CleanText(d.cause.Error()))
-	if err != nil {
-		return err
-	}
-	_, err = i.store.SQL.Exec(ctx, tx, store.StoreDead, append(args, d.holds, d.seq)...)
+	args := []any{l.id.KeyLock(), max(d.attempts, 1), pgsql.CleanText(d.cause.Error()), d.holds, d.seq}
+	_, err := i.store.SQL.Exec(ctx, tx, store.StoreDead, append(args, store.MessageArgs(l.id, l.m)...)...)
 	return store.Explain(err)
 }
 

@@ -52,8 +52,8 @@ held AS (
 	UPDATE {schema}.inbox_key k SET state = 'DEAD', owner = NULL, due_at = 'infinity'
 	FROM p WHERE k.consumer = p.consumer AND k.key_lock = p.key_lock AND $8::boolean),
 dead AS (
-	INSERT INTO {schema}.inbox_dead (` + store.MessageColumns + `, key_lock, attempts, error_message, holds, seq)
-	SELECT ` + store.MessageColumns + `, key_lock, greatest(attempts, 1), coalesce(nullif(error_message, ''), 'given up by ' || $1::text), $8::boolean, seq
+	INSERT INTO {schema}.inbox_dead ({message}, key_lock, attempts, error_message, holds, seq)
+	SELECT {message}, key_lock, greatest(attempts, 1), coalesce(nullif(error_message, ''), 'given up by ' || $1::text), $8::boolean, seq
 	FROM p` + store.DiedAgain + `)
 SELECT count(*) FROM p`
 )

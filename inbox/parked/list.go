@@ -109,13 +109,13 @@ func (f Filter) where(args ...any) (w *pgsql.Where, ofKey string) {
 
 // listParked reads key by key, and of each key at most as many messages as a page has.
 const listParked = `
-SELECT ` + store.EnvelopeColumns + `, attempts, error_message, parked_at, key_lock, seq, key_order, state, due_at, first
+SELECT {message read}, attempts, error_message, parked_at, key_lock, seq, key_order, state, due_at, first
 FROM (
 	SELECT p.*, k.key_lock, coalesce(k.ordering_key, '') AS key_order, k.state, nullif(k.due_at, 'infinity') AS due_at,
 		k.state <> 'DEAD' AND p.seq = (
 			SELECT min(seq) FROM {schema}.inbox_parked f WHERE f.consumer = k.consumer AND f.key_lock = k.key_lock) AS first
 	FROM {schema}.inbox_key k CROSS JOIN LATERAL (
-		SELECT ` + store.ListedColumns + `, attempts, error_message, parked_at, seq FROM {schema}.inbox_parked x
+		SELECT {message but payload}, attempts, error_message, parked_at, seq FROM {schema}.inbox_parked x
 		WHERE x.consumer = k.consumer AND x.key_lock = k.key_lock AND %s ORDER BY x.seq LIMIT %s) p
 	WHERE %s ORDER BY k.consumer, k.key_lock, p.seq LIMIT %s) l`
 

@@ -37,11 +37,11 @@ WITH dead AS (
 ), keys AS (
 	DELETE FROM {schema}.inbox_key WHERE consumer = $1::text
 ), both_of_them AS (
-	SELECT ` + store.MovedColumns + `, key_lock, seq FROM dead
-	UNION ALL SELECT ` + store.MovedColumns + `, key_lock, seq FROM parked
+	SELECT {message but consumer}, key_lock, seq FROM dead
+	UNION ALL SELECT {message but consumer}, key_lock, seq FROM parked
 )
-INSERT INTO {schema}.inbox_parked (consumer, ` + store.MovedColumns + `, key_lock)
-SELECT $2::text, ` + store.MovedColumns + `, key_lock FROM both_of_them ORDER BY seq
+INSERT INTO {schema}.inbox_parked (consumer, {message but consumer}, key_lock)
+SELECT $2::text, {message but consumer}, key_lock FROM both_of_them ORDER BY seq
 ON CONFLICT (message_key, consumer, tenant_id, source) DO NOTHING`
 
 	// nextGeneration fails if the rebuild was taken over.
@@ -77,8 +77,8 @@ WITH taken AS (
 	ORDER BY key_lock, seq
 	ON CONFLICT DO NOTHING
 ), parked AS (
-	INSERT INTO {schema}.inbox_parked (consumer, ` + store.MovedColumns + `, key_lock)
-	SELECT $3::text, ` + store.MovedColumns + `, key_lock FROM left_over ORDER BY seq
+	INSERT INTO {schema}.inbox_parked (consumer, {message but consumer}, key_lock)
+	SELECT $3::text, {message but consumer}, key_lock FROM left_over ORDER BY seq
 	ON CONFLICT (message_key, consumer, tenant_id, source) DO NOTHING
 )
 SELECT count(*) FROM taken`

@@ -64,8 +64,8 @@ const (
 	// locateMessages looks at all tables with one snapshot, because messages move between them. A message that is parked or dead has an entry
 	// as well.
 	locateMessages = `
-SELECT ` + store.EnvelopeColumns + `, place, at, attempts, error_message, failing_since, due_at, holds, behind FROM (
-	SELECT ` + store.ListedColumns + `, '` + string(PlaceParked) + `' AS place, parked_at AS at, attempts, error_message, failing_since,
+SELECT {message read}, place, at, attempts, error_message, failing_since, due_at, holds, behind FROM (
+	SELECT {message but payload}, '` + string(PlaceParked) + `' AS place, parked_at AS at, attempts, error_message, failing_since,
 		(SELECT nullif(k.due_at, 'infinity') FROM {schema}.inbox_key k WHERE k.consumer = p.consumer AND k.key_lock = p.key_lock) AS due_at,
 		ordering_key IS NOT NULL AS holds, coalesce(
 			(SELECT o.message_key FROM {schema}.inbox_dead o
@@ -74,13 +74,13 @@ SELECT ` + store.EnvelopeColumns + `, place, at, attempts, error_message, failin
 				WHERE o.consumer = p.consumer AND o.key_lock = p.key_lock AND o.seq < p.seq ORDER BY o.seq LIMIT 1))::text AS behind
 	FROM {schema}.inbox_parked p WHERE message_key = ANY ($1::uuid[])
 	UNION ALL
-	SELECT ` + store.ListedColumns + `, '` + string(PlaceDead) + `', died_at, attempts, error_message, NULL, NULL, holds, NULL
+	SELECT {message but payload}, '` + string(PlaceDead) + `', died_at, attempts, error_message, NULL, NULL, holds, NULL
 	FROM {schema}.inbox_dead WHERE message_key = ANY ($1::uuid[])
 	UNION ALL
-	SELECT ` + store.KeyOnly + `, '` + string(PlaceSettled) + `', processed_at, 0, '', NULL, NULL, false, NULL
+	SELECT {message absent}, '` + string(PlaceSettled) + `', processed_at, 0, '', NULL, NULL, false, NULL
 	FROM {schema}.inbox WHERE message_key = ANY ($1::uuid[])
 	UNION ALL
-	SELECT ` + store.KeyOnly + `, '` + string(PlaceTried) + `', tried_at, attempts, error_message, NULL, NULL, false, NULL
+	SELECT {message absent}, '` + string(PlaceTried) + `', tried_at, attempts, error_message, NULL, NULL, false, NULL
 	FROM {schema}.inbox_attempt WHERE message_key = ANY ($1::uuid[])) l
 ORDER BY tenant_id, source, consumer, message_key`
 

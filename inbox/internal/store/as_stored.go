@@ -26,15 +26,17 @@ func Stored(m *messaging.Message, unordered bool) *messaging.Message {
 	if e.TenantID == "" {
 		e.TenantID = DefaultTenant
 	}
-	e.RoutingKey, e.ContentType = readable(e.RoutingKey), readable(e.ContentType)
+	for n := range columns {
+		if free := columns[n].free; free != nil {
+			*free(&e) = readable(*free(&e))
+		}
+	}
 	e.SchemaVersion = storedVersion(e.SchemaVersion)
 	e.OccurredAt = time.Time{}
 	if t := storable(m.OccurredAt); t != nil {
 		e.OccurredAt = *t
 	}
-	if e.Payload == nil {
-		e.Payload = []byte{}
-	}
+	e.Payload = notNil(e.Payload)
 	out := *m
 	out.Envelope = e
 	e.Delivery = event.Delivery{OrderingKey: givenKey(KeyOf(&out, unordered), &e)}
@@ -51,8 +53,12 @@ func isAsStored(e *event.Envelope, unordered bool) bool {
 	if unordered {
 		given = event.Delivery{}
 	}
-	return e.TenantID != "" && (e.AggregateID != "" || e.RoutingKey == "") && e.Delivery == given &&
-		isReadable(e.RoutingKey) && isReadable(e.ContentType) && e.SchemaVersion == storedVersion(e.SchemaVersion) &&
+	for n := range columns {
+		if free := columns[n].free; free != nil && !isReadable(*free(e)) {
+			return false
+		}
+	}
+	return e.TenantID != "" && (e.AggregateID != "" || e.RoutingKey == "") && e.Delivery == given && e.SchemaVersion == storedVersion(e.SchemaVersion) &&
 		isStorable(e.OccurredAt) && e.Payload != nil && e.Metadata != nil && isText(e.Metadata)
 }
 

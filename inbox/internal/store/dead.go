@@ -1,9 +1,10 @@
 package store
 
 const (
+	// StoreDead has the arguments key_lock, attempts, error_message, holds, seq and MessageArgs.
 	StoreDead = `
-INSERT INTO {schema}.inbox_dead (` + MessageColumns + `, key_lock, attempts, error_message, holds, seq)
-VALUES (` + MessageValues + `, $23::boolean, coalesce($24::bigint, nextval('{schema}.inbox_seq')))
+INSERT INTO {schema}.inbox_dead (key_lock, attempts, error_message, holds, seq, {message})
+VALUES ($1::bigint, $2::integer, $3::text, $4::boolean, coalesce($5::bigint, nextval('{schema}.inbox_seq')), {message from $6})
 ` + DiedAgain
 
 	// DiedAgain handles a dead letter whose entry has expired and whose message came again and died again. The letter keeps its place in
@@ -15,10 +16,10 @@ SET attempts = inbox_dead.attempts + excluded.attempts, error_message = excluded
 	key_lock = CASE WHEN inbox_dead.holds THEN inbox_dead.key_lock ELSE excluded.key_lock END,
 	seq = CASE WHEN inbox_dead.holds THEN inbox_dead.seq ELSE excluded.seq END`
 
-	deadColumns = EnvelopeColumns + `, attempts, error_message, died_at, holds`
+	deadColumns = `{message read}, attempts, error_message, died_at, holds`
 
 	ListDead = `
-SELECT ` + deadColumns + ` FROM (SELECT ` + ListedColumns + `, attempts, error_message, died_at, holds FROM {schema}.inbox_dead) d
+SELECT ` + deadColumns + ` FROM (SELECT {message but payload}, attempts, error_message, died_at, holds FROM {schema}.inbox_dead) d
 WHERE %s ORDER BY d.died_at, d.message_key, d.consumer, d.tenant_id, d.source LIMIT %s`
 
 	// AfterDead is the condition on the letters that follow a given letter in a list.
@@ -72,7 +73,7 @@ open AS (
 	SELECT d.* FROM d JOIN entered e USING (message_key, consumer, tenant_id, source)
 	WHERE d.holds OR e.processed_at <= d.died_at OR e.processed_at = now()),
 parked AS (
-	INSERT INTO {schema}.inbox_parked (` + MessageColumns + `, key_lock, seq) SELECT ` + MessageColumns + `, key_lock, seq FROM open
+	INSERT INTO {schema}.inbox_parked ({message}, key_lock, seq) SELECT {message}, key_lock, seq FROM open
 	ON CONFLICT (message_key, consumer, tenant_id, source) DO UPDATE SET parked_at = clock_timestamp()),
 keys AS (
 	INSERT INTO {schema}.inbox_key AS k (consumer, key_lock, tenant_id, ordering_key, state, due_at)

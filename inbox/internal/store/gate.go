@@ -28,10 +28,10 @@ FROM {schema}.inbox_enter_read_model($1::text, $2::bigint, $3::boolean, $4::uuid
 	// storeAside stores a live message until the rebuild has ended, unless it was replayed already. A message that is replayed at this very
 	// moment is stored as well: the end of the rebuild drops the messages that were replayed.
 	storeAside = `
-INSERT INTO {schema}.inbox_parked (` + MessageColumns + `, key_lock, attempts, error_message)
-SELECT ` + MessageValues + `
+INSERT INTO {schema}.inbox_parked ({message}, key_lock)
+SELECT {message from $3}, $1::bigint
 WHERE NOT EXISTS (SELECT FROM {schema}.inbox i
-	WHERE i.message_key = $1::uuid AND i.consumer = $23::text AND i.tenant_id = $3::text AND i.source = $4::text)
+	WHERE i.message_key = $3::uuid AND i.consumer = $2::text AND i.tenant_id = $5::text AND i.source = $6::text)
 ON CONFLICT (message_key, consumer, tenant_id, source) DO NOTHING`
 )
 
@@ -69,10 +69,7 @@ func (t gateTable) Pass(ctx context.Context, tx bun.IDB, of *Membership) (rebuil
 func (t gateTable) SetAside(ctx context.Context, tx bun.IDB, id Identity, m *messaging.Message, of *Membership) error {
 	entered := id.Consumer
 	id.Consumer += Aside
-	args, err := MessageArgs(id, m, 0, "")
-	if err == nil {
-		_, err = t.SQL.Exec(ctx, tx, storeAside, append(args, entered)...)
-	}
+	_, err := t.SQL.Exec(ctx, tx, storeAside, append([]any{id.KeyLock(), entered}, MessageArgs(id, m)...)...)
 	if err != nil {
 		return fmt.Errorf("inbox: set message %s of read model %s aside: %w", id.Key, of.Model, Explain(err))
 	}

@@ -28,7 +28,7 @@ const (
 	// takeHead locks the first message of a key. It returns no row if another process has the key by now, or still runs the message. It
 	// names the first message by its number, or SKIP LOCKED would take the message behind it.
 	takeHead = `
-SELECT ` + EnvelopeColumns + `, attempts, seq, parked_at,
+SELECT {message read}, attempts, seq, parked_at,
 	coalesce(extract(epoch FROM clock_timestamp() - unknown_since), 0)::float8,
 	coalesce(extract(epoch FROM clock_timestamp() - failing_since), 0)::float8 FROM {schema}.inbox_parked p
 WHERE consumer = $1::text AND key_lock = $2::bigint

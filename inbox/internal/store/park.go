@@ -22,18 +22,14 @@ const (
 	// message means that the message was handled meanwhile.
 	storeParked = `
 WITH again AS (
-	UPDATE {schema}.inbox_dead d SET died_at = clock_timestamp() FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) u(m, c, t, s)
+	UPDATE {schema}.inbox_dead d SET died_at = clock_timestamp() FROM unnest($4::uuid[], $5::text[], $6::text[], $7::text[]) u(m, c, t, s)
 	WHERE d.message_key = u.m AND d.consumer = u.c AND d.tenant_id = u.t AND d.source = u.s
 )
-INSERT INTO {schema}.inbox_parked (` + MessageColumns + `, key_lock, attempts, error_message, failing_since)
-SELECT u.c1, u.c2, u.c3, u.c4, u.c5, u.c6, u.c7, nullif(u.c8, ''), u.c9, u.c10, u.c11, u.c12, nullif(u.c13, ''), u.c14, nullif(u.c15, ''),
-	u.c16, u.c17, u.c18, u.c19, u.c20, u.c21, u.c22, CASE WHEN u.c21 > 0 THEN clock_timestamp() END
-FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[],
-	$11::bigint[], $12::bigint[], $13::text[], $14::integer[], $15::text[], $16::text[], $17::timestamptz[], $18::json[], $19::bytea[],
-	$20::bigint[], $21::integer[], $22::text[]) WITH ORDINALITY
-	u(c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, c16, c17, c18, c19, c20, c21, c22, nth)
+INSERT INTO {schema}.inbox_parked ({message}, key_lock, attempts, error_message, failing_since)
+SELECT {message stored}, key_lock, attempts, error_message, CASE WHEN attempts > 0 THEN clock_timestamp() END
+FROM unnest($1::bigint[], $2::integer[], $3::text[], {messages from $4}) WITH ORDINALITY u(key_lock, attempts, error_message, {message}, nth)
 WHERE NOT EXISTS (SELECT FROM {schema}.inbox_dead d
-	WHERE d.message_key = u.c1 AND d.consumer = u.c2 AND d.tenant_id = u.c3 AND d.source = u.c4)
+	WHERE d.message_key = u.message_key AND d.consumer = u.consumer AND d.tenant_id = u.tenant_id AND d.source = u.source)
 ORDER BY u.nth
 ON CONFLICT (message_key, consumer, tenant_id, source) DO UPDATE SET parked_at = clock_timestamp()`
 
@@ -62,13 +58,11 @@ type parkedTable struct{ *Handle }
 // Park stores messages that were entered in the same transaction: from then on they wait here and not at the broker. It returns how many of
 // them are parked now; the others are dead letters already.
 func (t parkedTable) Park(ctx context.Context, tx bun.IDB, list ...Parking) (waiting int64, err error) {
-	rows := make([][]any, len(list))
+	rows, locks, attempts, reasons := make([]row, len(list)), make([]int64, len(list)), make([]int, len(list)), make([]string, len(list))
 	for n, p := range list {
-		if rows[n], err = MessageArgs(p.ID, p.Message, p.Attempts, p.Reason); err != nil {
-			return 0, err
-		}
+		rows[n], locks[n], attempts[n], reasons[n] = newRow(p.ID, p.Message), p.ID.KeyLock(), p.Attempts, p.Reason
 	}
-	waiting, err = t.SQL.Exec(ctx, tx, storeParked, transpose(rows)...)
+	waiting, err = t.SQL.Exec(ctx, tx, storeParked, append([]any{locks, attempts, reasons}, messageArrays(rows)...)...)
 	return waiting, Explain(err)
 }
 
