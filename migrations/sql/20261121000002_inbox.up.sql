@@ -73,16 +73,10 @@ CREATE TABLE inbox_topic (
     PRIMARY KEY (topic, consumer)
 ) WITH (fillfactor = 50);
 
--- Places of messages in their keys. CACHE is 1, as of outbox_seq: with more, sessions would draw places in another order than they park.
-CREATE SEQUENCE inbox_seq;
-
--- Messages that wait in the database and not at the broker: a message that failed, those behind it in its key, and all that a
--- durable consumer has stored. They run in the order of seq, key by key.
-CREATE TABLE inbox_parked (
-    consumer          text        NOT NULL,
-    key_lock          bigint      NOT NULL, -- hash of consumer and ordering key, or of the message's own key if it has no order
-    seq               bigint      NOT NULL DEFAULT nextval('inbox_seq'), -- drawn under the key's lock
+-- Messages that a consumer gave up, with all that is needed to handle them after all. These columns are a message; more follow below.
+CREATE TABLE inbox_dead (
     message_key       uuid        NOT NULL,
+    consumer          text        NOT NULL,
     tenant_id         text        NOT NULL,
     source            text        NOT NULL,
     message_id        text        NOT NULL,
@@ -100,12 +94,24 @@ CREATE TABLE inbox_parked (
     occurred_at       timestamptz,
     event_metadata    json        NOT NULL DEFAULT '{}',
     payload           bytea       NOT NULL,
-    attempts          integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0), -- tries that were begun
-    unended           integer     NOT NULL DEFAULT 0 CHECK (unended >= 0),  -- of these, since one last ended with an error
-    error_message     text        NOT NULL DEFAULT '',                      -- of the last try
-    parked_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
-    failing_since     timestamptz, -- when it was parked because it failed, or first failed while it was parked; NULL: it has not
-    unknown_since     timestamptz, -- when a build first did not know its type or version, while it was parked; NULL: every build did
+    PRIMARY KEY (message_key, consumer, tenant_id, source)
+);
+
+-- Places of messages in their keys. CACHE is 1, as of outbox_seq: with more, sessions would draw places in another order than they park.
+CREATE SEQUENCE inbox_seq;
+
+-- Messages that wait in the database and not at the broker: a message that failed, those behind it in its key, and all that a
+-- durable consumer has stored. They run in the order of seq, key by key.
+CREATE TABLE inbox_parked (
+    LIKE inbox_dead INCLUDING DEFAULTS,
+    key_lock      bigint      NOT NULL, -- hash of consumer and ordering key, or of the message's own key if it has no order
+    seq           bigint      NOT NULL DEFAULT nextval('inbox_seq'),    -- drawn under the key's lock
+    attempts      integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0), -- tries that were begun
+    unended       integer     NOT NULL DEFAULT 0 CHECK (unended >= 0),  -- of these, since one last ended with an error
+    error_message text        NOT NULL DEFAULT '',                      -- of the last try
+    parked_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    failing_since timestamptz, -- when it was parked because it failed, or first failed while it was parked; NULL: it has not
+    unknown_since timestamptz, -- when a build first did not know its type or version, while it was parked; NULL: every build did
     PRIMARY KEY (consumer, key_lock, seq)
 );
 ALTER SEQUENCE inbox_seq OWNED BY inbox_parked.seq;
@@ -131,35 +137,14 @@ CREATE TABLE inbox_key (
 ) WITH (fillfactor = 70);
 CREATE INDEX inbox_key_due ON inbox_key (consumer, topic, due_at) WHERE state <> 'DEAD';
 
--- Messages that a consumer gave up, with all that is needed to handle them after all.
-CREATE TABLE inbox_dead (
-    message_key       uuid        NOT NULL,
-    consumer          text        NOT NULL,
-    tenant_id         text        NOT NULL,
-    source            text        NOT NULL,
-    key_lock          bigint      NOT NULL, -- this and seq are as in inbox_parked: where the message stood, so that it can go back
-    seq               bigint      NOT NULL,
-    holds             boolean     NOT NULL DEFAULT false, -- the later messages of its key wait for it
-    message_id        text        NOT NULL,
-    event_type        text        NOT NULL,
-    topic             text        NOT NULL,
-    ordering_key      text,
-    aggregate_type    text        NOT NULL DEFAULT '',
-    aggregate_id      text        NOT NULL DEFAULT '',
-    aggregate_version bigint      NOT NULL DEFAULT 0,
-    sequence          bigint      NOT NULL DEFAULT 0,
-    schema_id         text,
-    schema_version    integer     NOT NULL DEFAULT 1,
-    routing_key       text,
-    content_type      text        NOT NULL,
-    occurred_at       timestamptz,
-    event_metadata    json        NOT NULL DEFAULT '{}',
-    payload           bytea       NOT NULL,
-    attempts          integer     NOT NULL DEFAULT 1 CHECK (attempts > 0),
-    error_message     text        NOT NULL,
-    died_at           timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (message_key, consumer, tenant_id, source)
-);
+-- Where a dead letter stood in its key, and what became of its tries.
+ALTER TABLE inbox_dead
+    ADD key_lock      bigint      NOT NULL, -- this and seq are as in inbox_parked: where the message stood, so that it can go back
+    ADD seq           bigint      NOT NULL,
+    ADD holds         boolean     NOT NULL DEFAULT false, -- the later messages of its key wait for it
+    ADD attempts      integer     NOT NULL DEFAULT 1 CHECK (attempts > 0),
+    ADD error_message text        NOT NULL,
+    ADD died_at       timestamptz NOT NULL DEFAULT now();
 -- The order in which many are replayed: that of the locks of their keys, and of the messages of each key.
 CREATE INDEX inbox_dead_key ON inbox_dead (key_lock, seq);
 -- Lists of dead letters, by one property or none, each in the order of its pages. inbox_dead_order is that of a consumer.
