@@ -54,7 +54,7 @@ var differences = []struct {
 		[]string{"column idempotency_keys.epoch is text, should be integer", "column idempotency_keys.epoch has DEFAULT '0'::text, should have DEFAULT 0"}},
 	{"DO $$ DECLARE text text := pg_get_viewdef('outbox_messages'); BEGIN DROP VIEW outbox_messages; " +
 		"ALTER TABLE outbox_held ALTER COLUMN retry_count TYPE integer; EXECUTE 'CREATE VIEW outbox_messages AS ' || text; END $$",
-		[]string{"column outbox_held.retry_count is integer, should be smallint"}},
+		[]string{"column outbox_held.retry_count is integer, should be smallint", "view outbox_messages has other columns"}},
 	{`ALTER TABLE outbox ADD COLUMN "Mine" integer NOT NULL`, []string{`column outbox."Mine" is not ours and refuses rows without it`}},
 	{"ALTER TABLE inbox_dead DROP CONSTRAINT inbox_dead_pkey", []string{"constraint inbox_dead_pkey of inbox_dead is missing"}},
 	{"ALTER TABLE outbox_tenant DROP CONSTRAINT outbox_tenant_grp_check, ADD CONSTRAINT outbox_tenant_grp_check CHECK (grp > 0)",
@@ -74,10 +74,10 @@ var differences = []struct {
 		[]string{"trigger mine on outbox is not ours"}},
 	{"CREATE TRIGGER mine BEFORE UPDATE ON inbox FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()",
 		[]string{"trigger mine on inbox is not ours"}},
-	{"CREATE OR REPLACE VIEW outbox_messages AS SELECT id, tenant_id, aggregate_id, aggregate_type, aggregate_version, event_type, topic, occurred_at, " +
-		"payload, event_metadata::json, routing_key, schema_id, schema_version, 'NEW' AS status, retry_count::integer, NULL::timestamptz AS retry_after, " +
-		"NULL::text AS error_message, created_at, NULL::timestamptz AS sent_at, seq AS sequence, source, false AS paused, " +
-		"NULL::timestamptz AS died_at, max_attempts::integer AS max_attempts FROM outbox",
+	{"CREATE OR REPLACE VIEW outbox_messages AS SELECT seq, id, occurred_at, created_at, not_before, expires_at, aggregate_version, schema_version, lane, " +
+		"max_attempts, retry_count, crashes, tenant_id, topic, ordering_key, aggregate_type, aggregate_id, event_type, source, routing_key, schema_id, " +
+		"content_type, dedup_key, event_metadata::json, payload, 'NEW' AS status, NULL::timestamptz AS retry_after, NULL::text AS error_message, " +
+		"NULL::timestamptz AS sent_at, NULL::timestamptz AS died_at, seq AS sequence, false AS paused FROM outbox",
 		[]string{"view outbox_messages reads nothing of outbox_dead, should read aggregate_id"}},
 	{"DROP VIEW outbox_messages; CREATE VIEW outbox_messages AS SELECT 1 AS one",
 		[]string{"view outbox_messages reads nothing of outbox_dead, should read aggregate_id"}},

@@ -10,6 +10,7 @@ import (
 var (
 	createStatement = regexp.MustCompile(`^CREATE (?:UNIQUE |UNLOGGED )?(TABLE|VIEW|SEQUENCE|INDEX|FUNCTION) (\w+)`)
 	viewReads       = regexp.MustCompile(`\b(FROM|JOIN) (\w+)`)
+	viewColumns     = regexp.MustCompile(`\{columns of (\w+)\}`)
 )
 
 // made is something that a file creates under a name of its own.
@@ -54,11 +55,29 @@ func sources() map[string]source {
 			addFunctions(template, true, list)
 		}
 		for view := range between(text, "\nCREATE VIEW ", ";") {
-			name, query, _ := strings.Cut(view, " ")
+			name, query, _ := strings.Cut(viewColumns.ReplaceAllString(view, columnsOfOutbox(text)), " ")
 			list[name] = source{create: name + " " + viewReads.ReplaceAllString(query, "$1 {schema}.$2") + ";", template: true}
 		}
 	}
 	return list
+}
+
+// columnsOfOutbox lists the columns of the table "outbox" for the views of its file, as the file itself does from the catalog. ${1} stands for the
+// relation that has them.
+func columnsOfOutbox(file string) string {
+	var list []string
+	for table := range between(file, "\nCREATE TABLE outbox (\n", "\n)") {
+		for line := range strings.Lines(table) {
+			switch name, _, _ := strings.Cut(strings.TrimSpace(line), " "); name {
+			case "--":
+			case "event_metadata":
+				list = append(list, "${1}.event_metadata::json AS event_metadata")
+			default:
+				list = append(list, "${1}."+name)
+			}
+		}
+	}
+	return strings.Join(list, ", ")
 }
 
 // addFunctions adds the functions that a text creates.

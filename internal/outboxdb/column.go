@@ -11,10 +11,16 @@ import (
 // column is a column that all tables of rows have in common: its name, how a flush writes its value, and how a row reads it, from the binary protocol or
 // through database/sql. The lists of columns in statements are made of it.
 //
-// A new column needs an entry in columns, a field of [Row] (filled in newRow) or of event.Envelope, a line in the table "outbox", and a line in each half
-// of the view outbox_published. The tables of held, published and dead rows copy the table "outbox". If producers set the column, an option in package
-// event, its check, and the SQL function oncebox_add follow. If operators see it, the view outbox_messages and outbox/state/record.go follow. Tests write
-// tables.txt and statements.sql.
+// A new column needs, in this order:
+//
+//   - a field of event.Envelope with its check in event/validate.go, if producers set it; else a field of [Row]
+//   - a line in the table "outbox" (migrations/sql). The tables of held, published and dead rows, and the views, have the columns of that table
+//   - an entry in columns, here. newRow fills what is not in the envelope
+//   - a field of outbox/state/record.go, if users read it in Go
+//   - a parameter of the SQL function oncebox_add and its value there, if writers in other languages set it
+//
+// A column that travels to consumers has three places more, see the type column of inbox/internal/store. Tests write migrations/tables.txt and the
+// files statements.sql.
 type column struct {
 	name, typ string
 	// own says that the value differs from event to event, as the id does. The other columns are sent once for all rows that agree in them, see alike.

@@ -265,48 +265,37 @@ CREATE VIEW outbox_unsent AS
 SELECT o.* FROM outbox_cursor c CROSS JOIN LATERAL (
     SELECT x.* FROM outbox x WHERE x.lane = c.lane AND x.seq > c.sent AND NOT x.seq <@ c.ahead OFFSET 0) o;
 
+-- Two views over tables that have the columns of outbox. {columns of x} becomes the list of these columns in x, with the metadata as json.
+SELECT oncebox_create(regexp_replace($text$
 -- Published rows, wherever they are. within is the column by whose days they are partitioned.
 CREATE VIEW outbox_published AS
-SELECT o.tableoid AS child, o.ctid AS place, o.created_at AS within, o.seq, o.id, o.occurred_at, o.created_at, o.not_before, o.expires_at, o.aggregate_version, o.schema_version, o.lane,
-    o.max_attempts, o.retry_count, o.crashes, o.tenant_id, o.topic, o.ordering_key, o.aggregate_type, o.aggregate_id,
-    o.event_type, o.source, o.routing_key, o.schema_id, o.content_type, o.dedup_key, o.event_metadata::json AS event_metadata, o.payload,
+SELECT o.tableoid AS child, o.ctid AS place, o.created_at AS within, {columns of o},
     (SELECT p.at FROM outbox_progress p WHERE p.lane = o.lane AND p.upto >= o.seq ORDER BY p.upto, p.n LIMIT 1) AS sent_at
 FROM outbox o JOIN outbox_cursor c ON c.lane = o.lane WHERE o.seq <= c.sent OR o.seq <@ c.ahead
 UNION ALL
-SELECT s.tableoid, s.ctid, s.sent_at, s.seq, s.id, s.occurred_at, s.created_at, s.not_before, s.expires_at, s.aggregate_version, s.schema_version, s.lane,
-    s.max_attempts, s.retry_count, s.crashes, s.tenant_id, s.topic, s.ordering_key, s.aggregate_type, s.aggregate_id,
-    s.event_type, s.source, s.routing_key, s.schema_id, s.content_type, s.dedup_key, s.event_metadata::json, s.payload, s.sent_at
-FROM outbox_sent s;
+SELECT s.tableoid, s.ctid, s.sent_at, {columns of s}, s.sent_at FROM outbox_sent s;
 
--- All of it as one table, for people and for tools. Names of columns and states are promised. max_attempts is NULL where the configuration decides.
--- PUBLISHING is an approximation: the owner of a live lease has fetched the row. On a standby such a row is NEW.
--- The published rows are a part of its own with a constant status: a query for the others, as operators write it, does not read them.
+-- All events as one table, for people and for tools. Names of columns and states are promised. sequence is the promised name of seq.
+-- max_attempts is NULL where the configuration decides. PUBLISHING is an approximation: the owner of a live lease has fetched the row. On a standby
+-- such a row is NEW.
+-- Each part has its own status, and that of published rows is constant: a query for the others, as operators write it, does not read them.
 CREATE VIEW outbox_messages AS
-SELECT o.id, o.tenant_id, o.aggregate_id, o.aggregate_type, o.aggregate_version, o.event_type, o.topic, o.occurred_at,
-       o.payload, o.event_metadata::json AS event_metadata, o.routing_key, o.schema_id, o.schema_version,
-       CASE WHEN t.upto IS NOT NULL THEN 'PUBLISHING' ELSE 'NEW' END AS status,
-       o.retry_count::integer AS retry_count, NULL::timestamptz AS retry_after, NULL::text AS error_message, o.created_at,
-       NULL::timestamptz AS sent_at, o.seq AS sequence, o.source,
-       EXISTS (SELECT FROM outbox_tenant p WHERE p.tenant_id = o.tenant_id AND p.paused_at IS NOT NULL AND p.resumed_at IS NULL) AS paused,
-       NULL::timestamptz AS died_at, o.max_attempts::integer AS max_attempts
-FROM outbox_unsent o LEFT JOIN outbox_taken t ON t.lane = o.lane AND (o.seq <= t.upto OR o.seq = ANY (t.picked))
-UNION ALL
-SELECT p.id, p.tenant_id, p.aggregate_id, p.aggregate_type, p.aggregate_version, p.event_type, p.topic, p.occurred_at,
-       p.payload, p.event_metadata, p.routing_key, p.schema_id, p.schema_version,
-       'SENT', p.retry_count, NULL, NULL, p.created_at, p.sent_at, p.seq, p.source, false, NULL, p.max_attempts
-FROM outbox_published p
-UNION ALL
-SELECT h.id, h.tenant_id, h.aggregate_id, h.aggregate_type, h.aggregate_version, h.event_type, h.topic, h.occurred_at,
-       h.payload, h.event_metadata::json, h.routing_key, h.schema_id, h.schema_version,
-       CASE WHEN h.retry_count > 0 THEN 'FAILED' ELSE 'NEW' END,
-       h.retry_count, NULLIF(h.retry_after, 'infinity'), h.error_message, h.created_at, NULL, h.seq, h.source,
-       EXISTS (SELECT FROM outbox_tenant p WHERE p.tenant_id = h.tenant_id AND p.paused_at IS NOT NULL AND p.resumed_at IS NULL), NULL, h.max_attempts
-FROM outbox_held h
-UNION ALL
-SELECT d.id, d.tenant_id, d.aggregate_id, d.aggregate_type, d.aggregate_version, d.event_type, d.topic, d.occurred_at,
-       d.payload, d.event_metadata::json, d.routing_key, d.schema_id, d.schema_version,
-       'DEAD', d.retry_count, NULL, d.error_message, d.created_at, NULL, d.seq, d.source, false, d.died_at, d.max_attempts
-FROM outbox_dead d;
+SELECT m.*, m.seq AS sequence, m.status NOT IN ('SENT', 'DEAD') AND EXISTS (
+    SELECT FROM outbox_tenant p WHERE p.tenant_id = m.tenant_id AND p.paused_at IS NOT NULL AND p.resumed_at IS NULL) AS paused
+FROM (
+    SELECT {columns of o}, CASE WHEN t.upto IS NOT NULL THEN 'PUBLISHING' ELSE 'NEW' END AS status,
+        NULL::timestamptz AS retry_after, NULL::text AS error_message, NULL::timestamptz AS sent_at, NULL::timestamptz AS died_at
+    FROM outbox_unsent o LEFT JOIN outbox_taken t ON t.lane = o.lane AND (o.seq <= t.upto OR o.seq = ANY (t.picked))
+    UNION ALL
+    SELECT {columns of p}, 'SENT', NULL, NULL, p.sent_at, NULL FROM outbox_published p
+    UNION ALL
+    SELECT {columns of h}, CASE WHEN h.retry_count > 0 THEN 'FAILED' ELSE 'NEW' END, nullif(h.retry_after, 'infinity'), h.error_message, NULL, NULL
+    FROM outbox_held h
+    UNION ALL
+    SELECT {columns of d}, 'DEAD', NULL, d.error_message, NULL, d.died_at FROM outbox_dead d) m;
+$text$, '{columns of (\w+)}', (
+    SELECT string_agg('\1.' || attname || CASE attname WHEN 'event_metadata' THEN '::json AS event_metadata' ELSE '' END, ', ' ORDER BY attnum)
+    FROM pg_attribute WHERE attrelid = 'outbox'::regclass AND attnum > 0), 'g'));
 
 SELECT oncebox_create($text$
 -- The first lane of a tenant's group. The caller holds the locks of the ordering keys. A move of the tenant takes them as well, so no

@@ -1,4 +1,4 @@
 package state
 
 // EventsByAggregate is the statement of [Reader.EventsByAggregate].
-const EventsByAggregate = eventsByAggregate
+var EventsByAggregate = eventsByAggregate //nolint:gochecknoglobals // a function

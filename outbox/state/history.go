@@ -4,17 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
-// eventsByAggregate lists its columns, so that it still works when a migration of a newer build adds some.
-const eventsByAggregate = `
-SELECT id, tenant_id, aggregate_id, aggregate_type, aggregate_version, event_type, topic, occurred_at, payload, event_metadata, routing_key,
-	schema_id, schema_version, status, retry_count, retry_after, error_message, created_at, sent_at, sequence, source
-FROM {schema}.outbox_messages
+// eventsByAggregate reads the columns of Record, and not all of the view: a newer build may have added some.
+func eventsByAggregate(db *bun.DB) string {
+	var columns []string
+	for _, f := range db.Table(reflect.TypeFor[Record]()).Fields {
+		columns = append(columns, f.Name)
+	}
+	return `
+SELECT ` + strings.Join(columns, ", ") + ` FROM {schema}.outbox_messages
 WHERE tenant_id = $1 AND aggregate_type = $2 AND aggregate_id = $3 AND sequence > $4 ORDER BY sequence LIMIT $5`
+}
 
 // EventsByAggregate returns what one aggregate has announced, in the order of the sequence, whether it was published,
 // waits, or is dead. tenant "" is outbox.Config.DefaultTenant. A page has at most limit events (0: 100) and begins
@@ -40,7 +48,7 @@ func (s *Reader) EventsByAggregate(ctx context.Context, tenant, aggregateType, a
 	if err != nil {
 		return nil, fmt.Errorf("outbox: EventsByAggregate: %w", err)
 	}
-	rows := s.box.AdHoc().Query(ctx, s.box.DB, eventsByAggregate, tenant, aggregateType, aggregateID, after, limit)
+	rows := s.box.AdHoc().Query(ctx, s.box.DB, eventsByAggregate(s.box.DB), tenant, aggregateType, aggregateID, after, limit)
 	defer func() { _ = rows.Close() }()
 	if err := rows.Err(); err != nil {
 		return nil, outboxdb.Wrap("read the events of an aggregate", err)

@@ -82,6 +82,19 @@ func TestEventsByAggregateTellsWhatIsWrong(t *testing.T) {
 	}
 }
 
+// A record of a history has all fields of a Record.
+func TestHistorySaysThatATenantIsPaused(t *testing.T) {
+	f := newFixture(t, nil)
+	f.Record("a", "a1")
+	f.Settle()
+	f.Record("a", "a2")
+	f.Exec("UPDATE outbox_tenant SET paused_at = now(), paused_by = 'ann', pause_reason = '' WHERE tenant_id = 'default'")
+	all, err := f.State().EventsByAggregate(t.Context(), "default", "order", "a", 0, 0)
+	require.NoError(t, err)
+	require.Equal(t, []string{"a1 SENT", "a2 NEW"}, types(all))
+	require.Equal(t, []bool{false, true}, []bool{all[0].Paused, all[1].Paused})
+}
+
 // The statements of the runbook, for partitions that are there and those that come.
 func TestIndexOfTheRunbookServesHistories(t *testing.T) {
 	f := newFixture(t, nil)
@@ -101,7 +114,7 @@ func TestIndexOfTheRunbookServesHistories(t *testing.T) {
 		topic, aggregate_type, aggregate_id, event_type, source, content_type, event_metadata, payload, sent_at)
 		SELECT i, gen_random_uuid(), now(), now(), 0, 1, 0, 0, 0, 't', 'order', 'order', 'a' || i % 1000, 'e', 's', 'text/plain', '{}', 'x',
 			?::timestamptz FROM generate_series(1, 20000) i; ANALYZE outbox_sent`, day+" 12:00:00Z") // also if it has ended meanwhile
-	plan := f.ExplainOnce(state.EventsByAggregate, "t", "order", "a7", 0, 100)
+	plan := f.ExplainOnce(state.EventsByAggregate(f.DB.DB), "t", "order", "a7", 0, 100)
 	require.Contains(t, plan, "outbox_sent_"+day+"_aggregate")
 	require.NotContains(t, plan, "Seq Scan on outbox_sent_"+day)
 }

@@ -14,20 +14,13 @@ import (
 // column is a column of a message, as the tables of parked messages and of dead letters have it: its name, its value, and how it is read. The lists
 // of columns in statements are made of it, see lists.
 //
-// A new column of all events that travels to consumers has these places, in the order of its way:
+// A column that travels from the outbox to consumers needs, behind its places in the outbox (see the type column of internal/outboxdb):
 //
-//  1. the field of event.Envelope
-//  2. its check in Envelope.Validate (event/validate.go)
-//  3. the table "outbox" (migrations/sql); the other tables of the outbox copy it
-//  4. the entry in internal/outboxdb/column.go
-//  5. the list of the view outbox_messages, if operators see it
-//  6. the field of outbox/state/record.go, which has the columns of that view
-//  7. and 8. a parameter of the SQL function oncebox_add and its value, if writers in other languages set it
-//  9. the property in messaging/pulsar/internal/wire/field.go
-//  10. the table inbox_dead; inbox_parked copies it
-//  11. an entry in columns below
+//   - a line in texts or numbers, in messaging/pulsar/internal/wire/field.go: the property of the message
+//   - a line in the table inbox_dead (migrations/sql); inbox_parked copies it
+//   - an entry in columns, here
 //
-// Tests write migrations/tables.txt and the files statements.sql, and messagingtest checks that the field arrives.
+// Package messaging/messagingtest checks that the field arrives.
 type column struct {
 	name, typ string
 	// stored is the expression that is stored for a parameter, and read is the expression that a message is read by; %s is the parameter or the name.

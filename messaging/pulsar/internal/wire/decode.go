@@ -50,7 +50,7 @@ func decode(m pulsarclient.Message, topic string) event.Envelope {
 	var few [8]property
 	rest := few[:0]
 	for name, value := range props {
-		if !takeIdentifier(&env, name, value) && !takeValue(&env, name, value) {
+		if !takeText(&env, name, value) && !takeValue(&env, name, value) {
 			rest = append(rest, property{name, value})
 		}
 	}
@@ -66,30 +66,14 @@ func decode(m pulsarclient.Message, topic string) event.Envelope {
 
 type property struct{ name, value string }
 
-func takeIdentifier(env *event.Envelope, name, value string) bool {
-	switch name {
-	case PropID:
-		env.ID = value
-	case PropType:
-		env.Type = value
-	case PropSource:
-		env.Source = value
-	case PropSubject:
-		env.AggregateID = value
-	case PropDataSchema:
-		env.SchemaID = value
-	case PropTenantID:
-		env.TenantID = value
-	case PropAggregateType:
-		env.AggregateType = value
-	case PropContentType:
-		env.ContentType = value
-	case PropOrderingKey:
-		env.Delivery.OrderingKey = value
-	default:
-		return false
+func takeText(env *event.Envelope, name, value string) bool {
+	for _, t := range texts(env) {
+		if t.property == name {
+			*t.at = value
+			return true
+		}
 	}
-	return true
+	return false
 }
 
 // takeValue sets the field of a property. It returns false if the value, of another program perhaps, is not a valid version, number or
@@ -98,20 +82,12 @@ func takeValue(env *event.Envelope, name, value string) bool {
 	switch name {
 	case PropSpecVersion:
 		return value == specVersion
-	case PropAggregateVersion, PropSequence, PropSchemaVersion:
-		n, err := strconv.ParseInt(value, 10, 64)
-		if err != nil || n < 0 || name == PropSchemaVersion && n > math.MaxInt32 {
-			return false
-		}
-		switch name {
-		case PropAggregateVersion:
-			env.AggregateVersion = n
-		case PropSequence:
-			env.Sequence = n
-		default:
+	case PropSchemaVersion:
+		n, ok := parseNumber(value, math.MaxInt32)
+		if ok {
 			env.SchemaVersion = int(n)
 		}
-		return true
+		return ok
 	case PropTime: // preferred to Pulsar's own time, which has only milliseconds
 		t, err := time.Parse(time.RFC3339Nano, value)
 		if err != nil || !canBeWritten(t) {
@@ -119,9 +95,22 @@ func takeValue(env *event.Envelope, name, value string) bool {
 		}
 		env.OccurredAt = t.UTC()
 		return true
-	default:
-		return false
 	}
+	for _, f := range numbers(env) {
+		if f.property == name {
+			n, ok := parseNumber(value, math.MaxInt64)
+			if ok {
+				*f.at = n
+			}
+			return ok
+		}
+	}
+	return false
+}
+
+func parseNumber(value string, most int64) (n int64, ok bool) {
+	n, err := strconv.ParseInt(value, 10, 64)
+	return n, err == nil && n >= 0 && n <= most
 }
 
 // canBeWritten reports whether RFC 3339 can express the year of t, in UTC.

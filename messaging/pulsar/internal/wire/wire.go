@@ -39,13 +39,6 @@ const (
 	specVersion = "1.0"
 )
 
-// ownProps are the properties that do not stand for metadata of the same name.
-var ownProps = map[string]bool{ //nolint:gochecknoglobals // a constant
-	PropSpecVersion: true, PropID: true, PropType: true, PropSource: true, PropSubject: true, PropTime: true, PropDataSchema: true,
-	PropTenantID: true, PropAggregateType: true, PropAggregateVersion: true, PropSequence: true, PropSchemaVersion: true,
-	PropCorrelationID: true, PropCausationID: true, PropOrderingKey: true,
-}
-
 // Encode makes the message of an envelope. The payload is not copied.
 func Encode(env *event.Envelope) *pulsarclient.ProducerMessage {
 	return Fill(&pulsarclient.ProducerMessage{}, env)
@@ -75,25 +68,23 @@ func setProperties(props map[string]string, env *event.Envelope) {
 		props[metadataProp(key)] = value
 	}
 	props[PropSpecVersion] = specVersion
-	for _, p := range []struct{ name, value string }{
-		{PropID, env.ID}, {PropType, env.Type}, {PropSource, env.Source}, {PropSubject, env.AggregateID}, {PropDataSchema, env.SchemaID},
-		{PropTenantID, env.TenantID}, {PropAggregateType, env.AggregateType}, {PropContentType, env.ContentType},
-		{PropOrderingKey, env.Delivery.OrderingKey},
-	} {
-		if p.value != "" {
-			props[p.name] = p.value
+	for _, t := range texts(env) {
+		if *t.at != "" {
+			props[t.property] = *t.at
 		}
 	}
-	for _, p := range []struct {
-		name  string
-		value int64
-	}{{PropAggregateVersion, env.AggregateVersion}, {PropSequence, env.Sequence}, {PropSchemaVersion, int64(env.SchemaVersion)}} {
-		if p.value != 0 {
-			props[p.name] = strconv.FormatInt(p.value, 10)
-		}
+	for _, n := range numbers(env) {
+		setNumber(props, n.property, *n.at)
 	}
+	setNumber(props, PropSchemaVersion, int64(env.SchemaVersion))
 	if !env.OccurredAt.IsZero() {
 		props[PropTime] = env.OccurredAt.UTC().Format(time.RFC3339Nano)
+	}
+}
+
+func setNumber(props map[string]string, name string, n int64) {
+	if n != 0 {
+		props[name] = strconv.FormatInt(n, 10)
 	}
 }
 
