@@ -19,8 +19,8 @@ func causesFirst(want []fact) []fact {
 	return append(causes, others...)
 }
 
-// waits says that a mend of w would fail, because it needs something that is missing and that no statement makes. Each table has a
-// column that rows need, so a view waits for a table by its columns.
+// waits reports whether a repair of w would fail because it needs an object that is missing and that no statement can
+// make. Each table has a column that rows need, so a view waits for a table by its columns.
 func (c *comparison) waits(w fact) bool {
 	for _, m := range c.want {
 		if _, there := c.got[key(m)]; there {
@@ -38,13 +38,13 @@ func (c *comparison) waits(w fact) bool {
 	return false
 }
 
-// reads says that w is about a view that reads a column of a table.
+// reads reports whether w is about a view that reads a column of a table.
 func (c *comparison) reads(w fact, table, column string) bool {
 	r, ok := c.want[readsFact+" "+w.relation()+"."+table]
 	return ok && (w.kind == viewFact || w.kind == readsFact) && slices.Contains(columnsOf(r), column)
 }
 
-// uses says that w is a constraint or an index on a column.
+// uses reports whether w is a constraint or an index on a column.
 func (c *comparison) uses(w, column fact) bool {
 	return (w.kind == constraintFact || w.kind == indexFact) && w.relation() == column.relation() && word(column.part()).MatchString(w.definition)
 }
@@ -81,7 +81,7 @@ func (c *comparison) renamedColumns() {
 	slices.SortFunc(c.found, func(a, b Difference) int { return strings.Compare(a.Object, b.Object) })
 }
 
-// renamed reports that w is called g, and goes on as if it had its name: definitions follow a column that is renamed.
+// renamed reports that w is now called g, and treats g as w from then on: definitions follow a renamed column.
 func (c *comparison) renamed(w, g fact) {
 	c.add(w, "is called "+g.part(), "ALTER TABLE "+c.ident+"."+w.relation()+" RENAME COLUMN "+g.part()+" TO "+w.part())
 	c.got[key(w)], c.want[key(g)] = w, g
@@ -98,7 +98,7 @@ func (c *comparison) renamed(w, g fact) {
 	}
 }
 
-// taken returns the kind of a relation that has the name of one of oncebox's relations, and another kind.
+// taken returns the kind of the relation that has the name of one of oncebox's relations and is of another kind.
 func (c *comparison) taken(name string) string {
 	lost, is := false, c.got[otherFact+" "+name].definition
 	for _, kind := range []string{tableFact, viewFact, sequenceFact} {
@@ -115,7 +115,7 @@ func (c *comparison) taken(name string) string {
 	return is
 }
 
-// makeRoom renames the object that has the name of w, and makes w.
+// makeRoom returns the statements that rename the object with the name of w, and make w.
 func (c *comparison) makeRoom(w fact) string {
 	rename := "ALTER " + strings.ToUpper(c.taken(w.name)) + " " + c.ident + "." + w.name + " RENAME TO " + w.name + "_other"
 	if w.kind == viewFact {

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// columnParts are type, NOT NULL, and how the value is made where none is given.
+// columnParts splits a definition into type, NOT NULL, and the default.
 var columnParts = regexp.MustCompile(`^(.*?)( NOT NULL)?( (?:DEFAULT|GENERATED) .*)?$`)
 
 func hasValue(f fact) bool { return value(f) != "" }
 
-// value is how the value of a column is made where none is given: " DEFAULT 0", " GENERATED ALWAYS AS IDENTITY".
+// value returns how a column gets its value by default: " DEFAULT 0" or " GENERATED ALWAYS AS IDENTITY".
 func value(f fact) string { return columnParts.FindStringSubmatch(f.definition)[3] }
 
 func typeOf(f fact) string { return columnParts.FindStringSubmatch(f.definition)[1] }
@@ -22,14 +22,14 @@ func isIdentity(value string) bool { return strings.HasSuffix(value, " AS IDENTI
 
 func isComputed(value string) bool { return strings.HasPrefix(value, " GENERATED ALWAYS AS (") }
 
-// needsValue says that the column can be added to no table with rows.
+// needsValue reports whether the column cannot be added to a table that has rows.
 func needsValue(f fact) bool { return strings.Contains(f.definition, " NOT NULL") && !hasValue(f) }
 
-// column reports type, NOT NULL and default of a column each by itself.
+// column reports differences of type, NOT NULL and default separately.
 func (c *comparison) column(w, g fact) {
 	want, got := columnParts.FindStringSubmatch(w.definition), columnParts.FindStringSubmatch(g.definition)
 	alter := "ALTER TABLE " + c.ident + "." + w.relation() + " ALTER COLUMN " + w.part()
-	if isComputed(got[3]) { // the type of a computed column cannot be altered with USING
+	if isComputed(got[3]) { // the type of a computed column cannot be changed with USING
 		c.value(w, g)
 	}
 	if want[1] != got[1] && !isComputed(want[3]) {
@@ -46,7 +46,8 @@ func (c *comparison) column(w, g fact) {
 	}
 }
 
-// retype is the statement that gives a column its type. A default may not fit the other type, so it goes before and comes after.
+// retype returns the statement that changes the type of a column. The default may not fit the new type, so it is
+// dropped before and set again afterwards.
 func (c *comparison) retype(w, g fact) string {
 	kind := typeOf(w)
 	column := " ALTER COLUMN " + w.part()
@@ -58,7 +59,7 @@ func (c *comparison) retype(w, g fact) string {
 	if isDefault(value(g)) && isDefault(value(w)) {
 		mend += "," + column + " SET" + value(w)
 	}
-	// PostgreSQL alters no column that a view reads.
+	// PostgreSQL refuses to change a column that a view reads.
 	for _, r := range c.got {
 		if r.kind == readsFact && r.part() == w.relation() && slices.Contains(columnsOf(r), w.part()) {
 			mend = "DROP VIEW IF EXISTS " + c.ident + "." + r.relation() + "; " + mend + "; CREATE VIEW " + c.text(r)
@@ -67,7 +68,7 @@ func (c *comparison) retype(w, g fact) string {
 	return mend
 }
 
-// value reports how the value of a column is made, if that differs. No mend loses values that are stored.
+// value reports a different default. No repair loses stored values.
 func (c *comparison) value(w, g fact) {
 	want, got := value(w), value(g)
 	if want == got && (!isComputed(want) || typeOf(w) == typeOf(g)) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// comparison finds the differences of one schema.
+// comparison collects the differences of one schema.
 type comparison struct {
 	place
 
@@ -25,9 +25,9 @@ func compare(p place, made map[string]source, want, got []fact) []Difference {
 	for _, w := range causesFirst(want) {
 		g, there := c.got[key(w)]
 		switch {
-		case w.kind == optionFact && there: // its value is the operator's business
+		case w.kind == optionFact && there: // operators may change its value
 		case there && (same(w, g) || c.waits(w)):
-		case w.kind == bodyFact && c.differs(functionFact+" "+w.name): // reported, and mended, with the rest of the function
+		case w.kind == bodyFact && c.differs(functionFact+" "+w.name): // the function itself is reported, and its repair includes the body
 		case w.kind == columnFact && there:
 			c.column(w, g)
 		case there:
@@ -60,7 +60,7 @@ func same(w, g fact) bool {
 func (c *comparison) differs(key string) bool { return c.got[key].definition != c.want[key].definition }
 
 func (c *comparison) add(f fact, problem, mend string) {
-	// What one statement mends is reported once: a view may have several facts that differ.
+	// One statement repairs several differences of a view, so it is reported once.
 	if !slices.ContainsFunc(c.found, func(d Difference) bool { return d.Object == object(f) && d.Mend == mend }) {
 		c.found = append(c.found, Difference{Object: object(f), Problem: problem, Mend: mend})
 	}
@@ -94,7 +94,8 @@ func (c *comparison) sameConstraints() {
 	}
 }
 
-// lost says that there is nothing to say of a part, because what it belongs to is missing, which is said already.
+// lost reports whether a part need not be reported, because the object that it belongs to is missing, which
+// is reported already.
 func (c *comparison) lost(w fact) bool {
 	var whole string
 	switch w.kind {
@@ -114,7 +115,7 @@ func (c *comparison) lost(w fact) bool {
 	return !there
 }
 
-// extra looks at what is there and not ours.
+// extra checks an object that exists and does not belong to oncebox.
 func (c *comparison) extra(g fact) {
 	if c.detached(g) || c.taken(g.relation()) != "" {
 		return
@@ -152,7 +153,8 @@ func (c *comparison) extra(g fact) {
 	}
 }
 
-// detached says that the fact is about a child that is detached from its parent. That is reported; what the child has by itself is not.
+// detached reports whether the fact is about a partition that is detached from its table. The detachment is reported,
+// and not the partition's own parts.
 func (c *comparison) detached(g fact) bool {
 	for k, w := range c.want {
 		if _, there := c.got[k]; !there && w.kind == partitionFact && w.part() == g.relation() {
@@ -162,10 +164,10 @@ func (c *comparison) detached(g fact) bool {
 	return false
 }
 
-// owner: the name has the kind before it, the definition the two roles.
+// owner reports a wrong owner. The name of the fact begins with the kind of object; the definition has the two roles.
 func (c *comparison) owner(g fact) {
 	kind, name, _ := strings.Cut(g.name, " ")
-	is, should, _ := strings.Cut(g.definition, "\x01") // which names of roles do not have
+	is, should, _ := strings.Cut(g.definition, "\x01") // a character that names of roles do not contain
 	c.found = append(c.found, Difference{
 		Object:  strings.ToLower(kind) + " " + name,
 		Problem: "belongs to " + is + ", the others to " + should,
@@ -173,7 +175,8 @@ func (c *comparison) owner(g fact) {
 	})
 }
 
-// right: the name has the kind before it, the definition the rights that the owner lacks, and the owner.
+// right reports rights that the owner lacks. The name of the fact begins with the kind of object; the definition has
+// the rights and the owner.
 func (c *comparison) right(g fact) {
 	kind, name, _ := strings.Cut(g.name, " ")
 	rights, owner, _ := strings.Cut(g.definition, "\x01")

@@ -5,26 +5,27 @@ import (
 	"strings"
 )
 
-// Difference is something in the schema that is not as [Up] made it.
+// Difference is a difference between the schema and the result of [Up].
 type Difference struct {
-	// Object is what it is about: "index outbox_held_due", "column outbox.lane".
+	// Object names the object: "index outbox_held_due", "column outbox.lane".
 	Object string
-	// Problem is what is wrong with it: "is missing", "is integer, should be smallint".
+	// Problem is the difference: "is missing", or "is integer, should be smallint".
 	Problem string
-	// Mend is the SQL that puts it right, to be run by the owner of the tables. A function or view that it makes anew has to be granted again.
-	// Where no statement puts it right, because rows are lost, Mend says what to do instead.
+	// Mend is the SQL that repairs it, for the owner of the tables. A function or view that it makes anew has to be
+	// granted again. If no statement can repair it, because rows are lost, Mend says what to do instead.
 	Mend string
 }
 
-// String is a line that says what is wrong, and below it the whole mend, indented by a tab.
+// String returns a line with the difference, and below it the whole repair, indented by a tab.
 func (d Difference) String() string {
 	return d.Object + " " + d.Problem + indent("\n"+d.Mend)
 }
 
-// indent moves every line but the first by a tab.
+// indent indents all lines except the first by a tab.
 func indent(text string) string { return strings.ReplaceAll(text, "\n", "\n\t") }
 
-// DifferenceError means that the tables are not as [Up] made them: somebody changed them, or a restore was not complete.
+// DifferenceError means that the tables differ from the result of [Up]: somebody has changed them, or a
+// restore was not complete.
 type DifferenceError struct {
 	Schema      string
 	Differences []Difference

@@ -16,7 +16,7 @@ import (
 //go:embed tables.txt
 var tables string
 
-// Kinds of facts. Those from triggerFact on are of what should not be there.
+// Kinds of facts. From triggerFact on they are about objects that should not exist.
 const (
 	tableFact       = "table"
 	viewFact        = "view"
@@ -39,38 +39,39 @@ const (
 	otherFact       = "other"
 )
 
-// fact is one thing that can be said about the tables.
+// fact is one statement about the tables.
 type fact struct {
 	kind string
-	// name is that of a relation, of something that belongs to one ("outbox.lane"), or of a function with the types of its arguments.
+	// name is the name of a relation, of a part of one ("outbox.lane"), or of a function with the types of
+	// its arguments.
 	name       string
 	definition string
 }
 
 func (f fact) String() string { return f.kind + " " + f.name + ": " + f.definition }
 
-// relation is the table, view or sequence that the fact is about.
+// relation returns the table, view or sequence that the fact is about.
 func (f fact) relation() string {
 	relation, _, _ := strings.Cut(f.name, ".")
 	return relation
 }
 
-// part is what belongs to the relation: a column, an index, a constraint.
+// part returns the part of the relation: a column, an index or a constraint.
 func (f fact) part() string {
 	_, part, _ := strings.Cut(f.name, ".")
 	return part
 }
 
-// function is the name of a function without its arguments.
+// function returns the name of a function without its arguments.
 func function(name string) string {
 	name, _, _ = strings.Cut(name, "(")
 	return name
 }
 
-// place is a schema, in the ways in which it is written.
+// place is a schema, in the two ways in which its name is written.
 type place struct {
-	schema string // as it is called
-	ident  string // as PostgreSQL's quote_ident writes it
+	schema string // plain
+	ident  string // quoted as by PostgreSQL's quote_ident
 }
 
 // fill replaces {schema} as oncebox_create does.
@@ -100,8 +101,8 @@ func (p place) of(facts []fact, made map[string]source) (list []fact) {
 	return list
 }
 
-// settle sets what the texts of definitions depend on, until the end of the transaction, and returns quote_ident of the schema, which
-// depends on it, too.
+// settle fixes the settings on which the texts of definitions depend, until the end of the transaction. It returns the
+// quoted name of the schema, which depends on them, too.
 const settle = `
 WITH s AS MATERIALIZED (
 	SELECT $1::text AS schema, set_config('search_path', 'pg_catalog', true), set_config('IntervalStyle', 'postgres', true),
@@ -208,7 +209,7 @@ SELECT kind, name, CASE kind WHEN 'body' THEN definition ELSE regexp_replace(def
 
 // read returns what there is of the relations and functions of these names.
 func read(ctx context.Context, db *bun.DB, schema string, relations, functions []string) (p place, list []fact, err error) {
-	// It writes nothing, so a standby can be asked, too.
+	// The transaction writes nothing, so that a standby can be checked, too.
 	tx, err := db.DB.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted, ReadOnly: true})
 	if err != nil {
 		return p, nil, wrap("begin", err)

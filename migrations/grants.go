@@ -12,26 +12,27 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// Duty is what a role of the database does with the tables. The owner needs no grants.
+// Duty is the set of things that a role of the database does with the tables. The owner needs no grants.
 type Duty string
 
 // The duties, see [Grants].
 const (
-	// Service relays, handles messages, keeps idempotency keys, cleans up, and decides about dead letters: all that an App and the
-	// command oncebox do, but [Up].
+	// Service relays events, handles messages, keeps idempotency keys, cleans up, and decides about dead letters:
+	// everything that an App and the command oncebox do, except [Up].
 	Service Duty = "service"
 	// Writer commits events through this module, and does no more: it can take no event back.
 	Writer Duty = "writer"
-	// Caller adds events by the function oncebox_add: a writer in another language, and a role whose statements fire a trigger that does so.
+	// Caller adds events with the SQL function oncebox_add: a writer in another language, or a role whose statements
+	// fire a trigger that calls it.
 	Caller Duty = "caller"
-	// Reader looks at all and changes nothing.
+	// Reader reads everything and changes nothing.
 	Reader Duty = "reader"
 )
 
-// Duties lists all of them.
+// Duties lists all duties.
 func Duties() []Duty { return []Duty{Service, Writer, Caller, Reader} }
 
-// Privileges, and kinds of objects, as GRANT has them (PostgreSQL, 5.8).
+// Privileges and kinds of objects, in the words of GRANT (PostgreSQL, 5.8).
 const (
 	mayUse     = "USAGE"
 	mayRead    = "SELECT"
@@ -48,14 +49,14 @@ const (
 // migrationsTable says which files were applied. Only the owner writes to it.
 const migrationsTable = "oncebox_migrations"
 
-// rights are privileges on objects of one kind, as a GRANT has them. Tables and views have no kind.
+// rights are privileges on objects of one kind, as in a GRANT statement. Tables and views need no kind.
 type rights struct {
 	privileges []string
 	kind       string
 	objects    []string
 }
 
-// rightsOf are what a duty needs.
+// rightsOf returns the rights that a duty needs.
 func rightsOf(d Duty) []rights {
 	tables, sequences := named(tableFact), named(sequenceFact)
 	tables = slices.DeleteFunc(tables, func(name string) bool { return name == migrationsTable })
@@ -92,7 +93,7 @@ func rightsOf(d Duty) []rights {
 	}
 }
 
-// named lists what Up makes of a kind.
+// named lists the objects of a kind that Up makes.
 func named(kind string) (list []string) {
 	for _, f := range parse(tables) {
 		if f.kind == kind {
@@ -102,7 +103,7 @@ func named(kind string) (list []string) {
 	return list
 }
 
-// definers lists the functions that act with the rights of the owner, and that only roles may call that were granted it.
+// definers lists functions that run with the owner's rights, and that only roles with a grant may call.
 func definers() (list []string) {
 	for _, f := range parse(tables) {
 		if f.kind == functionFact && strings.Contains(f.definition, " SECURITY DEFINER") {
@@ -129,9 +130,10 @@ func Grants(ctx context.Context, db *bun.DB, cfg *Config, d Duty, role string) (
 }
 
 const (
-	// roleName is the role of the session, which SET ROLE may have changed.
+	// roleName returns the role of the session, which SET ROLE may have changed.
 	roleName = `SELECT current_user`
-	// lacked lists the privileges on objects that the role does not have. Functions of one name would be granted together.
+	// lacked lists the privileges on objects that the role does not have. Functions with the same name are
+	// granted together.
 	lacked = `
 SELECT p, o FROM unnest($1::text[]) WITH ORDINALITY o(o, n), unnest($2::text[]) WITH ORDINALITY p(p, m)
 WHERE NOT CASE $3::text
@@ -145,8 +147,8 @@ WHERE NOT CASE $3::text
 END ORDER BY m, n`
 )
 
-// MissingGrants returns the statements that give the role of the connection what it lacks for a duty. Objects that do not exist are left
-// out: see [Verify].
+// MissingGrants returns the statements that give the role of the connection the rights that it lacks for a duty.
+// Objects that do not exist are left out: see [Verify].
 func MissingGrants(ctx context.Context, db *bun.DB, cfg *Config, d Duty) ([]string, error) {
 	schema, err := grantedSchema(ctx, db, cfg, d)
 	if err != nil {
@@ -190,7 +192,7 @@ func (r rights) lacked(ctx context.Context, db *sql.DB, schema string) (map[stri
 	return missing, err
 }
 
-// grant is the statement.
+// grant returns the GRANT statement.
 func (r rights) grant(schema, privileges, role string) string {
 	var on []string
 	for _, object := range r.objects {

@@ -2,7 +2,7 @@ package migrations
 
 import "strings"
 
-// object names what a fact is about.
+// object returns the name of a fact's object, for people.
 func object(f fact) string {
 	switch f.kind {
 	case indexFact:
@@ -22,7 +22,7 @@ func object(f fact) string {
 	}
 }
 
-// problem says how what is there differs from what should be.
+// problem describes how an object differs from what it should be.
 func problem(w, g fact) string {
 	switch {
 	case w.kind == bodyFact:
@@ -48,7 +48,7 @@ const (
 		"this makes it: "
 )
 
-// create is the statement that makes what is missing.
+// create returns the statement that makes a missing object.
 func (c *comparison) create(w fact) string {
 	on := c.ident + "." + w.relation()
 	switch w.kind {
@@ -75,7 +75,7 @@ func (c *comparison) create(w fact) string {
 	}
 }
 
-// replace is the statement that makes what is there what it should be.
+// replace returns the statement that changes an object into what it should be.
 func (c *comparison) replace(w, g fact) string {
 	on := c.ident + "." + w.relation()
 	switch w.kind {
@@ -107,7 +107,7 @@ func (c *comparison) replace(w, g fact) string {
 	}
 }
 
-// text is the statement that makes a function or a view, without its first words.
+// text returns the statement that makes a function or a view, without its first words.
 func (c *comparison) text(w fact) string { return c.sources[function(w.relation())].statement(c.place) }
 
 func (c *comparison) revoke(w fact) string {

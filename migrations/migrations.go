@@ -22,14 +22,15 @@ var files embed.FS
 func FS() fs.FS {
 	sub, err := fs.Sub(files, "sql")
 	if err != nil {
-		panic(err) // the folder is embedded above
+		panic(err) // cannot happen: the folder is embedded above
 	}
 	return sub
 }
 
-// Config says where the tables are.
+// Config sets where the tables are.
 type Config struct {
-	// Schema holds the tables; it is created if need be. Default: the first one of the search_path that connections begin with.
+	// Schema is the schema of the tables. It is made if it does not exist. Default: the first schema of the search_path
+	// with which connections begin.
 	Schema string
 	// Logger gets one line per file that is applied, and the warning of [Verify]. Default: slog.Default().
 	Logger *slog.Logger
@@ -38,7 +39,7 @@ type Config struct {
 // maxSchema is the longest name that PostgreSQL does not cut, in bytes.
 const maxSchema = 63
 
-// Validate says what is wrong with the configuration.
+// Validate returns an error if a field cannot be used.
 func (c *Config) Validate() error {
 	if c != nil && (len(c.Schema) > maxSchema || strings.ContainsRune(c.Schema, 0)) {
 		return fmt.Errorf("migrations: Config.Schema %q: a name has at most %d bytes and no NUL", c.Schema, maxSchema)
@@ -58,15 +59,15 @@ const (
 	lock         = `SELECT pg_advisory_xact_lock(hashtextextended('oncebox.migrations.' || $1, 0))`
 )
 
-// Up applies what is missing. It makes nothing, and says what to do, where the schema has other tables by the names of ours, or was made
-// from other files.
+// Up applies the files that were not applied yet. It makes nothing, and says what to do, if the schema has other tables
+// with oncebox's names, or was made from other files.
 func Up(ctx context.Context, db *bun.DB, cfg *Config) error {
 	s, err := look(ctx, db.DB, cfg)
 	if err != nil || len(s.missing) == 0 {
 		return err
 	}
-	// READ COMMITTED whatever the server's default is: what another process committed while this one waited for the lock
-	// must be seen.
+	// READ COMMITTED, whatever the server's default is: changes that another process has committed while this one
+	// waited for the lock must be visible.
 	tx, err := db.DB.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return fmt.Errorf("migrations: begin: %w", err)
@@ -104,7 +105,7 @@ func Up(ctx context.Context, db *bun.DB, cfg *Config) error {
 
 // enter creates the schema if it does not exist, and puts it first in the search_path, so that unqualified names mean it.
 func enter(ctx context.Context, tx *sql.Tx, schema string) error {
-	// CREATE SCHEMA IF NOT EXISTS asks for the right to make one even where it is there.
+	// CREATE SCHEMA IF NOT EXISTS needs the right to make schemas even if the schema exists.
 	var exists bool
 	if err := tx.QueryRowContext(ctx, schemaExists, schema).Scan(&exists); err != nil {
 		return fmt.Errorf("migrations: look for schema %q: %w", schema, err)
@@ -114,7 +115,7 @@ func enter(ctx context.Context, tx *sql.Tx, schema string) error {
 			return mayNot(fmt.Sprintf("create schema %q", schema), `CREATE ON DATABASE "..."`, err)
 		}
 	}
-	// Functions have the schema's name in their text, as the setting has it written.
+	// Functions contain the name of the schema as this setting writes it.
 	_, err := tx.ExecContext(ctx, "SET LOCAL quote_all_identifiers = off; SET LOCAL search_path = "+quote(schema)+", pg_temp")
 	return wrap("set search_path", err)
 }
@@ -138,7 +139,8 @@ func wrap(what string, err error) error {
 	return fmt.Errorf("migrations: %s: %w", what, err)
 }
 
-// mayNot names the right that the role lacks, if that is why it failed. Tables are made by their owner to be, and not by a role of the service.
+// mayNot adds the missing right to an error that it has caused. The future owner should make the tables,
+// and not a role of the service.
 func mayNot(what, right string, err error) error {
 	if pgerr.Code(err) == pgerr.InsufficientPrivilege {
 		err = fmt.Errorf("%w: call it with the role that is to own the tables; if this role is, let an administrator run GRANT %s TO it", err, right)
@@ -149,7 +151,7 @@ func mayNot(what, right string, err error) error {
 func names() []string {
 	list, err := fs.Glob(FS(), "*.up.sql")
 	if err != nil {
-		panic(err) // the pattern is constant
+		panic(err) // cannot happen: the pattern is constant
 	}
 	slices.Sort(list)
 	return list

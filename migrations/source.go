@@ -13,10 +13,10 @@ var (
 	viewColumns     = regexp.MustCompile(`\{columns of (\w+)\}`)
 )
 
-// made is something that a file creates under a name of its own.
+// made is an object that a file creates.
 type made struct{ kind, name string }
 
-// makes lists what a file creates.
+// makes lists the objects that a file creates.
 func makes(file string) (list []made) {
 	for line := range strings.Lines(content(file)) {
 		if m := createStatement.FindStringSubmatch(line); m != nil {
@@ -26,11 +26,11 @@ func makes(file string) (list []made) {
 	return list
 }
 
-// source is how a function or a view is made.
+// source is the text by which a function or a view is made.
 type source struct {
-	create   string // the statement without "CREATE FUNCTION" or "CREATE VIEW"
-	body     string // what PostgreSQL keeps of a function
-	template bool   // {schema} stands for the schema
+	create   string // without "CREATE FUNCTION" or "CREATE VIEW"
+	body     string // the part of a function that PostgreSQL stores
+	template bool   // contains {schema} in place of the schema
 }
 
 func (s source) statement(p place) string { return p.ident + "." + s.in(p, s.create) }
@@ -103,11 +103,11 @@ func between(text, begin, end string) iter.Seq[string] {
 	}
 }
 
-// content is the text of a file.
+// content returns the text of a file.
 func content(file string) string {
 	text, err := fs.ReadFile(FS(), file)
 	if err != nil {
-		panic(err) // the name is that of an embedded file
+		panic(err) // cannot happen: the name is that of an embedded file
 	}
 	return string(text)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// relationKind is what the relation c of pg_class is called.
+// relationKind is an SQL expression for the kind of the relation c of pg_class.
 const relationKind = `CASE c.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'S' THEN 'sequence' WHEN 'i' THEN 'index'
 	WHEN 'I' THEN 'index' WHEN 'f' THEN 'foreign table' WHEN 'c' THEN 'type' ELSE 'table' END`
 
@@ -23,7 +23,8 @@ UNION ALL SELECT 'type', t.typname::text, quote_ident($1) || '.' || t.typname
 FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace WHERE n.nspname = $1 AND t.typname = ANY ($2::text[]) AND t.typrelid = 0
 ORDER BY kind DESC, name`
 
-// free returns an error if something in the schema has a name that the missing files need. It is asked for before anything is made.
+// free returns an error if another object has a name that the missing files need. It is checked before
+// anything is made.
 func free(ctx context.Context, db querier, s *state) error {
 	var relations, functions []string
 	for _, file := range s.missing {
@@ -56,7 +57,7 @@ func free(ctx context.Context, db querier, s *state) error {
 		s.schema, few(taken), rename)
 }
 
-// shownNames is how many names an error has.
+// shownNames is how many names an error lists.
 const shownNames = 5
 
 // few lists names, the first ones if there are many.

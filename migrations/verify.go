@@ -14,7 +14,7 @@ import (
 
 // MissingError means that files were not applied.
 type MissingError struct {
-	// Database and Schema are where the files were looked for.
+	// Database and Schema are where the tables were expected.
 	Database, Schema string
 	// Missing are the files of this program that were not applied.
 	Missing []string
@@ -61,7 +61,7 @@ func Verify(ctx context.Context, db *bun.DB, cfg *Config) error {
 			"REVOKE CREATE ON SCHEMA "+quote(s.schema)+" FROM PUBLIC, or use a schema of its own", "schema", s.schema)
 	}
 	if len(s.unknown) > 0 {
-		return nil // a later file may have changed anything
+		return nil // files of a newer program may have changed anything
 	}
 	facts, made := parse(tables), sources()
 	relations, functions := ours(facts)
@@ -84,7 +84,7 @@ func Applied(ctx context.Context, db *bun.DB, cfg *Config) error {
 	return s.complete()
 }
 
-// ours are the names of the relations and functions that facts are about.
+// ours returns the names of the relations and functions in facts.
 func ours(facts []fact) (relations, functions []string) {
 	for _, f := range facts {
 		switch f.kind {
@@ -97,12 +97,12 @@ func ours(facts []fact) (relations, functions []string) {
 	return relations, functions
 }
 
-// state says which files were applied to a schema.
+// state is the result of comparing the applied files with those of this program.
 type state struct {
 	database string
 	schema   string
-	missing  []string // ours that were not applied
-	unknown  []string // applied and not ours
+	missing  []string // files of this program that were not applied
+	unknown  []string // applied files that this program does not have
 }
 
 // complete returns nil if nothing is missing.
@@ -119,8 +119,8 @@ type querier interface {
 }
 
 const (
-	// Not to_regclass, which answers from what the session remembers, and that may be older than a lock that was waited for.
-	// A table of somebody else's may have the name, and no such column.
+	// to_regclass is not used, because it answers from the session's cache, which may be older than a lock that was
+	// waited for. The column is checked, too, because a table of somebody else may have the same name.
 	tableExists = `
 SELECT current_database(), EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid
 	WHERE n.nspname = $1 AND c.relname = 'oncebox_migrations' AND a.attname = 'name' AND a.atttypid = 'text'::regtype)`
@@ -143,7 +143,7 @@ func resolve(ctx context.Context, db querier, cfg *Config) (string, error) {
 	return schema, nil
 }
 
-// look asks which files were applied.
+// look reads which files were applied.
 func look(ctx context.Context, db querier, cfg *Config) (*state, error) {
 	schema, err := resolve(ctx, db, cfg)
 	if err != nil {

@@ -6,18 +6,20 @@ import (
 	"github.com/oncebox/oncebox/messaging/memory"
 )
 
-// broker is the memory broker, which outlives the processes of the service, and what the test wants of it.
+// broker is the memory broker of a test. It outlives the service's processes, and counts and fails calls as
+// the test wants.
 type broker struct {
 	*memory.Broker
 
-	moved chan struct{} // a token: a message was settled or given back
+	moved chan struct{} // has a token after a message was settled or given back
 
 	mu        sync.Mutex
-	published int // calls of Publish
+	published int // number of calls of Publish
 	failures  []error
 }
 
-// refusal counts a call of Publish and returns the error that [Kit.FailNextPublish] has for it, nil if there is none.
+// refusal counts a call of Publish. It returns the error that [Kit.FailNextPublish] has set for it, nil if
+// there is none.
 func (b *broker) refusal() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -30,7 +32,7 @@ func (b *broker) refusal() error {
 	return err
 }
 
-// unused is how many errors of [Kit.FailNextPublish] are left.
+// unused returns the number of errors of [Kit.FailNextPublish] that no call has used.
 func (b *broker) unused() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// client is the broker as one process of the service has it.
+// client is the broker's connection of one process of the service. It is cut when the process dies.
 type client struct {
 	*broker
 
@@ -21,7 +21,7 @@ type client struct {
 	receivers []*receiver
 }
 
-// Publish publishes, unless it is to fail or the process dies.
+// Publish passes messages on, unless the test has set an error or the process dies.
 func (c *client) Publish(ctx context.Context, msgs []event.Envelope) error {
 	if c.process.reach(BeforePublish) {
 		return c.away()
@@ -34,7 +34,7 @@ func (c *client) Publish(ctx context.Context, msgs []event.Envelope) error {
 		return &messaging.PublishError{Failed: failed}
 	}
 	if c.process.reach(AfterPublish) {
-		// Only now does the broker take them, or consumers of the dying process might handle them first.
+		// The broker gets the messages only now. Otherwise consumers of the dying process might handle them first.
 		return errors.Join(c.away(), c.broker.Publish(context.WithoutCancel(ctx), msgs))
 	}
 	return c.broker.Publish(ctx, msgs)
@@ -48,7 +48,7 @@ func (c *client) Declare(ctx context.Context, topics []string, subscriptions []m
 	return c.broker.Declare(ctx, topics, subscriptions)
 }
 
-// Subscribe notes the receiver until it is closed.
+// Subscribe passes the call on, and remembers the receiver until it is closed.
 func (c *client) Subscribe(ctx context.Context, s messaging.Subscription) (messaging.Receiver, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,7 +64,7 @@ func (c *client) Subscribe(ctx context.Context, s messaging.Subscription) (messa
 	return r, nil
 }
 
-// waiting is how many messages are not settled, and whether all n subscriptions receive.
+// waiting returns the number of unsettled messages, and whether all n subscriptions have a receiver.
 func (c *client) waiting(ctx context.Context, n int) (messages int64, receiving bool, err error) {
 	c.mu.Lock()
 	receivers := slices.Clone(c.receivers)
@@ -79,13 +79,13 @@ func (c *client) waiting(ctx context.Context, n int) (messages int64, receiving 
 	return messages, len(receivers) >= n, nil
 }
 
-// Close ends what the process has with the broker, which stays open for the next one.
+// Close closes the receivers of the process. The broker stays open for the next process.
 func (c *client) Close() error {
 	c.disconnect()
 	return nil
 }
 
-// disconnect gives back to the broker what is not settled.
+// disconnect returns unsettled messages to the broker.
 func (c *client) disconnect() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,14 +97,14 @@ func (c *client) disconnect() {
 
 func (c *client) away() error { return fmt.Errorf("%w: %w", messaging.ErrBrokerDown, c.process.dead()) }
 
-// receiver notifies its broker when a message is settled.
+// receiver is a receiver that notifies the test's broker when a message is settled.
 type receiver struct {
 	messaging.BacklogReceiver
 
 	client *client
 }
 
-// Ack acknowledges, unless the process dies before it.
+// Ack acknowledges a message, unless the process dies before that.
 func (r *receiver) Ack(ctx context.Context, m *messaging.Message) error {
 	if r.client.process.reach(BeforeAck) {
 		return r.client.away()

@@ -5,22 +5,26 @@ import (
 	"sync"
 )
 
-// Point is a place in a service at which a crash shows what the service has made safe, see [Kit.CrashAt].
+// Point is a place in the service at which a test can make it crash, see [Kit.CrashAt].
 type Point string
 
 // The points, in the order in which an event passes them.
 const (
-	// BeforeCommit is when a unit of work has done all its work, and its COMMIT has not been sent: nothing of it may be there
-	// afterwards. A unit is that of a request, of a handler, or of oncebox itself, where it parks a message for example.
+	// BeforeCommit is when a unit of work has done its work, and COMMIT was not sent yet: nothing of it may
+	// be in the database afterwards. The unit may be that of a request, of a handler, or of oncebox itself,
+	// for example when it parks a message.
 	BeforeCommit Point = "before commit"
-	// AfterCommit is when PostgreSQL has committed a unit of work and the process has not read the answer: all of it is there afterwards,
-	// and the caller has no answer. The caller of a request comes again, and so does the message of a handler.
+	// AfterCommit is when PostgreSQL has committed a unit of work, and the process has not read the answer:
+	// everything is in the database, but the caller does not know. The caller repeats a request, and the
+	// broker delivers a message again.
 	AfterCommit Point = "after commit"
-	// BeforePublish is when the relay has taken events, and the broker has none of them: they are published later.
+	// BeforePublish is when the relay has read events, and the broker has none of them yet: they are published later.
 	BeforePublish Point = "before publish"
-	// AfterPublish is when the broker has taken events, and the outbox does not know that yet: they are published again.
+	// AfterPublish is when the broker has stored events, and the outbox does not know that yet: they are
+	// published again.
 	AfterPublish Point = "after publish"
-	// BeforeAck is when a consumer has committed what it made of a message, and has not acknowledged it: the broker delivers it again.
+	// BeforeAck is when a consumer has committed its work for a message and has not acknowledged it: the
+	// broker delivers it again.
 	BeforeAck Point = "before acknowledge"
 )
 
@@ -51,7 +55,7 @@ func (k *Kit) CrashAt(p Point) {
 	k.plan.add(p)
 }
 
-// plan is the list of crashes to come.
+// plan is the list of crashes that have not happened yet.
 type plan struct {
 	mu     sync.Mutex
 	points []Point

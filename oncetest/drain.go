@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// limit is reached only where something is broken, a handler that never returns for example.
+	// limit is how long a Drain may take. Only a defect takes that long, for example a handler that never returns.
 	limit = 5 * time.Minute
-	// look is the longest time between two looks at the tables.
+	// look is the longest pause between two looks at the tables.
 	look = 5 * time.Millisecond
 )
 
 var (
-	// errStopped ends the consumers of a Drain.
+	// errStopped is the cause with which a Drain ends its consumers.
 	errStopped = errors.New("drained")
 
 	errLimit = fmt.Errorf("not done after %s: does a handler not return? Run the test with -timeout=1m, which prints where each goroutine waits", limit)
@@ -43,8 +43,8 @@ func (k *Kit) Drain() {
 	}
 }
 
-// DrainFailing is [Kit.Drain] for a test in which something is meant to fail. It returns what failed or died since the last Drain, in no
-// certain order.
+// DrainFailing is [Kit.Drain] for a test in which failures are expected. It returns the failures since the
+// last Drain, in any order.
 func (k *Kit) DrainFailing() []Failure {
 	k.t.Helper()
 	ctx, cancel := context.WithTimeoutCause(k.t.Context(), limit, errLimit)
@@ -59,7 +59,7 @@ func (k *Kit) DrainFailing() []Failure {
 	return failures
 }
 
-// drain works on after a crash, with the next start of the service.
+// drain works until nothing is left. After a crash it continues with a new process of the service.
 func (k *Kit) drain(ctx context.Context) error {
 	for {
 		if k.process.isDead() {
@@ -73,9 +73,9 @@ func (k *Kit) drain(ctx context.Context) error {
 	}
 }
 
-// work is what one start of the service does, until nothing is left or it dies.
+// work runs one process of the service until nothing is left or the process dies.
 func (k *Kit) work(ctx context.Context) error {
-	// As App.Run does where there is no broker. Where there is one nobody reads them.
+	// App.Run does this if there is no broker. With a broker nobody reads these subscriptions.
 	if err := k.App.Inbox.SubscribeAll(ctx); err != nil {
 		return err
 	}
@@ -106,15 +106,15 @@ func (k *Kit) work(ctx context.Context) error {
 	return err
 }
 
-// untilNothingIsLeft takes turns with relay and consumers. A turn of the relay that changes nothing, after the consumers had
-// nothing to do, is the last one.
+// untilNothingIsLeft lets the relay and the consumers work in turn. It ends after a turn of the relay that changes
+// nothing while the consumers have nothing to do.
 func (k *Kit) untilNothingIsLeft(ctx context.Context) error {
 	for {
 		before, err := k.state(ctx)
 		if err != nil {
 			return err
 		}
-		// A broker that is away, or does not say what it took, is asked again in the next turn.
+		// If the broker is away, or has not confirmed what it stored, the relay tries again in the next turn.
 		err = k.App.Projector.RunOnce(ctx)
 		if err != nil && !errors.Is(err, messaging.ErrBrokerDown) && !errors.Is(err, messaging.ErrUnknown) {
 			return fmt.Errorf("relay: %w", err)
@@ -139,7 +139,7 @@ func (k *Kit) settled(ctx context.Context) error {
 		}
 		due := false
 		if messages == 0 && receiving {
-			// Asked last: a message is parked before it is acknowledged.
+			// This is asked last, because a message is parked before it is acknowledged.
 			if due, err = k.parkedAreDue(ctx); err != nil || !due {
 				return err
 			}
@@ -154,7 +154,8 @@ func (k *Kit) settled(ctx context.Context) error {
 	}
 }
 
-// state changes with all that relay and consumers do, but for what the broker neither took nor refused.
+// state changes with everything that relay and consumers do. Only a publication that the broker has neither stored nor
+// refused leaves it unchanged.
 type state struct {
 	recorded, waiting, held, refusals, dead int64
 	calls                                   int
@@ -173,7 +174,7 @@ func (k *Kit) state(ctx context.Context) (s state, err error) {
 	return s, nil
 }
 
-// askParked finds keys that are due and keys that a process works on.
+// askParked finds keys whose parked messages are due, and keys in work.
 const askParked = `
 SELECT EXISTS (SELECT FROM inbox_key WHERE state <> 'DEAD' AND (owner IS NOT NULL OR due_at <= clock_timestamp())
 	AND regexp_replace(consumer, '@.*', '') = ANY (?))`

@@ -9,7 +9,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
-// recorded is an event that was committed, published or not.
+// recorded is a committed event, published or not.
 type recorded struct {
 	env    event.Envelope
 	status string
@@ -43,9 +43,9 @@ func (k *Kit) recorded(ctx context.Context) ([]recorded, error) {
 	return all, nil
 }
 
-// RequireEvent returns the first committed event of type T, published or not, which all the functions accept. It fails the test if
-// there is none, with a list of the events that there are. A service that deletes what it has published (outbox.NoRetention) keeps it in a
-// test.
+// RequireEvent returns the first committed event of type T, published or not, that all accept functions accept. It
+// fails the test if there is none, with a list of all committed events. A service that deletes published events
+// (outbox.NoRetention) keeps them in a test.
 func RequireEvent[T event.Event](k *Kit, accept ...func(T) bool) T {
 	k.t.Helper()
 	found, all := find(k, accept)
@@ -70,7 +70,8 @@ func RequireEvents[T event.Event](k *Kit, n int, accept ...func(T) bool) []T {
 	return events
 }
 
-// RequireNoEvent fails the test if there is a committed event of type T, published or not, which all the functions accept.
+// RequireNoEvent fails the test if there is a committed event of type T, published or not, that all accept
+// functions accept.
 func RequireNoEvent[T event.Event](k *Kit, accept ...func(T) bool) {
 	k.t.Helper()
 	if found, _ := find(k, accept); len(found) > 0 {
@@ -92,7 +93,7 @@ type typed[T any] struct {
 	event T
 }
 
-// find returns the events of a type that all functions accept, and all events.
+// find returns the events of a type that all functions accept, and a list of all events.
 func find[T event.Event](k *Kit, accept []func(T) bool) (found []typed[T], all []recorded) {
 	k.t.Helper()
 	all, err := k.recorded(k.t.Context())

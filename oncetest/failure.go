@@ -11,7 +11,7 @@ import (
 
 // Failure is an event that the broker refused, or a message that a consumer could not handle.
 type Failure struct {
-	// Consumer is the name of the consumer that failed. "": the event could not be published.
+	// Consumer is the name of the consumer that has failed; "" if the event could not be published.
 	Consumer string
 	// EventID, Type and Topic are those of the event.
 	EventID, Type, Topic string

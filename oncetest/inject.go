@@ -43,8 +43,8 @@ func (k *Kit) Redeliver(ids ...string) {
 	}
 }
 
-// shifts are the times that decide what happens when. The times at which something happened stay: the inbox
-// compares when a message was parked with when it was handled.
+// shifts moves the stored times that decide when something happens. Times at which something has happened stay, because
+// the inbox compares when a message was parked with when it was handled.
 const shifts = `
 UPDATE outbox SET not_before = not_before - ?0::interval, expires_at = expires_at - ?0::interval
 WHERE not_before IS NOT NULL OR expires_at IS NOT NULL;
@@ -68,7 +68,7 @@ func (k *Kit) Advance(d time.Duration) {
 	if d <= 0 {
 		k.t.Fatalf("oncetest: Advance(%s): time goes forward only", d)
 	}
-	// Several statements that are sent as one text are one transaction.
+	// PostgreSQL runs several statements that are sent as one text in one transaction.
 	_, err := k.DB.NewRaw(shifts, strconv.FormatInt(d.Microseconds(), 10)+" microseconds").Exec(k.t.Context())
 	if err != nil {
 		k.t.Fatalf("oncetest: Advance(%s): %v", d, err)

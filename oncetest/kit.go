@@ -21,26 +21,26 @@ import (
 	"github.com/oncebox/oncebox/telemetry"
 )
 
-// Setup is what a service is built on in a test.
+// Setup has what a service is built with in a test.
 type Setup struct {
-	// DB is the service's pool, whose search_path is the schema of the test. It has the tables of oncebox. It refuses statements that
-	// belong into a unit of work, see config.Config.RefusePool.
+	// DB is the pool of the service. Its search_path is the schema of the test, which has oncebox's tables. It refuses
+	// statements that belong into a unit of work, see config.Config.RefusePool.
 	DB *bun.DB
-	// Broker carries messages within the process. A service that has no broker does not use it, and gives nil to oncebox.New.
+	// Broker carries messages within the process. A service without a broker ignores it, and passes nil to oncebox.New.
 	Broker oncebox.Broker
 	// Config has the schema and the source "test", logs warnings to the test, and waits an hour before another try. A service may change
 	// it.
 	Config config.Config
 }
 
-// Kit is a service in a test. Make it with [New].
+// Kit is a service under test. Make it with [New].
 type Kit struct {
-	// App is the service. It is another one after a crash, see [Kit.CrashAt].
+	// App is the service. After a crash it is a new one, see [Kit.CrashAt].
 	App *oncebox.App
-	// DB is the database of the test, for the test's own look at it. It is another pool than that of the service: it refuses no statement,
-	// and a crash leaves it alone.
+	// DB is another pool on the test's database, for the test's own statements. It refuses none, and a
+	// crash does not affect it.
 	DB *bun.DB
-	// Schema is the schema of the test, safe in SQL without quotes.
+	// Schema is the name of the test's schema, safe in SQL without quotes.
 	Schema string
 
 	t        testing.TB
@@ -49,8 +49,8 @@ type Kit struct {
 	broker   *broker
 	plan     *plan
 	starts   int
-	process  *process        // the latest start
-	reported map[string]bool // the failures that a Drain has returned
+	process  *process        // the present process of the service
+	reported map[string]bool // failures that a Drain has returned already
 }
 
 // New builds a service in a schema of its own. Give it the function that builds it in production, and call Consume there. The function is
@@ -79,7 +79,7 @@ func (k *Kit) keepEvents() error {
 	return store.Upkeep().SetRetention(k.t.Context(), operator.By{Actor: "oncetest", Reason: "RequireEvent looks at what was published"})
 }
 
-// requireUsed fails a test that has ended if something that it asked for has not happened.
+// requireUsed fails the test at its end if a requested crash or failure has not happened.
 func (k *Kit) requireUsed() {
 	if k.t.Failed() {
 		return
@@ -94,7 +94,7 @@ func (k *Kit) requireUsed() {
 	}
 }
 
-// start builds the service, the first time or anew.
+// start builds the service: at the beginning, and again after a crash.
 func (k *Kit) start() error {
 	k.starts++
 	p, err := newProcess(k.dsn, fmt.Sprintf("%s %d", k.Schema, k.starts), k.plan, k.broker)
@@ -114,7 +114,8 @@ func (k *Kit) start() error {
 	return nil
 }
 
-// endLeases does what time does for the work of a process that has died: nobody else has any.
+// endLeases ends the leases of a process that has died, as time would. There is no other process whose
+// leases it could end.
 const endLeases = `
 UPDATE outbox_lane SET lease_until = clock_timestamp() WHERE owner IS NOT NULL;
 DELETE FROM outbox_projector;
@@ -123,34 +124,35 @@ UPDATE oncebox_lease SET lease_until = clock_timestamp() WHERE task = 'inbox.mes
 UPDATE inbox_read_model SET lease_until = clock_timestamp() WHERE owner IS NOT NULL;
 UPDATE idempotency_keys SET locked_until = clock_timestamp() WHERE state = 'claimed'`
 
-// restart starts the service anew after its crash.
+// restart starts the service again after a crash.
 func (k *Kit) restart(ctx context.Context) error {
 	dead := k.process
 	k.t.Logf("oncetest: the service died at CrashAt(%q) and is started anew", dead.point)
-	_ = dead.close() // says that connections are closed already
+	_ = dead.close() // the error only says that connections are closed already
 	if err := dead.endSessions(ctx, k.DB); err != nil {
 		return err
 	}
-	// Several statements that are sent as one text are one transaction.
+	// PostgreSQL runs several statements that are sent as one text in one transaction.
 	if _, err := k.DB.NewRaw(endLeases).Exec(ctx); err != nil {
 		return fmt.Errorf("end the leases of the dead process: %w", err)
 	}
-	if err := k.start(); err != nil && !k.process.isDead() { // it may die again while it is built
+	if err := k.start(); err != nil && !k.process.isDead() { // a planned crash may happen while the service is built
 		return fmt.Errorf("start the service anew after its crash: %w (the function given to New is called for each start, as main is: "+
 			"what it makes may be there already, so make tables with CREATE TABLE IF NOT EXISTS)", err)
 	}
 	return nil
 }
 
-// pause is longer than any test, so that what failed is tried again when the test says so, however slow the machine is.
+// pause is the default pause before a further try. It is longer than any test, so that failed messages are tried again
+// only when the test moves the time, however slow the machine is.
 const pause = time.Hour
 
-// defaults is the configuration of a service in a test. What tests have on and production may have off is turned on here.
+// defaults returns the configuration of a service in a test. Checks that may be off in production are on.
 func defaults(schema string, log io.Writer) config.Config {
 	c := config.Config{
 		Schema:      schema,
 		Telemetry:   telemetry.Config{Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))},
-		LogInterval: -1, // every failure is a line: a test looks for one of them
+		LogInterval: -1, // every failure is a line, so that a test can look for a single one
 	}
 	c.UoW.Source = "test"
 	c.Projector.Retry.Delay = pause
@@ -158,7 +160,7 @@ func defaults(schema string, log io.Writer) config.Config {
 	c.Inbox.Retry.Delay = pause
 	c.Inbox.Retry.MaxDelay = pause
 	c.Inbox.PollInterval = 10 * time.Millisecond
-	c.Idempotency.Cache = -1 // Advance moves the times in the database
+	c.Idempotency.Cache = -1 // a cache would not follow Advance, which changes times in the database
 	return c
 }
 

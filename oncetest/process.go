@@ -17,24 +17,24 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// maxConns is what one service may open.
+// maxConns is the size of a service's pool.
 const maxConns = 20
 
-// process is one start of the service: all that it loses when it dies.
+// process is one run of the service, with everything that it loses when it dies.
 type process struct {
 	plan   *plan
-	name   string // of its sessions
+	name   string // application_name of its sessions
 	pool   *bun.DB
 	client *client
 	died   chan struct{} // closed by a crash
 
 	mu    sync.Mutex
-	point Point // where it died
+	point Point // the place where it died
 	wires map[*wire]struct{}
 }
 
-// newProcess opens the pool of a start, which is that of config.OpenDB with RefusePool but for limits that no test needs. name is that of its
-// sessions, and of no others on the server.
+// newProcess opens the pool of a process. It is that of config.OpenDB with RefusePool, without limits that tests do not
+// need. name identifies its sessions, and no others on the server.
 func newProcess(dsn, name string, plan *plan, b *broker) (*process, error) {
 	cfg, err := pgx.ParseConfig(dsn)
 	if err != nil {
@@ -44,7 +44,7 @@ func newProcess(dsn, name string, plan *plan, b *broker) (*process, error) {
 	p.client = &client{broker: b, process: p}
 	cfg.RuntimeParams["application_name"] = name
 	cfg.AfterNetConnect = p.connected
-	cfg.ChannelBinding = "disable" // pgx knows the certificate only where nothing is wrapped around TLS
+	cfg.ChannelBinding = "disable" // pgx can bind the channel only if nothing wraps the connection
 	cfg.AfterConnect = func(_ context.Context, c *pgconn.PgConn) error {
 		if w, ok := c.Conn().(*wire); ok {
 			w.conn.Store(c)
@@ -58,7 +58,7 @@ func newProcess(dsn, name string, plan *plan, b *broker) (*process, error) {
 	return p, nil
 }
 
-// connected wraps a connection, after the handshake of TLS if there is one.
+// connected wraps a connection, after the TLS handshake if there is one.
 func (p *process) connected(_ context.Context, _ *pgconn.Config, c net.Conn) (net.Conn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,8 +70,8 @@ func (p *process) connected(_ context.Context, _ *pgconn.Config, c net.Conn) (ne
 	return w, nil
 }
 
-// reach is called when the process comes to a point. The process dies if a crash is planned there. reach reports whether the process is
-// dead.
+// reach is called when the process comes to a point. If a crash is planned there, the process dies. reach
+// reports whether it is dead.
 func (p *process) reach(at Point) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,7 +84,7 @@ func (p *process) reach(at Point) bool {
 	p.point = at
 	close(p.died)
 	for w := range p.wires {
-		_ = w.Conn.Close() // wakes what waits for an answer
+		_ = w.Conn.Close() // wakes up readers that wait for an answer
 	}
 	p.client.disconnect()
 	return true
@@ -99,12 +99,13 @@ func (p *process) isDead() bool {
 	}
 }
 
-// dead is the error of what the process attempts after its death. The caller holds mu, or has seen died.
+// dead returns the error for everything that the process tries after its death. The caller holds mu, or has
+// seen died closed.
 func (p *process) dead() error {
 	return fmt.Errorf("oncetest: this process of the service died at CrashAt(%q): call Drain, which starts the service anew", p.point)
 }
 
-// endSessions ends what the server still runs for the process, and waits for the end of it.
+// endSessions ends the sessions of the process on the server, and waits until they have ended.
 const endSessions = `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = ?`
 
 func (p *process) endSessions(ctx context.Context, db *bun.DB) error {
@@ -127,7 +128,7 @@ func (p *process) endSessions(ctx context.Context, db *bun.DB) error {
 // close ends the process cleanly.
 func (p *process) close() error { return errors.Join(p.pool.Close(), p.client.Close()) }
 
-// mute lets nothing through from a dead process: its error messages are about the crash that the test wanted.
+// mute drops the log lines of a dead process, because its errors come only from the crash that the test wanted.
 type mute struct {
 	io.Writer
 

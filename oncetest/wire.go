@@ -23,18 +23,18 @@ type wire struct {
 	net.Conn
 
 	process *process
-	conn    atomic.Pointer[pgconn.PgConn] // nil: the session begins
+	conn    atomic.Pointer[pgconn.PgConn] // nil while the session begins
 	commits atomic.Bool                   // COMMIT was sent, and its answer was not read
 
 	reading   sync.Mutex
-	in        []byte // what was read, from the first message on that is not complete
-	held      []byte // messages that may be followed by the answer to COMMIT
-	committed bool   // one of held is that answer
-	out       []byte // what may be handed out
-	told      bool   // the last message was handed out
+	in        []byte // received bytes, from the first incomplete message on
+	held      []byte // messages that wait until it is clear whether the answer to COMMIT follows
+	committed bool   // the answer to COMMIT is among held
+	out       []byte // bytes that Read may return
+	told      bool   // the last message was returned to pgx
 }
 
-// Write sends what a process writes. What a dead process writes is dropped: it gets its error where it reads.
+// Write sends what the process writes. It drops everything from a dead process, which gets its error when it reads.
 func (w *wire) Write(b []byte) (int, error) {
 	if w.process.isDead() {
 		return len(b), nil
@@ -48,7 +48,7 @@ func (w *wire) Write(b []byte) (int, error) {
 	return w.Conn.Write(b)
 }
 
-// Read hands out what the server has sent.
+// Read returns what the server has sent.
 func (w *wire) Read(b []byte) (int, error) {
 	w.reading.Lock()
 	defer w.reading.Unlock()
@@ -68,7 +68,7 @@ func (w *wire) Read(b []byte) (int, error) {
 			if len(w.held) == 0 {
 				return 0, err
 			}
-			w.out, w.held = w.held, nil // the next read has the error
+			w.out, w.held = w.held, nil // the next Read returns the error
 		}
 	}
 	n := copy(b, w.out)
@@ -76,11 +76,11 @@ func (w *wire) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// sort takes the complete messages out of in. What may be the answer to a COMMIT is held back to its end. If the process dies there,
-// it is never handed out.
+// sort takes the complete messages out of in. It holds messages back that may end with the answer to a COMMIT. If the
+// process dies at that COMMIT, they are never returned.
 func (w *wire) sort() {
 	for {
-		const head = 5 // one byte for the type, four for the length without it
+		const head = 5 // a byte for the kind, and four for the length
 		if len(w.in) < head {
 			return
 		}
@@ -93,10 +93,10 @@ func (w *wire) sort() {
 		w.in = w.in[end:]
 		if w.commits.Load() {
 			w.committed = w.committed || kind == 'C' && bytes.Equal(body, []byte("COMMIT\x00"))
-			if kind != 'Z' { // ready for the next query
+			if kind != 'Z' { // ReadyForQuery
 				continue
 			}
-			if body[0] == 'I' { // and in no transaction; in one, something was prepared before COMMIT
+			if body[0] == 'I' { // no transaction is open; otherwise the answer belongs to a statement before COMMIT
 				w.commits.Store(false)
 				if w.committed && w.process.reach(AfterCommit) {
 					return
@@ -108,8 +108,9 @@ func (w *wire) sort() {
 	}
 }
 
-// lastMessage is an error of the server. uow takes one as a refusal of the COMMIT if it is no message about the end of a session: after such a
-// message, as after a connection that is just gone, it would ask for the outcome until its time is up, and a dead process asks nothing.
+// lastMessage returns an error of the server for a process that dies at a COMMIT. Package uow takes it for
+// a refusal of the COMMIT. After a lost connection, or a message that the session has ended, it would look
+// for the outcome until its time is over.
 func (w *wire) lastMessage() []byte {
 	<-w.process.died
 	message := &pgproto3.ErrorResponse{
@@ -117,7 +118,7 @@ func (w *wire) lastMessage() []byte {
 	}
 	b, err := message.Encode(nil)
 	if err != nil {
-		return nil // an error message is never too long
+		return nil // an error message always fits
 	}
 	return b
 }
