@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// part is what one process of an arrangement does, and with which servers. It comes to the process on its standard
-// input. The process answers with ready, begins to write when it reads another word, and ends with its record: when all
-// is written and received, or when its input ends.
+// part is the task of one process of an arrangement, with the addresses of the servers. The process reads it from its
+// standard input and answers "ready". It begins to write events when it reads another word. It ends with its record,
+// when all events are written and received, or when its input ends.
 type part struct {
 	API, Projector, Consumer bool
 	Floor                    bool // by hand

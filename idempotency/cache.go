@@ -31,7 +31,7 @@ type cache struct {
 
 	mu       sync.Mutex
 	released map[Key]time.Time // until when the key is not cached
-	marks    []mark            // the entries of released, in the order in which they end
+	marks    []mark            // one for each entry of released, ordered by its end
 	emptied  time.Time         // results of look-ups that began before are not cached
 }
 

@@ -20,7 +20,7 @@ const (
 	// Service relays events, handles messages, keeps idempotency keys, cleans up, and decides about dead letters:
 	// everything that an App and the command oncebox do, except [Up].
 	Service Duty = "service"
-	// Writer commits events through this module, and does no more: it can take no event back.
+	// Writer only commits events through this module. It cannot remove any.
 	Writer Duty = "writer"
 	// Caller adds events with the SQL function oncebox_add: a writer in another language, or a role whose statements
 	// fire a trigger that calls it.

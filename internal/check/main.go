@@ -1,4 +1,4 @@
-// Command check is what to run between two edits:
+// Command check runs the quick checks for the time between two edits:
 //
 //	go run ./internal/check          # make check
 //	go run ./internal/check -stop    # make stop

@@ -15,7 +15,7 @@ type HeldSearch struct {
 	First map[string]outboxdb.RowID // paused topics, and the first due row of each
 }
 
-// DueSeen says how much of the due rows a look has seen.
+// DueSeen is the part of the due rows that a search has read.
 type DueSeen int
 
 const (
