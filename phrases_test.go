@@ -15,7 +15,7 @@ type phrase struct {
 // phrases are the forms of words that pages avoid. To add one, give it a plant and a sentence that looks alike and is fine.
 var phrases = []phrase{
 	{"noun", regexp.MustCompile(`\bone that\b`), nil,
-		"It waits behind one that failed.", "It waits behind an event that failed.", 8},
+		"It waits behind one that failed.", "It waits behind an event that failed.", 7},
 	{"noun", regexp.MustCompile(`\bones? (of which|in which|with which|whose|who)\b`), nil,
 		"It takes the one whose lease has ended.", "It takes the lane whose lease has ended.", 0},
 	{"noun", regexp.MustCompile(`\bthose (that|which|who|whose|of which)\b`), nil,
