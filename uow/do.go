@@ -2,6 +2,7 @@ package uow
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -115,6 +116,24 @@ func (m *Manager) begin(ctx context.Context, o *options, stale staleSet) (*level
 	r.outer = find(ctx, func(*level) bool { return true })
 	r.active = &level{root: r, around: o.nestedChecks}
 	return r.active, nil
+}
+
+// begin sends BEGIN, or leaves it to the first statement, and sets the mark where it is needed.
+func (t *transaction) begin(ctx context.Context, o *sql.TxOptions) (err error) {
+	if t.bun, err = t.conn.BeginTx(ctx, o); err != nil {
+		return err
+	}
+	err = t.conn.Raw(func(c any) error {
+		_, t.exact = pgsql.EndedTx(c)
+		return nil
+	})
+	if err == nil && !t.exact {
+		_, err = t.bun.Tx.ExecContext(ctx, mark)
+	}
+	if err != nil {
+		_ = t.bun.Rollback()
+	}
+	return err
 }
 
 func sessionOf(ctx context.Context, conn bun.Conn) (s pgsql.Session) {

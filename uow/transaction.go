@@ -48,24 +48,6 @@ const (
 // endedUnseen describes the end of a transaction of which is only known that another one has taken its place.
 const endedUnseen = "COMMIT or ROLLBACK, and another one was begun"
 
-// begin sends BEGIN, or leaves it to the first statement, and sets the mark where it is needed.
-func (t *transaction) begin(ctx context.Context, o *sql.TxOptions) (err error) {
-	if t.bun, err = t.conn.BeginTx(ctx, o); err != nil {
-		return err
-	}
-	err = t.conn.Raw(func(c any) error {
-		_, t.exact = pgsql.EndedTx(c)
-		return nil
-	})
-	if err == nil && !t.exact {
-		_, err = t.bun.Tx.ExecContext(ctx, mark)
-	}
-	if err != nil {
-		_ = t.bun.Rollback()
-	}
-	return err
-}
-
 // identified sets the id of the transaction.
 func (t *transaction) identified(xid string) {
 	t.mu.Lock()
