@@ -54,7 +54,7 @@ func (r *record) print() Fingerprint {
 func (r *record) answer(fp Fingerprint) (*Response, error) {
 	switch {
 	case !r.state.Valid:
-		return nil, nil //nolint:nilnil // no answer and no error is what a new key looks like
+		return nil, nil //nolint:nilnil // a new key has no answer and no error
 	case r.state.String != stateCompleted && r.state.String != stateUnknown:
 		return nil, ErrInProgress
 	case r.print().differs(fp):

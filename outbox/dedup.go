@@ -74,7 +74,7 @@ func (s *Store) dedupe(ctx context.Context, h outboxdb.Conn, evs []event.Envelop
 			evs[i].ID = first[key]
 		default:
 			kept = append(kept, evs[i])
-			repeated[key] = true // by what follows in this flush
+			repeated[key] = true // by later events of this flush
 		}
 	}
 	return kept, xid, nil

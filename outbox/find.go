@@ -14,7 +14,7 @@ import (
 
 const (
 	// findSent finds the children of outbox_sent that rows are moved to now, and where their last pages begin: 64 MiB, which is
-	// about a hundred thousand events. They have no index, and what was published last is at their end.
+	// about a hundred thousand events. They have no index, and the latest publications are at their end.
 	findSent = `
 SELECT format('%I.%I', n.nspname, c.relname), greatest(pg_relation_size(c.oid) / current_setting('block_size')::bigint - 8192, 0)
 FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_namespace n ON n.oid = c.relnamespace

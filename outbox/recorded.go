@@ -46,7 +46,8 @@ type tally map[[2]string]int64
 
 func (t tally) add(n int64, topic, tenant string) { t[[2]string{topic, tenant}] += n }
 
-// count calls add with how many of evs there are that count: once for neighbours of one topic and one tenant, as those of a unit mostly are.
+// count calls add with the number of events that count, once for each run of events with the same topic and tenant. The events of a unit are mostly
+// one run.
 func count(evs []event.Envelope, counts func(*event.Envelope) bool, add func(n int64, topic, tenant string)) {
 	for i := 0; i < len(evs); {
 		first, n := &evs[i], int64(0)

@@ -177,7 +177,7 @@ func withoutRepeats(events []event.Envelope, ids []string) []event.Envelope {
 	if slices.Equal(idsOf(events), ids) {
 		return events
 	}
-	var fresh []event.Envelope // a new slice: the old one is what the unit has announced
+	var fresh []event.Envelope // a new slice: the unit still needs the old one for its announcement
 	for i := range events {
 		if events[i].ID == ids[i] {
 			fresh = append(fresh, events[i])

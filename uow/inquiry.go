@@ -44,7 +44,7 @@ type inquiry struct {
 	tx    *transaction
 	db    *bun.DB
 	sinks []Sink
-	// events and rows are what only this transaction can have written.
+	// Only this transaction can have written these events and rows.
 	events []event.Envelope
 	rows   []unit.Proof
 }

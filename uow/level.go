@@ -13,7 +13,7 @@ import (
 	"github.com/oncebox/oncebox/internal/unit"
 )
 
-// root is what a unit and its savepoints share: the transaction, and what is known of the aggregates.
+// root is shared by a unit and its savepoints: it has the transaction, and what the unit knows of its aggregates.
 type root struct {
 	manager *Manager
 	tx      transaction

@@ -88,7 +88,7 @@ func hooked(model any) bool {
 	return false
 }
 
-// held returns what the model's version field holds.
+// held returns the value of the model's version field.
 func (m *mapping) held(model reflect.Value) int64 { return m.version.Value(model).Int() }
 
 func (m *mapping) hold(model reflect.Value, version int64) { m.version.Value(model).SetInt(version) }

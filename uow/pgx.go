@@ -14,12 +14,12 @@ import (
 )
 
 // Pgx returns the unit's transaction as one of pgx: for the code that sqlc generates for pgx/v5, for COPY, and for functions that take a
-// [pgx.Tx]. Its statements, those of [Unit.SQL] and those of [Unit.DB] are one transaction. Read rows to their end, or close them,
+// [pgx.Tx]. [Unit.Pgx], [Unit.SQL] and [Unit.DB] work in the same transaction. Read rows to their end, or close them,
 // before the next statement of the unit.
 //
-// Commit and Rollback are refused: the unit does that. So is Begin: use [Manager.Do] within the unit, a savepoint that drops events as well. Conn
-// returns nil, and all other methods fail, when the unit has ended, when the function has ended the transaction itself, or when the driver is not
-// pgx.
+// Commit and Rollback are refused, because the unit does that. Begin is refused too: use [Manager.Do] within the unit, a savepoint that drops events
+// as well. Conn returns nil, and all other methods fail, when the unit has ended, when the function has ended the transaction itself, or when the
+// driver is not pgx.
 //
 // On connections of config.OpenDB statements are prepared, except those of SendBatch: cast their parameters where PostgreSQL cannot infer the type
 // of a []byte ($1::text::jsonb).
@@ -31,7 +31,7 @@ var (
 	errSavepoint = errors.New("uow: Pgx: Begin: use Manager.Do with the context of the unit: its savepoint takes back events as well")
 )
 
-// pgxTx is what [Unit.Pgx] returns.
+// pgxTx is the result of [Unit.Pgx].
 type pgxTx struct{ level *level }
 
 // do calls fn with the connection, and with the arguments that choose how pgx sends a statement. Meanwhile no other goroutine uses the connection,

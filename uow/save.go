@@ -35,10 +35,10 @@ import (
 // because a unique value moves from one row to the other, call Save twice.
 //
 // An aggregate without a version column is inserted or overwritten, whatever was stored. If it has no columns besides its key, it is inserted
-// unless it exists. The model's primary key must be that of the table.
+// unless it exists. The model must have the primary key of the table.
 //
 // On connections of config.OpenDB the statement is prepared. If it is the first of the unit, it shares the round trip of BEGIN, and it saves COMMIT
-// a round trip. Hooks on bun's queries do not see it. It stores what bun's own INSERT and UPDATE store: DEFAULT for a nil pointer, and for a zero
+// a round trip. Hooks on bun's queries do not see it. It stores the same values as bun's own INSERT and UPDATE: DEFAULT for a nil pointer, and for a zero
 // value that is tagged nullzero. Models that have hooks or values that are expressions in SQL are written by bun's own query. A soft delete hides
 // no row from Save: an aggregate that was loaded with WhereAllWithDeleted and whose field is cleared is restored.
 func (u *Unit) Save(ctx context.Context, aggregates ...event.Aggregate) error {
@@ -204,7 +204,7 @@ func (w *write) statement(gen schema.QueryGen) (text string, args []any, ok bool
 			continue
 		}
 		if w.insert && insertsDefault(f, w.model) {
-			return "", nil, false // bun reads what the default was
+			return "", nil, false // bun reads the default back
 		}
 		arg, k, ok := parameter(f, f.AppendValueOrDefault(gen, buf[:0], w.model))
 		if !ok {

@@ -19,7 +19,7 @@ import (
 // dedup key.
 type Token string
 
-// Announced is one event that a [Token] names. Its fields are those of the same names of [event.Envelope].
+// Announced is an event in a [Token]. Its fields have the meaning of the fields with the same names in [event.Envelope].
 type Announced struct{ ID, Source, TenantID, Topic string }
 
 // announced is a group of events with the same source, tenant and topic, as a token holds it.

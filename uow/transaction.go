@@ -45,7 +45,7 @@ const (
 	probe = `SELECT coalesce(pg_current_xact_id_if_assigned()::text, ''), coalesce(current_setting('oncebox.unit', true), '') = 'open'`
 )
 
-// endedUnseen describes the end of a transaction of which is only known that another one has taken its place.
+// endedUnseen describes how a transaction ended when all that is known is that another transaction runs in its place.
 const endedUnseen = "COMMIT or ROLLBACK, and another one was begun"
 
 // identified sets the id of the transaction.
@@ -200,8 +200,8 @@ func (t *transaction) lost(err error) error {
 	return fmt.Errorf("%w: %w", ErrConnectionLost, err)
 }
 
-// taken makes an [ErrTransactionEnded] of the error of a unit whose function has ended the transaction itself. A function that has failed and
-// called Rollback has got what it asked for: its error stays as it is.
+// taken makes an [ErrTransactionEnded] of the error of a unit whose function has ended the transaction itself. If the function
+// called Rollback and failed, its error stays as it is.
 func (t *transaction) taken(ctx context.Context, err, doomed error) error {
 	how := t.endedHow()
 	if !t.exact && !t.closed && how == "" {
@@ -209,7 +209,7 @@ func (t *transaction) taken(ctx context.Context, err, doomed error) error {
 	}
 	done, ended := errors.Is(err, sql.ErrTxDone), errors.Is(err, ErrTransactionEnded)
 	if !ended && errors.Is(doomed, ErrTransactionEnded) {
-		err, ended = errors.Join(doomed, err), true // by a unit within, whose error was not returned
+		err, ended = errors.Join(doomed, err), true // an inner unit ended it, and the function did not return that error
 	}
 	if t.closed || how == "" && !done && !ended || how == pgsql.EndedByRollback && !done && !ended {
 		return err

@@ -82,16 +82,15 @@ func (l *Letters) Replay(ctx context.Context, id string, by operator.By, opts ..
 	return l.box.Replay(ctx, withID(id, opts), by)
 }
 
-// ReplayEdited is [Letters.Replay] with another payload in the place of the stored one, in one transaction; all else of the
-// event stays, its id too. The former payload is gone. It is for an event that nobody has received: a consumer that received it under this id
-// already, because a receipt was lost, keeps what it has. by must give a reason. An empty payload is an error, and so is a payload
-// that is larger than Config.MaxPayload.
+// ReplayEdited is [Letters.Replay] with a new payload, in one transaction. The id and everything else of the event stay, and the former payload is
+// lost. Use it for events that no consumer has received: a consumer that has received the event, because a receipt was lost, takes the new payload
+// for a copy and ignores it. by must give a reason. A payload that is empty, or larger than Config.MaxPayload, is an error.
 func (l *Letters) ReplayEdited(ctx context.Context, id string, payload []byte, by operator.By, opts ...Option) error {
 	return l.box.ReplayEdited(ctx, withID(id, opts), payload, by)
 }
 
-// Discard deletes a dead letter for good; what waits behind it is published. by must give a reason. It returns
-// [operator.ErrNotDead] if there is none with this id, and [operator.ErrSeveralDead], having done nothing, if there are more.
+// Discard deletes a dead letter for good. The events that wait behind it are published. by must give a reason. It returns
+// [operator.ErrNotDead] if no dead letter has this id, and [operator.ErrSeveralDead] if several have it: then it deletes nothing.
 func (l *Letters) Discard(ctx context.Context, id string, by operator.By, opts ...Option) error {
 	return l.box.Discard(ctx, withID(id, opts), by)
 }

@@ -73,9 +73,9 @@ type Events struct{ box *outboxdb.Handle }
 // New is for package outbox: see outbox.Store.Delayed.
 func New(box *outboxdb.Handle) *Events { return &Events{box} }
 
-// Cancel deletes a delayed event whose time has not come, together with what else tx does: it is never published if tx commits, and
-// stays if tx does not. The event is one of the tenant of ctx ([event.WithTenant]), else of outbox.Config.DefaultTenant, and was delayed by
-// [event.WithNotBefore] without [event.WithOrderingKey].
+// Cancel deletes a delayed event in tx, before its time has come. If tx commits, the event is never published. The event must belong to the tenant
+// of ctx ([event.WithTenant]), or to outbox.Config.DefaultTenant if ctx has none, and must have been delayed by [event.WithNotBefore] without
+// [event.WithOrderingKey].
 //
 // It returns [ErrTooLate] if the time has come or no such event waits; tx can go on then. The server's clock at the call decides, not at the COMMIT:
 // until tx ends, relays leave the event alone. The promise does not hold if the server's clock is set back.

@@ -23,7 +23,7 @@ type Disorder struct {
 }
 
 // lookForDisorder reads the first waiting row of each key by the index of the keys, and all blocks. It is one snapshot, and everybody changes these
-// tables together, so what it sees is not a state between two steps. A key without held rows whose block drains is in order: the owner of the lane
+// tables together, so it sees no state between two steps. A key without held rows whose block drains is in order: the owner of the lane
 // lifts the block when it looks.
 const lookForDisorder = `
 WITH heads AS MATERIALIZED (

@@ -18,8 +18,8 @@ SELECT clock_timestamp(), coalesce(pg_sequence_last_value('{schema}.outbox_seq')
 		- pg_stat_get_tuples_inserted('{schema}.outbox_held'::regclass) - pg_stat_get_tuples_inserted('{schema}.outbox_dead'::regclass)`
 
 // Traffic is the number of events that have gone through the outbox. The difference of two readings gives a rate.
-// Rolled-back events count as recorded. PostgreSQL counts deletes a second late, starts again after a crash, and
-// forgets those of a day when its partition is dropped.
+// Rolled-back events count as recorded. PostgreSQL counts deletes a second late. It starts from 0 after a crash, and forgets the counts of a day when
+// the day's partition is dropped.
 type Traffic struct {
 	// At is the time of the reading, by the clock of the database.
 	At time.Time

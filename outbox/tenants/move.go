@@ -61,7 +61,7 @@ func New(box *outboxdb.Handle) *Tenants { return &Tenants{box} }
 // moveBound is how long a move may delay the flushes of all tenants.
 const moveBound = time.Second
 
-// Move gives a tenant's events the lanes of a group: those of a projector whose Config.Group is the same. Group 0 is
+// Move gives a tenant's events the lanes of a group, which only projectors with this Config.Group publish. Group 0 is
 // where every tenant begins. Run projectors of the new group first.
 //
 // An event must not overtake an earlier one in a lane of another group. So flushes of ordered events, of all tenants,

@@ -49,7 +49,7 @@ FROM {schema}.outbox_tenant WHERE paused_at IS NOT NULL AND resumed_at IS NULL O
 type Pause struct {
 	// Tenant is its id.
 	Tenant string
-	// Actor and Reason are those of [operator.By].
+	// Actor and Reason are the fields of [operator.By].
 	Actor, Reason string
 	// Since is when it was paused, and Age how long ago that is, by the clock of the database.
 	Since time.Time

@@ -70,16 +70,15 @@ var ErrBusy = errors.New("outbox: the table is in use, try again")
 // errNotOurTurn means that another process is dropping partitions.
 var errNotOurTurn = errors.New("outbox: another process is at it")
 
-// errStays means that a day was not dropped after all, because a long transaction has committed a row of that day. It
-// rolls back the writes of BeforeDrop.
+// errStays means that a day was not dropped, because a long transaction has committed a row of that day meanwhile. The error rolls back the writes of
+// BeforeDrop.
 var errStays = errors.New("outbox: something in the partition is unsent")
 
-// DropExpired drops what is older than the retention, the oldest first, each day after outbox.Config.BeforeDrop agreed to it.
-// Where BeforeDrop failed the day stays; the others go on, and the errors are returned.
+// DropExpired drops the days that are older than the retention, the oldest first. It calls outbox.Config.BeforeDrop for each day. If BeforeDrop
+// fails, that day stays, DropExpired goes on with the next one, and returns the error at the end.
 //
-// A lock that somebody else holds is not waited for for longer than 50 ms, because commits and settles would wait behind it. It is
-// tried again a few times; then [ErrBusy] says that it is to be tried again later. While another process drops
-// partitions, it does nothing.
+// It waits at most 50 ms for a lock that somebody else holds, because commits and settles would wait behind it. After a few tries it returns
+// [ErrBusy]: call it again later. While another process drops partitions, it does nothing.
 func (u *Upkeep) DropExpired(ctx context.Context) error {
 	kept, err := u.dropExpired(ctx)
 	return errors.Join(append(kept, err)...)
@@ -222,8 +221,8 @@ func (u *Upkeep) dropOne(ctx context.Context, tx bun.Tx, p Partition) error {
 	})
 }
 
-// emptyDay deletes the oldest expired day of the DEFAULT partition in the transaction in which BeforeDrop has seen it.
-// If only a half were deleted, an archive that is written again would lose that half.
+// emptyDay deletes the oldest expired day of the DEFAULT partition, as a whole, in the transaction in which BeforeDrop has archived it. If a part were
+// deleted and BeforeDrop were called again, the new archive of the day would lack that part.
 func (u *Upkeep) emptyDay(ctx context.Context, tx bun.Tx, f family, kept time.Duration) (found bool, err error) {
 	p := u.partition(f)
 	var day sql.NullTime
@@ -277,8 +276,8 @@ func (u *Upkeep) beforeDrop(ctx context.Context, tx bun.Tx, p Partition) error {
 
 const hasWritten = `SELECT pg_current_xact_id_if_assigned() IS NOT NULL`
 
-// slowArchive is how long BeforeDrop may have a write open through Partition.DB before a warning is logged: it keeps
-// VACUUM and the relay from advancing.
+// slowArchive is how long a BeforeDrop that writes through Partition.DB may take. After that a warning is logged, because an open write keeps VACUUM
+// and the relay from advancing.
 const slowArchive = time.Minute
 
 func (u *Upkeep) reportSlow(ctx context.Context, tx bun.Tx, p Partition, took time.Duration) error {

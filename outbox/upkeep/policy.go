@@ -53,7 +53,7 @@ SELECT 'outbox', $4, '` + string(operator.Retention) + `', '',
 	policyText = `CASE WHEN kept_set THEN coalesce(kept::text, 'for ever') ELSE 'not set' END || ', archived: ' || archived`
 )
 
-// SetRetention makes outbox.Config.Retention of this store, and whether it has a outbox.Config.BeforeDrop, the rule for the database. It is
+// SetRetention makes outbox.Config.Retention of this store, and whether it has an outbox.Config.BeforeDrop, the rule for the database. It is
 // needed to make the retention shorter, or to end the archiving: settings that keep more are entered by each process itself, at its
 // start and with each Config.CleanInterval. So change the settings of all processes first, or the longest one is entered again.
 // Other processes follow the new rule after their next Config.CleanInterval at the latest. by must give a reason.

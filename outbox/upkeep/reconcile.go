@@ -58,7 +58,7 @@ func (u *Upkeep) Reconcile(ctx context.Context) (Reconciled, error) {
 	return found, outboxdb.Wrap("reconcile", err)
 }
 
-// ReconcileDryRun returns what [Upkeep.Reconcile] would repair, and changes nothing: each repair is made and rolled back.
+// ReconcileDryRun returns the numbers that [Upkeep.Reconcile] would return. It makes each repair and rolls it back.
 func (u *Upkeep) ReconcileDryRun(ctx context.Context) (Reconciled, error) {
 	found, err := (&reconciler{up: u, dry: true}).all(ctx)
 	return found, outboxdb.Wrap("reconcile, dry run", err)

@@ -79,9 +79,9 @@ const (
 SELECT {schema}.outbox_make_partition((clock_timestamp() AT TIME ZONE 'UTC')::date + $1::int)`
 )
 
-// EnsurePartitions makes the children of outbox, outbox_progress and outbox_sent for today and the next days. If the children of a day cannot be made,
-// those of the other days are made all the same. It waits once for a table that is in use, for up to two seconds. It is safe in any number of
-// processes.
+// EnsurePartitions makes the children of outbox, outbox_progress and outbox_sent for today and the next days. If that fails
+// for a day, it goes on with the other days. It waits once, for up to two seconds, for a table that is in use. Any number of processes may call it at
+// the same time.
 //
 // Rows of a day without a child go to the DEFAULT child, so nothing stops if this fails. But a child that is made later has to move them under a
 // lock. [migrations.Up] makes the first ones.
