@@ -44,8 +44,8 @@ func (s source) in(p place, text string) string {
 	return text
 }
 
-// sources are those of all files, by the name of what they make. Each start of an App asks for them, and expressions over whole files would take
-// a hundred times as long as Cut does.
+// sources returns the sources in all files, by the name of the object. Each start of an App calls it, and regular
+// expressions over whole files would take a hundred times as long as Cut does.
 func sources() map[string]source {
 	list := map[string]source{}
 	for _, file := range names() {

@@ -53,6 +53,8 @@ type diagnosis struct {
 	Broker bool `json:"broker"`
 }
 
+// printFindings prints the findings. If there are none it says so, and whether a broker was examined: silence could mean
+// either.
 func printFindings(s *cli.Session, found []doctor.Finding, broker bool) error {
 	if s.JSON {
 		if err := s.Document(diagnosis{append([]doctor.Finding{}, found...), broker}); err != nil {

@@ -42,6 +42,8 @@ answers /healthz, /readyz and /metrics (Prometheus).`,
 	return cmd
 }
 
+// relay listens first, so that an address in use ends it at once, and probes are answered while the database is still
+// down.
 func relay(ctx context.Context, s *cli.Session, listen string) error {
 	s.Level, s.Waits = slog.LevelInfo, true
 	registry := prometheus.NewRegistry()
@@ -105,6 +107,8 @@ func connect(ctx context.Context, s *cli.Session) (*pulsar.Broker, error) {
 	return pulsar.Connect(ctx, cfg)
 }
 
+// probes answers /healthz as long as the process runs: a restart would not help against a database or broker that is
+// down. /readyz shows whether the relay can work.
 func probes(shown *atomic.Pointer[oncebox.App], registry *prometheus.Registry, log *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })

@@ -27,7 +27,7 @@ type Batch struct {
 	Send  []*outboxdb.Row
 	Apart []*outboxdb.Row // rows that are sent apart from the others, because they may kill the process
 
-	// What became of the rows.
+	// The results of publishing the rows.
 	Published []*outboxdb.Row
 	Timed     []outboxdb.RowID                 // delayed rows without an ordering key, which Sort has found
 	Outcomes  map[int16][]lanedb.Outcome       // of the rows that leave the lane without having been published

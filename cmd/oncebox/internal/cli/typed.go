@@ -39,6 +39,7 @@ func joined(parts ...[]string) string {
 	return strings.Join(words, " ")
 }
 
+// quoted puts single quotes around a word that has a character which a POSIX shell might interpret.
 func quoted(word string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+,=", r)

@@ -44,6 +44,8 @@ With ONCEBOX_PULSAR_URL set it asks the broker itself; otherwise it shows what t
 	}
 }
 
+// printConsumers prints a row for each process of each consumer and topic. A consumer without topics, such as a handler
+// of inbox.Inbox.Wrap, has a single row.
 func printConsumers(s *cli.Session, list []Item) error {
 	if s.JSON {
 		return s.Document(list)
@@ -65,6 +67,8 @@ func printConsumers(s *cli.Session, list []Item) error {
 	return cli.Columns(s.Out, rows)
 }
 
+// rowsOf returns the rows of a consumer at one topic. Without a process there is still a row, because messages may wait
+// there.
 func (c *Item) rowsOf(t *TopicItem) (rows [][]string) {
 	waits := (&Item{Topics: []TopicItem{*t}}).AtBroker()
 	if len(t.Processes) == 0 {
@@ -104,6 +108,8 @@ Its subscription at the broker stays, and keeps messages: remove it with pulsar-
 	return cmd
 }
 
+// forget looks for the consumer first, so that a mistyped name is an error, and refuses a consumer that runs, because
+// forgetting declares that it never runs again.
 func forget(s *cli.Session, cmd *cobra.Command, name string, yes bool) error {
 	known, err := s.Inbox().State().Consumers(cmd.Context())
 	if err != nil {

@@ -72,7 +72,10 @@ type RetryResult struct {
 	Messages int64           `json:"messages"`
 }
 
+// retryMany tries all failed messages that the filter selects. It counts them first, so that the operator confirms a
+// number.
 func retryMany(ctx context.Context, s *cli.Session, filter parked.Filter, by operator.By, bulk *operator.Bulk, yes bool) error {
+	// Only the first message of a key can be tried; the messages behind it follow.
 	filter.State, filter.FirstOnly = parked.KeyFailed, true
 	n, err := s.Inbox().Parked().Count(ctx, filter)
 	switch {
@@ -104,6 +107,7 @@ func printRetried(s *cli.Session, r RetryResult, verb string) error {
 	return err
 }
 
+// retryEach tries single messages. It looks for all of them before it asks, so that a wrong id changes nothing.
 func retryEach(ctx context.Context, s *cli.Session, consumer string, ids []string, by operator.By, yes, dryRun bool) error {
 	refs := make([]operator.MessageRef, len(ids))
 	for n, id := range ids {

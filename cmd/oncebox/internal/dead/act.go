@@ -77,6 +77,7 @@ func newDeadAct(s *cli.Session, d *decision) *cobra.Command {
 func (o *order) check(ids []string) error {
 	errs := []error{o.complete(time.Now())}
 	for _, id := range ids {
+		// Each id is checked alone, so that the error names the wrong one.
 		one := selection{Selection: ops.Selection{ID: id}}
 		errs = append(errs, one.complete(time.Now()))
 	}
@@ -118,6 +119,8 @@ type Result struct {
 	Counts
 }
 
+// carryOut counts the selected letters, asks, and treats them. An id without a letter ends it before anything is
+// changed, because the operator has probably mistyped it.
 func carryOut(ctx context.Context, s *cli.Session, o *order, ids []string) error {
 	parts := o.parts(ids)
 	var selected Counts

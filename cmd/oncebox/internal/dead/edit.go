@@ -78,6 +78,7 @@ type editable struct {
 
 // only reads the selected dead letter with its payload. It refuses a selection of several.
 func only(ctx context.Context, s *cli.Session, f *selection) (*editable, error) {
+	// Two letters are enough to know that the id is not unique.
 	list, err := letters(ctx, s, f, 2)
 	switch {
 	case err != nil:
@@ -151,6 +152,8 @@ type EditResult struct {
 	BytesAfter  int    `json:"bytes_after"`
 }
 
+// replaceAndReplay asks, and stores and replays the new payload in one transaction. It prints the sizes, by which the
+// operator notices a wrong file.
 func replaceAndReplay(ctx context.Context, s *cli.Session, d *editable, payload []byte, by operator.By, yes, dryRun bool) error {
 	what := fmt.Sprintf("the payload of %s (%s, %d bytes)", d.ID, d.of(), len(d.payload))
 	done := fmt.Sprintf("%s would be replaced by %d bytes, and the dead letter replayed.", what, len(payload))

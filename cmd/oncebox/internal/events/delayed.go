@@ -51,6 +51,7 @@ func newDelayedList(s *cli.Session) *cobra.Command {
 		if err := s.OpenList(cmd, limit, filter.Validate()); err != nil {
 			return err
 		}
+		// One more than asked for shows whether there are more.
 		page, err := s.Outbox().Delayed().List(cmd.Context(), s.DB, filter, nil, limit+1)
 		if err != nil {
 			return err
@@ -136,6 +137,7 @@ func newDelayedAct(s *cli.Session, d delayedDecision) *cobra.Command {
 		}
 		switch err := d.do(ctx, s.Outbox(), args[0], at, by); {
 		case errors.Is(err, delayed.ErrTooLate):
+			// The library cannot distinguish the two cases: it looks only among events of the tenant.
 			return cli.Exit(cli.ExitNothing, fmt.Errorf("%w; an event of another tenant needs --tenant", err))
 		case err != nil:
 			return err

@@ -34,6 +34,7 @@ type LifeItem struct {
 	Elsewhere bool `json:"recorded_elsewhere,omitempty"`
 }
 
+// MomentItem is one thing that happened to the event, in the JSON output of show. Without At it is the present state.
 type MomentItem struct {
 	At       *time.Time      `json:"at,omitempty"`
 	What     ops.What        `json:"what"`
@@ -98,6 +99,7 @@ func lifeOf(l *ops.Life) LifeItem {
 }
 
 func printLife(s *cli.Session, l *LifeItem) error {
+	// An id of oncebox is its own message key, which need not be shown twice.
 	key := l.MessageKey
 	if key == l.ID {
 		key = ""

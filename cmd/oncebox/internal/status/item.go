@@ -22,6 +22,7 @@ type Item struct {
 	selects bool
 }
 
+// OutboxItem has the numbers of the outbox. outbox/state.Stats says what each of them counts.
 type OutboxItem struct {
 	Backlog            int64   `json:"backlog"`
 	New                int64   `json:"new"`
@@ -44,6 +45,7 @@ type OutboxItem struct {
 	LeftPerSecond     *float64 `json:"left_per_second,omitempty"`
 }
 
+// ShareItem has the numbers of one topic and one tenant.
 type ShareItem struct {
 	Topic  string `json:"topic"`
 	Tenant string `json:"tenant"`
@@ -53,6 +55,7 @@ type ShareItem struct {
 	Dead   int64  `json:"dead"`
 }
 
+// RelayItem is a process with a relay. Alive is false for a process that has vanished within the last day.
 type RelayItem struct {
 	Owner string `json:"owner"`
 	Group int16  `json:"group"`
@@ -60,6 +63,7 @@ type RelayItem struct {
 	Lanes int    `json:"lanes"`
 }
 
+// statusOf makes the output. Its lists are empty and not nil, so that JSON has [] and scripts need not handle null.
 func statusOf(st *ops.Status, filter ops.Filter) *Item {
 	o := &st.Outbox
 	item := &Item{

@@ -94,6 +94,7 @@ func (i *Item) relays() string {
 	return text
 }
 
+// shares returns the largest shares by topic and tenant. The column of paused events appears only if a tenant is paused.
 func (i *Item) shares() [][]string {
 	if len(i.Shares) == 0 {
 		return nil
@@ -116,6 +117,7 @@ func (i *Item) shares() [][]string {
 	return rows
 }
 
+// consumers returns a row for each consumer. With a filter the numbers of keys are unknown, and "-" stands for them.
 func (i *Item) consumers() [][]string {
 	if len(i.Consumers) == 0 {
 		return nil

@@ -64,6 +64,7 @@ func watch(ctx context.Context, s *cli.Session, filter ops.Filter, interval time
 // drawn reports whether each output replaces the one before, as on a terminal. A file gets line after line.
 func (w *watcher) drawn() bool { return w.session.Size != nil && !w.session.JSON }
 
+// read reads the status, with the rates since the reading before.
 func (w *watcher) read(ctx context.Context) (*Item, error) {
 	st, err := w.session.View().Status(ctx, w.filter)
 	if err != nil {

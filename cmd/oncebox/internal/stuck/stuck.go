@@ -77,6 +77,7 @@ Exit code 0: nothing is stuck. 3: something is.`,
 		if err != nil {
 			return err
 		}
+		// More than the limit are read, because the causes are counted over all of them.
 		found, err := view.Stuck(cmd.Context(), filter, ops.Looked)
 		if err != nil {
 			return err
@@ -90,6 +91,8 @@ Exit code 0: nothing is stuck. 3: something is.`,
 	return cmd
 }
 
+// itemOf makes the output for a stuck thing. An unknown backlog is null and not 0, which would mean that no message
+// waits.
 func itemOf(f *ops.Stuck) Item {
 	var backlog *int64
 	if f.BacklogKnown {
