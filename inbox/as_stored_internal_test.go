@@ -48,8 +48,6 @@ func TestWhatStoringKeepsIsHandedOn(t *testing.T) {
 			e := plain
 			c.change(&e)
 			m := messaging.NewMessage(e, 1, nil)
-			w := &wrapped{}
-			w.unordered = unordered
 			keeps := c.same && (!unordered || e.Delivery.OrderingKey == "")
 			require.Equal(t, keeps, store.AsStored(m, unordered) == m, "%s, unordered: %v", name, unordered)
 			if keeps {

@@ -34,6 +34,9 @@ SELECT entered, tenant, origin, stopped, xid FROM {schema}.inbox_enter_batch($1:
 
 // batch holds the messages of one unit of work and the outcome of each.
 type batch struct {
+	of     *consumer
+	next   messaging.Handler
+	bulk   *bulkWriter
 	msgs   []*messaging.Message
 	ids    []store.Identity
 	became []store.Entry
@@ -71,7 +74,7 @@ func (w *wrapped) portion(msgs []*messaging.Message) int {
 	}
 	keys := map[string]struct{}{}
 	for n, m := range msgs {
-		if key := store.KeyOf(m, w.unordered); key != "" {
+		if key := store.KeyOf(m, w.of.unordered); key != "" {
 			keys[key] = struct{}{}
 		}
 		if len(keys) > maxKeys {
@@ -84,21 +87,21 @@ func (w *wrapped) portion(msgs []*messaging.Message) int {
 // batch returns the messages as one batch. ok is false if there is only one message, or if one of them has to be handled alone:
 // it is invalid, or its try must be counted before it is made.
 func (w *wrapped) batch(ctx context.Context, msgs []*messaging.Message) (b *batch, ok bool) {
-	b = &batch{msgs: slices.Clone(msgs), ids: make([]store.Identity, len(msgs)), became: make([]store.Entry, len(msgs))}
+	b = &batch{of: w.of, next: w.next, bulk: w.bulk, msgs: slices.Clone(msgs), ids: make([]store.Identity, len(msgs)), became: make([]store.Entry, len(msgs))}
 	for n, m := range msgs {
-		if m.ID == "" || w.mustCount(ctx, m) || store.Validate(m) != nil || messaging.Unreadable(m) != nil {
+		if m.ID == "" || w.of.mustCount(ctx, m) || store.Validate(m) != nil || messaging.Unreadable(m) != nil {
 			return nil, false
 		}
-		b.msgs[n] = store.AsStored(m, w.unordered)
-		b.ids[n] = w.ordered(store.Identify(w.consumer, b.msgs[n]))
+		b.msgs[n] = store.AsStored(m, w.of.unordered)
+		b.ids[n] = w.of.ordered(store.Identify(w.of.name, b.msgs[n]))
 	}
 	return b, len(msgs) > 1
 }
 
-// tryAll is one try of a batch: it enters the messages, stores the messages whose keys do not flow, and handles the fresh ones. It returns
+// try is one try of a batch: it enters the messages, stores the messages whose keys do not flow, and handles the fresh ones. It returns
 // errMixed if the batch has both kinds.
-func (w *wrapped) tryAll(ctx context.Context, u *uow.Unit, b *batch, limit *limit) error {
-	if err := w.enterAll(ctx, u, b); err != nil {
+func (b *batch) try(ctx context.Context, u *uow.Unit, limit *limit) error {
+	if err := b.enter(ctx, u); err != nil {
 		return err
 	}
 	var (
@@ -111,12 +114,12 @@ func (w *wrapped) tryAll(ctx context.Context, u *uow.Unit, b *batch, limit *limi
 		switch became := b.became[n]; {
 		case became == store.Duplicate:
 		case became == store.Early:
-			if err := w.setAside(ctx, u.DB(), b.ids[n], m); err != nil {
+			if err := b.of.setAside(ctx, u.DB(), b.ids[n], m); err != nil {
 				return err
 			}
 		case became == store.Behind:
 			wait = append(wait, store.Parking{ID: b.ids[n], Message: m})
-		case w.storesFirst:
+		case b.of.storesFirst:
 			wait, flow = append(wait, store.Parking{ID: b.ids[n], Message: m}), append(flow, b.ids[n])
 		default:
 			todo, at = append(todo, m), append(at, n)
@@ -125,14 +128,14 @@ func (w *wrapped) tryAll(ctx context.Context, u *uow.Unit, b *batch, limit *limi
 	if len(todo) > 0 && len(b.stopped) > 0 {
 		return errMixed
 	}
-	if err := w.storeAll(ctx, u, wait, flow); err != nil {
+	if err := b.of.park(ctx, u, wait, flow...); err != nil {
 		return err
 	}
 	if len(todo) == 0 {
 		return nil
 	}
-	_, err := w.watched(ctx, todo[0].Topic, func(ctx context.Context) error {
-		skips, err := w.handleAll(ctx, todo, limit)
+	_, err := b.of.watched(ctx, todo[0].Topic, func(ctx context.Context) error {
+		skips, err := b.handle(ctx, todo, limit)
 		for n, skip := range skips {
 			if skip {
 				b.became[at[n]] = store.Passed
@@ -143,16 +146,16 @@ func (w *wrapped) tryAll(ctx context.Context, u *uow.Unit, b *batch, limit *limi
 	return err
 }
 
-// handleAll calls the handler for messages of one unit. skips reports for each message whether it was skipped.
-func (w *wrapped) handleAll(ctx context.Context, todo []*messaging.Message, limit *limit) (skips []bool, err error) {
-	if w.bulk != nil {
-		return w.bulk.call(envelope.ForSeveral(context.WithValue(ctx, consumerKey{}, w.consumer)), todo)
+// handle calls the handler for messages of one unit. skips reports for each message whether it was skipped.
+func (b *batch) handle(ctx context.Context, todo []*messaging.Message, limit *limit) (skips []bool, err error) {
+	if b.bulk != nil {
+		return b.bulk.call(envelope.ForSeveral(context.WithValue(ctx, consumerKey{}, b.of.name)), todo)
 	}
 	skips = make([]bool, len(todo))
 	for n, m := range todo {
-		limit.reset(w.timeout)
+		limit.reset(b.of.timeout)
 		alone, mark := skipped.With(messaging.NewContext(ctx, m))
-		if err := w.next.Handle(alone, m); err != nil {
+		if err := b.next.Handle(alone, m); err != nil {
 			return nil, err
 		}
 		skips[n] = mark.IsSet()
@@ -160,30 +163,30 @@ func (w *wrapped) handleAll(ctx context.Context, todo []*messaging.Message, limi
 	return skips, nil
 }
 
-// enterAll enters the messages. A copy of a message that is in the batch already is a duplicate: it is settled with the first.
-func (w *wrapped) enterAll(ctx context.Context, u *uow.Unit, b *batch) error {
+// enter enters the messages. A copy of a message that is in the batch already is a duplicate: it is settled with the first.
+func (b *batch) enter(ctx context.Context, u *uow.Unit) error {
 	clear(b.became) // of an earlier try
 	b.stopped = nil
-	if rebuilding, err := w.gate(ctx, u.DB()); err != nil {
+	if rebuilding, err := b.of.gate(ctx, u.DB()); err != nil {
 		return err
-	} else if rebuilding && !w.of.Replayed {
+	} else if rebuilding && !b.of.model.Replayed {
 		for n := range b.became {
 			b.became[n] = store.Early
 		}
 		return nil
 	}
 	entering := store.MakeEntering(b.ids)
-	args := []any{entering.Keys, w.consumer, entering.Tenants, entering.Sources, entering.Locks, w.box.store.LockMillis()}
-	place, err := w.box.store.SQL.In(ctx, u.DB())
+	args := []any{entering.Keys, b.of.name, entering.Tenants, entering.Sources, entering.Locks, b.of.box.store.LockMillis()}
+	place, err := b.of.box.store.SQL.In(ctx, u.DB())
 	if err != nil {
-		return fmt.Errorf("inbox: enter %d messages of consumer %s: %w", len(entering.Keys), w.consumer, err)
+		return fmt.Errorf("inbox: enter %d messages of consumer %s: %w", len(entering.Keys), b.of.name, err)
 	}
 	queued := &pgx.Batch{}
 	queued.Queue(place.Text(enterAll), args...).Query(func(rows pgx.Rows) error { return entering.Read(rows, b.became) })
-	bounded, cancel := w.box.store.Bounded(ctx)
+	bounded, cancel := b.of.box.store.Bounded(ctx)
 	defer cancel()
 	if err := unit.Of(ctx).Send(bounded, queued); err != nil {
-		return fmt.Errorf("inbox: enter %d messages of consumer %s: %w", len(entering.Keys), w.consumer, store.Explain(err))
+		return fmt.Errorf("inbox: enter %d messages of consumer %s: %w", len(entering.Keys), b.of.name, store.Explain(err))
 	}
 	unit.Of(ctx).Identified(entering.Xid)
 	b.stopped = entering.Stopped
@@ -193,7 +196,7 @@ func (w *wrapped) enterAll(ctx context.Context, u *uow.Unit, b *batch) error {
 		}
 	}
 	if n := slices.IndexFunc(b.became, func(became store.Entry) bool { return became == store.Fresh || became == store.Behind }); n >= 0 {
-		unit.Of(ctx).ProvedBy(w.box.table.Entries.Proof(b.ids[n]))
+		unit.Of(ctx).ProvedBy(b.of.box.table.Entries.Proof(b.ids[n]))
 	}
 	return nil
 }
@@ -214,7 +217,7 @@ func (o *outcomes) err() error {
 // oneByOne handles each message as if it had come alone. Messages behind a failed one of the same key are not handled.
 func (w *wrapped) oneByOne(ctx context.Context, p part, done *outcomes) {
 	for n, m := range p.msgs {
-		key := store.KeyOf(m, w.unordered)
+		key := store.KeyOf(m, w.of.unordered)
 		err := messaging.ErrBehind
 		if key == "" || !done.stuck[key] {
 			err = call(messaging.NewContext(ctx, m), w, m)
@@ -238,7 +241,7 @@ var errMixed = errors.New("inbox: some keys of the batch do not flow")
 // handlePart handles some messages of a batch in one unit. After an error the caller treats the whole batch as not handled. Parts that have
 // committed stay committed: their messages are duplicates when they come again.
 //
-// A unit that runs handlers holds no lock of a key that does not flow. runHead takes that lock after the handler of a parked message has
+// A unit that runs handlers holds no lock of a key that does not flow. head.run takes that lock after the handler of a parked message has
 // ended. It would wait for the handlers of the batch with its own work done, and deadlock if both write the same row of the service. So the
 // messages of such keys are a part of their own, which only stores them. If a key begins or ceases to flow meanwhile, the part is split
 // again; the parts get smaller each time, so this ends.
@@ -249,8 +252,8 @@ func (w *wrapped) handlePart(ctx context.Context, p part, done *outcomes) error 
 		return nil
 	}
 	timed, cancel := context.WithCancelCause(ctx)
-	limit := newLimit(cancel, w.timeout)
-	err := w.box.store.Units.Do(timed, func(ctx context.Context, u *uow.Unit) error { return w.tryAll(ctx, u, b, limit) }, store.ReadCommitted())
+	limit := newLimit(cancel, w.of.timeout)
+	err := w.of.box.store.Units.Do(timed, func(ctx context.Context, u *uow.Unit) error { return b.try(ctx, u, limit) }, store.ReadCommitted())
 	err = explainLate(timed, err)
 	limit.stop()
 	cancel(nil)
@@ -265,9 +268,9 @@ func (w *wrapped) handlePart(ctx context.Context, p part, done *outcomes) error 
 	case ctx.Err() != nil || errors.Is(err, store.ErrGeneration):
 		return err
 	default:
-		w.box.store.Log.WarnContext(ctx, "oncebox: a batch failed, its messages are handled one by one", "consumer", w.consumer,
+		w.of.box.store.Log.WarnContext(ctx, "oncebox: a batch failed, its messages are handled one by one", "consumer", w.of.name,
 			"topic", p.msgs[0].Topic, "messages", len(p.msgs), "error", err)
-		if err := w.box.table.Entries.Revoke(ctx, w.consumer, err, b.ids...); err != nil {
+		if err := w.of.box.table.Entries.Revoke(ctx, w.of.name, err, b.ids...); err != nil {
 			return err
 		}
 		w.oneByOne(ctx, p, done)
@@ -278,7 +281,7 @@ func (w *wrapped) handlePart(ctx context.Context, p part, done *outcomes) error 
 		counts[became]++
 	}
 	for became, n := range counts {
-		w.box.countN(ctx, w.consumer, w.outcome(became), n)
+		w.of.box.countN(ctx, w.of.name, w.of.outcome(became), n)
 	}
 	skipped.Add(ctx, counts[store.Passed]) // for the metrics of the consumer
 	return nil

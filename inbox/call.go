@@ -14,11 +14,11 @@ import (
 )
 
 // timed returns the context of one try of a handler and of its transaction.
-func (w *wrapped) timed(ctx context.Context) (context.Context, context.CancelFunc) {
-	if w.timeout < 0 {
+func (c *consumer) timed(ctx context.Context) (context.Context, context.CancelFunc) {
+	if c.timeout < 0 {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeoutCause(ctx, w.timeout, late(w.timeout))
+	return context.WithTimeoutCause(ctx, c.timeout, late(c.timeout))
 }
 
 // lateError is the cause with which the context of a handler is cancelled when the handler takes too long.
@@ -80,14 +80,14 @@ func (l *limit) reset(timeout time.Duration) {
 // each consumer and topic: the handler may have used a pool of its own, and those changes are made twice when a message is tried twice.
 //
 // It returns whether the message was skipped: the handler or its middleware has settled it without handling it, see messaging.Skip.
-func (w *wrapped) watched(ctx context.Context, topic string, handle func(ctx context.Context) error) (skip bool, err error) {
+func (c *consumer) watched(ctx context.Context, topic string, handle func(ctx context.Context) error) (skip bool, err error) {
 	ctx, mark := skipped.With(ctx)
 	err = handle(ctx)
 	skip = err == nil && mark.IsSet()
-	if err == nil && !skip && !w.withoutUnit && !unit.Of(ctx).Used() && w.box.first(logged{consumer: w.consumer, topic: topic}) {
-		w.box.store.Log.WarnContext(ctx, "oncebox: a handler succeeded without using its unit of work. Statements that it sends through another pool "+
+	if err == nil && !skip && !c.withoutUnit && !unit.Of(ctx).Used() && c.box.first(logged{consumer: c.name, topic: topic}) {
+		c.box.store.Log.WarnContext(ctx, "oncebox: a handler succeeded without using its unit of work. Statements that it sends through another pool "+
 			"are not part of the transaction, and are repeated if the message is handled again: use uow.FromContext(ctx), inbox.Leased for calls "+
-			"to other systems, or inbox.WithoutUnit if it needs no transaction", "consumer", w.consumer, "topic", topic)
+			"to other systems, or inbox.WithoutUnit if it needs no transaction", "consumer", c.name, "topic", topic)
 	}
 	return skip, err
 }

@@ -60,5 +60,5 @@
 // One of the processes that run [Inbox.RunParked] reads the values of the last three lines from the database every 15 seconds. Only that process
 // reports them.
 //
-// Read first: inbox.go:Inbox.Wrap and wrapped.go:wrapped.Handle, then run_parked.go:Inbox.RunParked and head.go:Inbox.runHead.
+// Read first: inbox.go:Inbox.Wrap and wrapped.go:wrapped.Handle, then run_parked.go:Inbox.RunParked and head.go:head.run.
 package inbox

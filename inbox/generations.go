@@ -105,9 +105,9 @@ func (g *Generations) look(ctx context.Context, again bool) (*Generation, error)
 func (g *Generations) begin(number int64) {
 	n := &Generation{Number: number, Consumer: store.GenerationName(g.name, number)}
 	for _, w := range []**wrapped{&n.live, &n.replayed} {
-		*w = &wrapped{next: g.next, of: &store.Membership{Model: g.name, Generation: number, Replayed: w == &n.replayed}}
-		g.box.equip(n.Consumer, *w, g.opts)
-		(*w).subscription.Topic = "" // it handles all topics
+		model := &store.Membership{Model: g.name, Generation: number, Replayed: w == &n.replayed}
+		*w = g.box.newWrapped(n.Consumer, g.next, model, g.opts)
+		(*w).of.subscription.Topic = "" // it handles all topics
 	}
 	g.box.mu.Lock()
 	defer g.box.mu.Unlock()
@@ -155,10 +155,10 @@ func (n *Generation) settle(ctx context.Context, m *messaging.Message) error {
 	w := n.replayed
 	for {
 		err := call(messaging.NewContext(ctx, m), w, m)
-		if err == nil || ctx.Err() != nil || errors.Is(err, store.ErrGeneration) || m.Attempt > w.retry.Tries+3 {
+		if err == nil || ctx.Err() != nil || errors.Is(err, store.ErrGeneration) || m.Attempt > w.of.retry.Tries+3 {
 			return err
 		}
-		if w.quick().Wait(ctx, m.Attempt) != nil {
+		if w.of.quick().Wait(ctx, m.Attempt) != nil {
 			return err
 		}
 		m.Attempt++

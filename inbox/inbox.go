@@ -123,7 +123,7 @@ func (i *Inbox) Telemetry() telemetry.Config {
 // It panics if the name is empty or not an identifier, or ends like balances@1, which names a generation of a read model: a
 // mistake in the program, found at its start.
 func (i *Inbox) Wrap(consumer string, next messaging.Handler, opts ...Option) messaging.Handler {
-	return i.wrap(consumer, &wrapped{next: next}, opts)
+	return i.wrap(consumer, next, nil, opts)
 }
 
 // WrapBatch is [Inbox.Wrap] for a handler of several messages. The consumer gives it as many as there are, up to its
@@ -132,7 +132,7 @@ func (i *Inbox) WrapBatch(consumer string, next BatchFunc, opts ...Option) messa
 	alone := messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		return next(ctx, []*messaging.Message{m})
 	})
-	return i.wrap(consumer, &wrapped{next: alone, bulk: &bulkWriter{write: next}}, opts)
+	return i.wrap(consumer, alone, &bulkWriter{write: next}, opts)
 }
 
 // WrapLeased is [Inbox.Wrap] for handlers that call outside: mail, payment, somebody's API. next runs without a transaction, so none stays
@@ -147,41 +147,36 @@ func (i *Inbox) WrapBatch(consumer string, next BatchFunc, opts ...Option) messa
 // What next returns decides as with Wrap, a panic included, and a failed message is parked in the same way. There is no unit in
 // its context: to emit an event it needs a StepInUnit. Messages are handled one by one, whatever the size of the batches.
 func (i *Inbox) WrapLeased(consumer string, next messaging.Handler, opts ...Option) messaging.Handler {
-	w := i.wrap(consumer, &wrapped{next: next, settings: settings{leased: true}}, opts)
+	w := i.wrap(consumer, next, nil, append(slices.Clone(opts), Leased()))
 	return messaging.HandlerFunc(w.Handle) // hides HandleBatch: leased messages are handled one by one
 }
 
-func (i *Inbox) wrap(consumer string, w *wrapped, opts []Option) *wrapped {
-	if err := event.ValidateIdentifier("consumer", consumer); consumer == "" || err != nil || store.Family(consumer) != consumer {
-		panic(fmt.Sprintf("inbox: Wrap: the consumer's name %q is empty, not an identifier, or that of a generation of a read model, as balances@1", consumer))
+func (i *Inbox) wrap(name string, next messaging.Handler, bulk *bulkWriter, opts []Option) *wrapped {
+	if err := event.ValidateIdentifier("consumer", name); name == "" || err != nil || store.Family(name) != name {
+		panic(fmt.Sprintf("inbox: Wrap: the consumer's name %q is empty, not an identifier, or that of a generation of a read model, as balances@1", name))
 	}
-	i.equip(consumer, w, opts)
+	w := i.newWrapped(name, next, nil, opts)
+	if w.bulk = bulk; bulk != nil {
+		bulk.within = w.of.middleware
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.handlers[handlerKey{consumer, w.subscription.Topic}] = w
+	i.handlers[handlerKey{name, w.of.subscription.Topic}] = w
 	return w
 }
 
-// equip sets the fields of w besides its handler.
-func (i *Inbox) equip(consumer string, w *wrapped, opts []Option) {
-	w.box, w.consumer = i, consumer
-	leased := w.leased
-	w.settings = i.cfg.settings(opts)
-	w.leased = w.leased || leased
-	if w.bulk != nil {
-		w.bulk.within = w.middleware
-	}
-	w.next = named{store.Family(consumer), messaging.Chain(w.next, w.middleware...)}
-	w.parked = messaging.Instrument(w.next, &messaging.ConsumerConfig{
-		Name:      store.Family(consumer),
-		Telemetry: telemetry.Config{Logger: i.store.Log, TracerProvider: i.cfg.Telemetry.TracerProvider, MeterProvider: i.cfg.Telemetry.MeterProvider},
-	})
+// newWrapped returns next with the inbox around it. model is the generation of a read model that it handles, nil if it is not of one.
+func (i *Inbox) newWrapped(name string, next messaging.Handler, model *store.Membership, opts []Option) *wrapped {
+	of := &consumer{box: i, name: name, model: model, settings: i.cfg.settings(opts)}
+	w := &wrapped{of: of, letters: letters{of}, next: named{store.Family(name), messaging.Chain(next, of.middleware...)}}
+	w.parked = messaging.Instrument(w.next, &messaging.ConsumerConfig{Name: store.Family(name), Telemetry: i.Telemetry()})
 	guarded := i.cfg.CrashGuard
 	if guarded >= 0 {
-		guarded = max(guarded, w.maxInFlight)
+		guarded = max(guarded, of.maxInFlight)
 	}
-	w.unproved.Store(int64(guarded))
-	i.countFromZero(consumer)
+	of.unproved.Store(int64(guarded))
+	i.countFromZero(name)
+	return w
 }
 
 // Generations returns the handlers of a read model: see readmodel.New. It panics if the name is empty or not an identifier, or ends like that of a
@@ -215,7 +210,7 @@ func (i *Inbox) handlerOf(consumer, topic string) *wrapped {
 // continuesAfterDead reports whether the messages behind a dead letter of a consumer go on, as far as this process knows.
 func (i *Inbox) continuesAfterDead(consumer, topic string) bool {
 	if w := i.handlerOf(consumer, topic); w != nil {
-		return w.continueAfterDead
+		return w.of.continueAfterDead
 	}
 	return i.cfg.ContinueAfterDead
 }

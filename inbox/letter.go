@@ -117,122 +117,125 @@ func storeFirst(l letter, cause error, write func(form letter, reason error) err
 	return messaging.LeaveAtBroker(refused)
 }
 
+// letters makes the dead letters of a consumer.
+type letters struct{ of *consumer }
+
 // giveUp makes a dead letter of m in a transaction of its own: what the handler did is rolled back. Afterwards m is settled, and its copies
 // are duplicates. The result is also nil if no dead letter was made: because another process has settled m first, or because other messages
 // of its key have been parked meanwhile, and m waits behind them.
-func (w *wrapped) giveUp(ctx context.Context, id store.Identity, m *messaging.Message, n int, cause error) error {
+func (ls letters) giveUp(ctx context.Context, id store.Identity, m *messaging.Message, n int, cause error) error {
 	return storeFirst(newLetter(id, m), cause, func(l letter, reason error) error {
 		var became store.Entry
-		err := w.announced(ctx, l, func(a *announcement) (err error) {
-			became, err = w.settleLetter(ctx, l, n, reason, a)
+		err := ls.announced(ctx, l, func(a *announcement) (err error) {
+			became, err = ls.settleLetter(ctx, l, n, reason, a)
 			return err
 		})
 		if err != nil {
-			w.box.count(ctx, w.consumer, outcomeFailed)
+			ls.of.box.count(ctx, ls.of.name, outcomeFailed)
 			return err
 		}
 		if became == store.Duplicate || became != store.Fresh && !l.reduced {
-			w.settled(ctx, became)
+			ls.of.settled(ctx, became)
 			return nil
 		}
-		w.survived()
-		w.gaveUp(ctx, l, reason)
+		ls.of.survived()
+		ls.gaveUp(ctx, l, reason)
 		return nil
 	})
 }
 
 // settleLetter enters and stores one form. A complete message may be parked behind others, or until a rebuild ends, and is handled then. A
 // reduced one is never handled, so it becomes a dead letter at once.
-func (w *wrapped) settleLetter(ctx context.Context, l letter, n int, cause error, a *announcement) (store.Entry, error) {
-	return w.settle(ctx, l.id, func(ctx context.Context, u *uow.Unit, became store.Entry) error {
+func (ls letters) settleLetter(ctx context.Context, l letter, n int, cause error, a *announcement) (store.Entry, error) {
+	return ls.of.settle(ctx, l.id, func(ctx context.Context, u *uow.Unit, became store.Entry) error {
 		switch {
 		case l.reduced:
 		case became == store.Early:
-			return w.setAside(ctx, u.DB(), l.id, l.m)
+			return ls.of.setAside(ctx, u.DB(), l.id, l.m)
 		case became == store.Behind:
-			_, err := w.box.table.Parked.Park(ctx, u.DB(), store.Parking{ID: l.id, Message: l.m, Reason: pgsql.CleanText(cause.Error())})
+			_, err := ls.of.box.table.Parked.Park(ctx, u.DB(), store.Parking{ID: l.id, Message: l.m, Reason: pgsql.CleanText(cause.Error())})
 			return err
 		}
-		holds := became == store.Fresh && l.id.Lock != nil && !w.continueAfterDead
+		holds := became == store.Fresh && l.id.Lock != nil && !ls.of.continueAfterDead
 		if err := a.make(ctx, u, death{attempts: n, cause: cause, holds: holds}); err != nil || !holds {
 			return err
 		}
-		return w.box.table.Keys.Stop(ctx, u.DB(), store.KeyDead, 0, l.id)
+		return ls.of.box.table.Keys.Stop(ctx, u.DB(), store.KeyDead, 0, l.id)
 	})
 }
 
 // gaveUp counts and logs a dead letter. The log gets the text of the cause and not the error. The letter was stored, so the database works,
 // and package quietlog must not count this line among the lines about a database that is down.
-func (w *wrapped) gaveUp(ctx context.Context, l letter, cause error) {
-	w.box.count(ctx, w.consumer, outcomeDead)
-	w.box.store.Log.ErrorContext(ctx, "oncebox: message given up, it is a dead letter now", "consumer", w.consumer,
+func (ls letters) gaveUp(ctx context.Context, l letter, cause error) {
+	ls.of.box.count(ctx, ls.of.name, outcomeDead)
+	ls.of.box.store.Log.ErrorContext(ctx, "oncebox: message given up, it is a dead letter now", "consumer", ls.of.name,
 		"topic", l.m.Topic, "type", l.m.Type, "id", l.m.ID, "tenant", l.id.Tenant, "ordering_key", l.id.Ordering,
 		"message_key", l.id.Key.String(), "error", pgsql.CleanText(cause.Error()))
 }
 
 // giveUpHead is giveUp for the first message of a key. The dead letter keeps its place. If PostgreSQL refuses all forms, the message stays
 // parked, and is tried again after the longest pause.
-func (w *wrapped) giveUpHead(ctx context.Context, k store.ParkedKey, h store.Head, n int, cause error) error {
-	l, holds, err := w.letterOf(k, h, n)
+func (ls letters) giveUpHead(ctx context.Context, k store.ParkedKey, h store.Head, n int, cause error) error {
+	l, holds, err := ls.letterOf(k, h, n)
 	if err != nil {
 		return fmt.Errorf("inbox: make a dead letter of parked message %s: %w", h.Key.MessageKey, err)
 	}
 	err = storeFirst(l, cause, func(form letter, reason error) error {
 		var moved bool
-		err := w.announced(ctx, form, func(a *announcement) (err error) {
-			moved, err = w.moveHead(ctx, k, h, a, death{attempts: n, cause: reason, holds: holds && form.id.Lock != nil, seq: &h.Seq})
+		err := ls.announced(ctx, form, func(a *announcement) (err error) {
+			moved, err = ls.moveHead(ctx, k, h, a, death{attempts: n, cause: reason, holds: holds && form.id.Lock != nil, seq: &h.Seq})
 			return err
 		})
 		if err == nil && moved {
-			w.gaveUp(ctx, form, reason)
+			ls.gaveUp(ctx, form, reason)
 		}
 		return err
 	})
 	if !messaging.IsLeft(err) {
 		return err
 	}
-	wait := w.retry.longest()
-	_, noted := w.box.table.Heads.Fail(ctx, k, h, n, wait, err, needsBuild(err))
+	wait := ls.of.retry.longest()
+	_, noted := ls.of.box.table.Heads.Fail(ctx, k, h, n, wait, err, needsBuild(err))
 	return errors.Join(err, noted)
 }
 
 // letterOf returns the letter of a parked message, under the names with which it was parked. holds reports whether the messages behind it
 // wait for it.
-func (w *wrapped) letterOf(k store.ParkedKey, h store.Head, n int) (l letter, holds bool, err error) {
+func (ls letters) letterOf(k store.ParkedKey, h store.Head, n int) (l letter, holds bool, err error) {
 	m := messaging.NewMessage(h.Envelope, n, nil)
-	l = newLetter(w.ordered(store.Identify(k.Consumer, m)), m)
-	holds = l.id.Lock == any(k.Lock) && !w.continueAfterDead
+	l = newLetter(ls.of.ordered(store.Identify(k.Consumer, m)), m)
+	holds = l.id.Lock == any(k.Lock) && !ls.of.continueAfterDead
 	l.id.Key, err = uuid.Parse(h.Key.MessageKey)
 	l.id.Tenant, l.id.Source, l.id.Lock = h.Key.TenantID, h.Key.Source, k.Lock
 	return l, holds, err
 }
 
 // moveHead stores one form in the place of the parked message. moved is false if another process has the key by now.
-func (w *wrapped) moveHead(ctx context.Context, k store.ParkedKey, h store.Head, a *announcement, d death) (moved bool, err error) {
-	err = w.box.store.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
-		if _, err := w.gate(ctx, u.DB()); err != nil {
+func (ls letters) moveHead(ctx context.Context, k store.ParkedKey, h store.Head, a *announcement, d death) (moved bool, err error) {
+	err = ls.of.box.store.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
+		if _, err := ls.of.gate(ctx, u.DB()); err != nil {
 			return err
 		}
-		if _, err := w.box.table.Heads.Lock(ctx, u.DB(), k, h); err != nil {
+		if _, err := ls.of.box.table.Heads.Lock(ctx, u.DB(), k, h); err != nil {
 			return err
 		}
-		if err := w.box.table.Heads.LockKey(ctx, u.DB(), k); err != nil {
+		if err := ls.of.box.table.Heads.LockKey(ctx, u.DB(), k); err != nil {
 			return err
 		}
-		if moved, err = w.box.table.Heads.TakeAway(ctx, u.DB(), k, h); err != nil || !moved {
+		if moved, err = ls.of.box.table.Heads.TakeAway(ctx, u.DB(), k, h); err != nil || !moved {
 			return err
 		}
 		if err := a.make(ctx, u, d); err != nil || d.holds {
 			return err
 		}
-		return w.box.table.Keys.Free(ctx, u.DB(), k.Consumer, k.Lock)
+		return ls.of.box.table.Keys.Free(ctx, u.DB(), k.Consumer, k.Lock)
 	}, store.ReadCommitted())
 	return moved, err
 }
 
 // announcement is one dead letter and the call of Config.OnDead for it. The unit that makes the letter may run several times.
 type announcement struct {
-	w      *wrapped
+	of     *consumer
 	l      letter
 	hook   func(ctx context.Context, u *uow.Unit, d DeadLetter) error // nil: nothing is called
 	called bool
@@ -244,8 +247,8 @@ type announcement struct {
 //
 // If the hook fails, only its own work is rolled back. If the whole unit fails after a call of the hook, because the hook has broken the
 // connection or has added an event that cannot be stored, write is run once more without the hook.
-func (w *wrapped) announced(ctx context.Context, l letter, write func(a *announcement) error) error {
-	a := &announcement{w: w, l: l, hook: w.box.cfg.OnDead}
+func (ls letters) announced(ctx context.Context, l letter, write func(a *announcement) error) error {
+	a := &announcement{of: ls.of, l: l, hook: ls.of.box.cfg.OnDead}
 	if l.announces {
 		a.hook = nil
 	}
@@ -255,8 +258,8 @@ func (w *wrapped) announced(ctx context.Context, l letter, write func(a *announc
 		err = write(a)
 	}
 	if err == nil && a.made && a.failed != nil {
-		w.box.silent.Add(ctx, 1, ofConsumer(w.consumer))
-		w.box.store.Log.ErrorContext(ctx, "oncebox: a dead letter is not announced: Config.OnDead failed", "consumer", w.consumer, "topic", l.m.Topic,
+		ls.of.box.silent.Add(ctx, 1, ofConsumer(ls.of.name))
+		ls.of.box.store.Log.ErrorContext(ctx, "oncebox: a dead letter is not announced: Config.OnDead failed", "consumer", ls.of.name, "topic", l.m.Topic,
 			"type", l.m.Type, "id", l.m.ID, "tenant", l.id.Tenant, "ordering_key", l.id.Ordering, "message_key", l.id.Key.String(), "error", a.failed)
 	}
 	return err
@@ -270,19 +273,19 @@ func (a *announcement) make(ctx context.Context, u *uow.Unit, d death) error {
 	there := false
 	if a.hook != nil {
 		ref = operator.MessageRef{MessageKey: a.l.id.Key.String(), Consumer: a.l.id.Consumer, TenantID: a.l.id.Tenant, Source: a.l.id.Source}
-		_, err := a.w.box.dead.Show(ctx, ref)
+		_, err := a.of.box.dead.Show(ctx, ref)
 		if there = err == nil; err != nil && !errors.Is(err, operator.ErrNotDead) {
 			return err
 		}
 	}
-	if err := a.w.box.storeDead(ctx, u.DB(), a.l, d); err != nil {
+	if err := a.of.box.storeDead(ctx, u.DB(), a.l, d); err != nil {
 		return err
 	}
 	a.made = true
 	if a.hook == nil || there {
 		return nil
 	}
-	letter, err := a.w.box.dead.Show(ctx, ref)
+	letter, err := a.of.box.dead.Show(ctx, ref)
 	if err != nil {
 		return err
 	}
@@ -293,7 +296,7 @@ func (a *announcement) make(ctx context.Context, u *uow.Unit, d death) error {
 
 // call calls the hook behind a savepoint.
 func (a *announcement) call(ctx context.Context, d DeadLetter) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, a.w.box.cfg.OnDeadTimeout)
+	ctx, cancel := context.WithTimeout(ctx, a.of.box.cfg.OnDeadTimeout)
 	defer cancel()
 	defer func() {
 		if v := recover(); v != nil { // the unit has rolled back to the savepoint
@@ -302,5 +305,5 @@ func (a *announcement) call(ctx context.Context, d DeadLetter) (err error) {
 	}()
 	ctx = event.WithTenant(messaging.NewContext(ctx, a.l.m), a.l.id.Tenant) // the tenant of the id is always valid
 	ctx = event.WithMetadata(ctx, event.Metadata{event.DeadLetterOf: a.l.id.Key.String()})
-	return a.w.box.store.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) error { return a.hook(ctx, u, d) })
+	return a.of.box.store.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) error { return a.hook(ctx, u, d) })
 }

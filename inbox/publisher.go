@@ -88,9 +88,7 @@ func (p *publisher) storing(s Subscription) messaging.BatchHandler {
 		if s.ReadModel {
 			h = &Generations{box: p.box, name: s.Consumer, next: never, opts: opts, elsewhere: true}
 		} else {
-			w := &wrapped{next: never}
-			p.box.equip(s.Consumer, w, opts)
-			h = w
+			h = p.box.newWrapped(s.Consumer, never, nil, opts)
 		}
 		p.box.stores[s] = h
 	}

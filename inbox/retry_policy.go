@@ -124,9 +124,44 @@ func (p *RetryPolicy) isDeadly(earlier store.Attempts) bool {
 	return p.MaxAttempts > 0 && earlier.N >= p.MaxAttempts || p.MaxCrashes > 0 && earlier.Unended >= p.MaxCrashes
 }
 
-// waitsForBuild reports whether a message goes on waiting for a build that knows it. unknown is how long it has waited already.
-func (p *RetryPolicy) waitsForBuild(unknown time.Duration, cause error) bool {
-	return needsBuild(cause) && (p.DeployWait < 0 || unknown < p.DeployWait)
+// decision is what becomes of a message whose handler failed.
+type decision int
+
+const (
+	tryHere    decision = iota // it is tried again by the process that received it
+	tryLater                   // it is tried again from the database, after a pause
+	awaitBuild                 // it is tried again from the database, by a build of the program that knows it
+	giveUp                     // it becomes a dead letter
+)
+
+// failure is what a decision depends on.
+type failure struct {
+	cause   error
+	tries   int           // 0: not counted, so the limits of the policy are not looked at
+	failing time.Duration // how long it has failed already; 0 for a message that is not parked
+	unknown time.Duration // how long it has waited already for a build that knows it
+}
+
+// decide returns what becomes of a message. It is the same for messages from the broker and for parked ones; those are never tried here,
+// so for them tryHere means a short pause.
+func (p *RetryPolicy) decide(f failure) decision {
+	wait, asked := messaging.RetryDelay(f.cause)
+	switch {
+	case needsBuild(f.cause) && (p.DeployWait < 0 || f.unknown < p.DeployWait):
+		return awaitBuild
+	case needsBuild(f.cause), hopeless(f.cause), p.isExhausted(f.tries, f.failing):
+		return giveUp
+	case f.tries < p.Tries && (!asked || wait < p.Delay):
+		return tryHere
+	default:
+		return tryLater
+	}
+}
+
+// hopeless reports whether another try is pointless.
+func hopeless(err error) bool {
+	var decode *event.DecodeError
+	return messaging.IsPermanent(err) || errors.As(err, &decode) || errors.Is(err, event.ErrErased)
 }
 
 // unbuilt returns the error text of a message that has waited too long for a build.

@@ -163,7 +163,7 @@ func (r *runner) work(ctx context.Context, stop <-chan struct{}, k store.ParkedK
 			return r.box.table.Keys.HandBack(ctx, k, 0)
 		default:
 		}
-		if became, err := r.box.runHead(ctx, k); err != nil || became != ranMore {
+		if became, err := (&head{box: r.box, key: k}).run(ctx); err != nil || became != ranMore {
 			return err
 		}
 		k.Doubtful = false

@@ -50,7 +50,7 @@ func Step[T any](ctx context.Context, name string, fn func(ctx context.Context, 
 		}
 		// Without the result the call is made again.
 		return l.held.Insist(ctx, func(ctx context.Context) error {
-			return l.storeStep(ctx, l.w.box.store.DB(ctx), name, encoded)
+			return l.storeStep(ctx, l.of.box.store.DB(ctx), name, encoded)
 		})
 	})
 	return result, err
@@ -69,7 +69,7 @@ func StepInUnit(ctx context.Context, name string, fn func(ctx context.Context, u
 		return nil
 	}
 	return l.steps.Run(name, func() error {
-		return l.w.box.store.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
+		return l.of.box.store.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
 			if err := fn(calls.Within(ctx, name), u); err != nil {
 				return err
 			}
@@ -94,7 +94,7 @@ func beginStep(ctx context.Context, function, name string) (*lease, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("inbox: %s %q: %w", function, name, context.Cause(ctx))
 	}
-	if err := l.steps.Load(func() (map[string][]byte, error) { return l.w.box.table.Steps.Load(ctx, l.id) }); err != nil {
+	if err := l.steps.Load(func() (map[string][]byte, error) { return l.of.box.table.Steps.Load(ctx, l.id) }); err != nil {
 		return nil, fmt.Errorf("inbox: %s %q: look for what earlier tries have done: %w", function, name, err)
 	}
 	if !l.steps.Use(name) {
@@ -104,7 +104,7 @@ func beginStep(ctx context.Context, function, name string) (*lease, error) {
 }
 
 func (l *lease) storeStep(ctx context.Context, db bun.IDB, name string, result []byte) error {
-	held, err := l.w.box.table.Steps.Store(ctx, db, l.id, l.name, name, result)
+	held, err := l.of.box.table.Steps.Store(ctx, db, l.id, l.name, name, result)
 	if err == nil && !held {
 		l.held.Lose()
 		err = ErrLeaseLost

@@ -83,7 +83,7 @@ WITH gone AS (
 SELECT EXISTS (SELECT FROM flows)`
 
 	// failHead sets when the first message of a key is tried again. It locks the message before the key, the order that all transactions
-	// follow: see runHead.
+	// follow: see head.run in package inbox.
 	failHead = `
 WITH h AS MATERIALIZED (
 	SELECT FROM {schema}.inbox_parked p WHERE consumer = $1::text AND key_lock = $2::bigint AND seq = $3::bigint
