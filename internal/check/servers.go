@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -63,13 +64,7 @@ func launchKeeper(ctx context.Context) error {
 		return fmt.Errorf("start the servers: %w", err)
 	}
 	said := make(chan string, 1)
-	go func() {
-		last := ""
-		for lines := bufio.NewScanner(out); lines.Scan() && last != isUp; {
-			last = lines.Text()
-		}
-		said <- last
-	}()
+	go func() { said <- untilUp(out) }()
 	select {
 	case last := <-said:
 		if last != isUp {
@@ -79,6 +74,14 @@ func launchKeeper(ctx context.Context) error {
 	case <-ctx.Done():
 		return errors.Join(ctx.Err(), keeper.Process.Signal(syscall.SIGTERM))
 	}
+}
+
+// untilUp reads what the keeper prints, up to isUp or its end, and returns the last line. After isUp the keeper prints nothing and stays.
+func untilUp(out io.Reader) (last string) {
+	for lines := bufio.NewScanner(out); last != isUp && lines.Scan(); {
+		last = lines.Text()
+	}
+	return last
 }
 
 // isUp is the line that the keeper prints when the servers answer.
