@@ -1,4 +1,4 @@
 package state
 
 // EventsByAggregate is the statement of [Reader.EventsByAggregate].
-var EventsByAggregate = eventsByAggregate //nolint:gochecknoglobals // a function
+var EventsByAggregate = eventsByAggregate
