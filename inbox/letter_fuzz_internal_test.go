@@ -62,7 +62,6 @@ func FuzzStorableLetter(f *testing.F) {
 // requireColumns demands that the values fit the types of the columns.
 func requireColumns(t *testing.T, args []any) {
 	t.Helper()
-	require.Len(t, args, 19)
 	for n, arg := range args {
 		switch v := arg.(type) {
 		case string:
