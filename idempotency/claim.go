@@ -87,7 +87,7 @@ func WithRecovery() ClaimOption { return func(o *claimOptions) { o.recover = tru
 func (s *Store) Claim(ctx context.Context, db bun.IDB, key Key, fp Fingerprint, opts ...ClaimOption) (*Claim, *Response, error) {
 	pool, ok := db.(*bun.DB)
 	if !ok {
-		return nil, nil, errors.New("idempotency: Claim needs the pool: within a transaction nobody would see the claim")
+		return nil, nil, errors.New("idempotency: Claim was called inside a transaction, where other requests would not see the claim: call it with the pool")
 	}
 	o := claimOptions{lease: DefaultLease}
 	for _, opt := range opts {

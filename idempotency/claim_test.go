@@ -363,7 +363,7 @@ func TestClaimRefusesATransaction(t *testing.T) {
 	require.ErrorContains(t, transact(t, db.DB, func(tx bun.IDB) error {
 		_, _, err := store.Claim(t.Context(), tx, keyOf(t, store, "k"), one)
 		return err
-	}), "needs the pool")
+	}), "call it with the pool")
 }
 
 func TestClaimWithoutTablesNamesTheCallThatMakesThem(t *testing.T) {

@@ -67,11 +67,11 @@ func newGauges(m metric.Meter) *gauges {
 	all := otelx.NewGauges(m)
 	return &gauges{
 		all:     all,
-		keys:    all.Count("oncebox.idempotency.keys", "Keys that are remembered; beyond 10,000 an estimate"),
-		claimed: all.Count("oncebox.idempotency.claimed", "Keys of requests that are worked on under a lease, or were abandoned"),
-		unknown: all.Count("oncebox.idempotency.unknown", "Steps whose outcome nobody knows"),
-		expired: all.Count("oncebox.idempotency.expired", "Expired keys that were not removed yet"),
-		age:     all.Seconds("oncebox.idempotency.oldest_unknown", "How long ago the first step was begun whose outcome nobody knows"),
+		keys:    all.Count("oncebox.idempotency.keys", "Idempotency keys that are stored; an estimate if there are more than 10,000"),
+		claimed: all.Count("oncebox.idempotency.claimed", "Idempotency keys without an answer: a request works on them under a lease, or its process died"),
+		unknown: all.Count("oncebox.idempotency.unknown", "Steps of requests whose outcome is unknown"),
+		expired: all.Count("oncebox.idempotency.expired", "Idempotency keys that have expired and were not deleted yet"),
+		age:     all.Seconds("oncebox.idempotency.oldest_unknown", "Age of the oldest step whose outcome is unknown"),
 	}
 }
 

@@ -129,7 +129,7 @@ func (s *Store) Resolve(ctx context.Context, db bun.IDB, u Unknown, outcome Outc
 	}
 	settled, err := s.settle(ctx, db, resolveStep, hash, u.Step, u.Epoch, outcome.result, who.Actor, who.Reason)
 	if err == nil && settled {
-		s.log.InfoContext(ctx, "oncebox: an unknown step was resolved", "key", u.Key, "tenant", u.Tenant, "step", u.Step,
+		s.log.InfoContext(ctx, "oncebox: an operator entered the outcome of a step that was unknown", "key", u.Key, "tenant", u.Tenant, "step", u.Step,
 			"done", outcome.result != nil)
 	}
 	return settled, err

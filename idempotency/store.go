@@ -91,7 +91,7 @@ func NewStore(cfg *Config) *Store {
 		confirmed: run.Confirmed(), cache: newCache(c.Cache),
 		log:    otelx.Logger(c.Telemetry.Logger),
 		tracer: otelx.Tracer(c.Telemetry.TracerProvider, "idempotency"),
-		purged: otelx.Started(meter, "oncebox.idempotency.purged", "Expired keys that were removed", nil),
+		purged: otelx.Started(meter, "oncebox.idempotency.purged", "Expired idempotency keys that were deleted", nil),
 		gauges: newGauges(meter),
 	}
 }

@@ -78,7 +78,7 @@ func New(m *uow.Manager, cfg *Config) *Inbox {
 			ParkedLease: c.ParkedLease, LeaseTTL: c.LeaseTTL, LockTimeout: c.LockTimeout, PollInterval: c.PollInterval,
 		},
 		messages: otelx.Counter(meter, "oncebox.inbox.messages", "Messages that came to a consumer, by outcome"),
-		silent:   otelx.Counter(meter, "oncebox.inbox.unannounced", "Dead letters that were not announced because Config.OnDead failed, by consumer"),
+		silent:   otelx.Counter(meter, "oncebox.inbox.unannounced", "Dead letters for which Config.OnDead failed, by consumer"),
 		woken:    make(chan struct{}, 1), handlers: map[handlerKey]*wrapped{},
 		logged: map[logged]struct{}{}, stores: map[Subscription]messaging.BatchHandler{},
 	}

@@ -259,7 +259,8 @@ func (ls letters) announced(ctx context.Context, l letter, write func(a *announc
 	}
 	if err == nil && a.made && a.failed != nil {
 		ls.of.box.silent.Add(ctx, 1, ofConsumer(ls.of.name))
-		ls.of.box.store.Log.ErrorContext(ctx, "oncebox: a dead letter is not announced: Config.OnDead failed", "consumer", ls.of.name, "topic", l.m.Topic,
+		ls.of.box.store.Log.ErrorContext(ctx, "oncebox: Config.OnDead failed for a message that is a dead letter "+
+			"now", "consumer", ls.of.name, "topic", l.m.Topic,
 			"type", l.m.Type, "id", l.m.ID, "tenant", l.id.Tenant, "ordering_key", l.id.Ordering, "message_key", l.id.Key.String(), "error", a.failed)
 	}
 	return err

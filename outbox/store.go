@@ -128,5 +128,5 @@ func newUnannounced(c *Config) metric.Int64Counter {
 		return noop.Int64Counter{}
 	}
 	return otelx.Started(otelx.Meter(c.Telemetry.MeterProvider, "outbox"), "oncebox.outbox.unannounced",
-		"Dead letters that were not announced because Config.OnDead failed", nil)
+		"Dead letters for which Config.OnDead failed", nil)
 }

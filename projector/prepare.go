@@ -51,7 +51,7 @@ func (w *worker) prepare(ctx context.Context) ([]*progress.Lane, error) {
 }
 
 // errAnotherServer ends a pass when its statements have reached two servers.
-var errAnotherServer = errors.New("projector: the server has crashed, or another one has taken over, a moment ago")
+var errAnotherServer = errors.New("projector: the database server has restarted after a crash, or a standby has taken over, a moment ago")
 
 // locate reads the positions of lanes that this worker has not read yet. These are lanes that are new, and lanes
 // whose position became void.

@@ -112,7 +112,7 @@ func (p *publisher) send(ctx context.Context, rows []*outboxdb.Row) map[int]erro
 }
 
 func (p *publisher) reportPause(ctx context.Context, topic string, pause time.Duration, reason error) {
-	p.log.WarnContext(ctx, "oncebox: a topic takes nothing, its rows wait", "topic", topic, "pause", pause, "error", reason)
+	p.log.WarnContext(ctx, "oncebox: the broker accepts no messages for a topic; events of this topic wait", "topic", topic, "pause", pause, "error", reason)
 }
 
 // describe names the span, and links it to the spans in which the messages were created.

@@ -271,7 +271,7 @@ func (r *relay) handBack(ctx context.Context) {
 	defer stop()
 	err := r.leases.Release(ctx)
 	if err != nil {
-		r.p.log.WarnContext(ctx, "oncebox: lanes were not handed back, they are free when their leases end", "error", err)
+		r.p.log.WarnContext(ctx, "oncebox: the relay stops and could not release its lanes; other relays can take them when their leases end", "error", err)
 	}
 }
 
@@ -299,7 +299,7 @@ func (r *relay) listen(ctx context.Context) error {
 	case err != nil && listened:
 		// The connection had worked, so this does not count as a failed attempt: the pauses begin at the shortest
 		// again.
-		r.p.log.WarnContext(ctx, "oncebox: the connection that listens for commits was lost, opening another", "error", err)
+		r.p.log.WarnContext(ctx, "oncebox: the database connection on which the relay waits for notifications was lost; it opens another", "error", err)
 		return nil
 	default:
 		return err

@@ -31,7 +31,7 @@ func TestLogNamesTheEvent(t *testing.T) {
 	never, again := f.add("a", "never"), f.add("b", "again")
 	f.run(f.projector(cfg))
 	f.eventually("both are dead", func() bool { s := f.statuses(); return s["never"] == "DEAD" && s["again"] == "DEAD" })
-	f.eventually("both are told", func() bool { return book.Count("an event is dead") == 2 })
+	f.eventually("both are told", func() bool { return book.Count("an event is a dead letter now") == 2 })
 
 	lines := map[string]int{}
 	for line := range strings.Lines(book.String()) {

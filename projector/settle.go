@@ -271,7 +271,7 @@ func (s *settler) settleLast(ctx context.Context) {
 		return
 	}
 	if _, err := s.settleOwed(ctx); err != nil && !errors.Is(err, lanedb.ErrFenced) {
-		s.log.WarnContext(ctx, "oncebox: published rows could not be settled, they are published again", "error", err)
+		s.log.WarnContext(ctx, "oncebox: events were published, but that could not be stored in the outbox; they are published again", "error", err)
 	}
 }
 
@@ -375,13 +375,13 @@ func (s *settler) report(ctx context.Context, r *outboxdb.Row, o lanedb.Outcome)
 	}
 	switch o.Verdict {
 	case lanedb.Refused:
-		log(slog.LevelWarn, "oncebox: the broker refused an event, it waits", "wait", o.Wait)
+		log(slog.LevelWarn, "oncebox: the broker refused an event; it is tried again, and later events of its ordering key wait", "wait", o.Wait)
 	case lanedb.Dead:
 		s.telemetry.GaveUp(ctx, r)
-		log(slog.LevelError, "oncebox: an event is dead, its key waits for an operator")
+		log(slog.LevelError, "oncebox: an event is a dead letter now; later events of its ordering key wait until an operator replays or discards it")
 	case lanedb.Abandoned:
 		s.telemetry.GaveUp(ctx, r)
-		log(slog.LevelError, "oncebox: an event is dead, its key goes on")
+		log(slog.LevelError, "oncebox: an event is a dead letter now; later events of its ordering key are published")
 	case lanedb.Follower, lanedb.Delayed:
 	}
 }

@@ -59,7 +59,7 @@ func (m *mute) waited() int {
 }
 
 const (
-	topicPaused  = "a topic takes nothing"
+	topicPaused  = "the broker accepts no messages for a topic"
 	workerFailed = "worker 0 failed"
 )
 

@@ -231,7 +231,8 @@ func (r *root) outcome(ctx context.Context, err error, events []event.Envelope, 
 		// The transaction wrote nothing, so it does not matter whether it was committed.
 		return nil
 	}
-	r.manager.log.WarnContext(ctx, "oncebox: the answer to COMMIT was lost, asking the server", "xid", r.tx.xid, "error", err)
+	r.manager.log.WarnContext(ctx, "oncebox: the connection broke during COMMIT; the server is asked whether the transaction was "+
+		"committed", "xid", r.tx.xid, "error", err)
 	q := &inquiry{tx: &r.tx, db: r.manager.db, sinks: r.manager.sinks, events: r.own(events), rows: rows}
 	became, err := q.resolve(ctx, err)
 	if became == isAborted {
@@ -272,7 +273,7 @@ func (r *root) committed(ctx context.Context, hooks []func(context.Context), agg
 func (r *root) survive(ctx context.Context, what string, fn func()) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.manager.log.ErrorContext(ctx, "oncebox: panic after COMMIT, the unit is committed all the same",
+			r.manager.log.ErrorContext(ctx, "oncebox: a function that runs after COMMIT panicked; the unit of work stays committed",
 				"in", what, "panic", p, "stack", string(debug.Stack()))
 		}
 	}()

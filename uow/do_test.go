@@ -409,7 +409,7 @@ func TestMetrics(t *testing.T) {
 	})
 	_ = s.units.Do(t.Context(), func(context.Context, *uow.Unit) error { return nil })
 	_ = s.units.Do(t.Context(), func(_ context.Context, u *uow.Unit) error {
-		u.AfterCommit(func(context.Context) { panic("committed all the same") })
+		u.AfterCommit(func(context.Context) { panic("stays committed") })
 		return nil
 	})
 	_ = s.units.Do(t.Context(), func(context.Context, *uow.Unit) error { return errRefused })

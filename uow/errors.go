@@ -14,10 +14,10 @@ import (
 
 var (
 	// ErrConflict means that an aggregate was changed by somebody else since it was loaded. Do runs the function again.
-	ErrConflict = errors.New("uow: the aggregate was changed by somebody else")
+	ErrConflict = errors.New("uow: the aggregate was changed by another transaction since it was loaded")
 	// ErrExists means that a new aggregate was saved under an id that another one has already. It is an [ErrConflict] too: Do runs the function again,
 	// which may then load the existing aggregate. Do repeats it only once, because a function that always makes a new aggregate would fail each time.
-	ErrExists = errors.New("uow: the aggregate exists already")
+	ErrExists = errors.New("uow: a new aggregate has the id of an aggregate that exists already")
 	// ErrNoSink means that the unit has events and the manager no sink to take them.
 	ErrNoSink = errors.New("uow: the unit has events and no sink: pass an outbox.Store to uow.New")
 	// ErrCommitUnknown is matched by every [*CommitUnknownError].
@@ -26,7 +26,7 @@ var (
 	// runs the function again.
 	ErrConnectionLost = errors.New("uow: the connection was lost before COMMIT, and the transaction rolled back")
 	// ErrStale means that an aggregate lived through a rollback: its state and its events belong to work that was undone.
-	ErrStale = errors.New("uow: the aggregate lived through a rollback: load it again inside the function")
+	ErrStale = errors.New("uow: the aggregate was changed in a transaction that was rolled back: load it again inside the function")
 
 	// ErrPool means that a pool of config.OpenDB with Config.RefusePool has refused a statement whose context carries a unit of work of that pool, or
 	// is that of a handler that runs under a lease. It would be committed by itself. [Outside] lets it pass.

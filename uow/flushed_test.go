@@ -47,5 +47,5 @@ func TestTokenWithinAnotherUnit(t *testing.T) {
 			_, err := u.Token(ctx)
 			return err
 		})
-	}), "ask the outermost unit last")
+	}), "call Token on the outermost unit")
 }

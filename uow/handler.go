@@ -93,7 +93,8 @@ func (d *dispatch) all(ctx context.Context, e entry) error {
 			d.handled[a]++
 			if d.count++; d.count > limit {
 				return fmt.Errorf("uow: more than %d events in one unit, the latest is %s of %s %s: "+
-					"do the handlers cause one another's? (Config.MaxHandled)", limit, recorded.Event.EventType(), a.AggregateType(), a.AggregateID())
+					"do event handlers record events that call each other in a circle? If so many events are intended, raise "+
+					"Config.MaxHandled", limit, recorded.Event.EventType(), a.AggregateType(), a.AggregateID())
 			}
 			if err := d.one(u, recorded.Event); err != nil {
 				return err

@@ -47,7 +47,7 @@ func New(db *bun.DB, cfg *Config, sinks ...Sink) *Manager {
 		pool:    pool{db: db, log: log, starvedAfter: starvedAfter},
 		log:     log,
 		units:   otelx.Started(meter, "oncebox.uow.units", "Units of work that ended, by outcome", outcomes),
-		retries: otelx.Started(meter, "oncebox.uow.retries", "Functions that were run again in a new transaction", nil),
+		retries: otelx.Started(meter, "oncebox.uow.retries", "Calls of a unit's function that were repeated in a new transaction", nil),
 	}
 }
 

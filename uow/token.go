@@ -30,7 +30,7 @@ type announced struct {
 	IDs    []string `json:"i"`
 }
 
-var errNoToken = &event.InvalidError{Field: "Token", Reason: "is none that a unit of work returned"}
+var errNoToken = &event.InvalidError{Field: "Token", Reason: "is not a token that a unit of work returned"}
 
 // makeToken returns the token of events that were committed.
 func makeToken(events []event.Envelope) Token {
@@ -96,7 +96,7 @@ func identifiers(names []string) bool {
 }
 
 // errFlushed is the error for an event after Unit.Token.
-var errFlushed = errors.New("the unit has given its Token: announce what happened before that")
+var errFlushed = errors.New("the unit has already returned its Token, so it cannot add events: record all events before Token is called")
 
 // flushed holds the events that the sinks got before the end of the unit.
 type flushed struct {
@@ -128,7 +128,8 @@ func (u *level) flushEarly(ctx context.Context) error {
 	outermost, entries := u.parent == nil && r.active == u && !u.ended, u.entries
 	r.mu.Unlock()
 	if !outermost {
-		return errors.New("uow: Token: the unit has ended, is within another one, or one within it has not ended: ask the outermost unit last")
+		return errors.New("uow: Token: the unit has ended, is inside another unit, or contains a unit that has not ended: call Token on the outermost " +
+			"unit, as its last step")
 	}
 	f := &flushed{}
 	var err error

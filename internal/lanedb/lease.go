@@ -14,7 +14,7 @@ import (
 )
 
 // ErrFenced means that another projector has the lane now, or that an operator changed it meanwhile. Nothing was written.
-var ErrFenced = errors.New("outbox: the lane was lost or changed")
+var ErrFenced = errors.New("outbox: another relay owns the lane by now, or the state of the lane has changed")
 
 // Lease is the right to publish the rows of one lane. Everything that its owner writes is compared with owner and
 // epoch.

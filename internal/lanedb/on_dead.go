@@ -139,7 +139,7 @@ type announcement struct {
 	unknown bool // the answer to a COMMIT was lost
 }
 
-var errOthersDied = errors.New("outbox: other rows would be given up than were announced")
+var errOthersDied = errors.New("outbox: the rows to be made dead letters have changed since Config.OnDead was called")
 
 // together tries to write with hooks. The lanes are not locked meanwhile, but their worker waits.
 func (a *announcement) together(ctx context.Context, write writeDead) (err error) {
@@ -272,7 +272,7 @@ func (a *announcement) log(ctx context.Context, cause error) {
 			continue
 		}
 		a.box.Unannounced.Add(ctx, 1)
-		a.box.Log.ErrorContext(ctx, "oncebox: a dead event is not announced: Config.OnDead failed", "id", d.ID, "type", d.Type, "topic", d.Topic,
+		a.box.Log.ErrorContext(ctx, "oncebox: Config.OnDead failed for an event that is a dead letter now", "id", d.ID, "type", d.Type, "topic", d.Topic,
 			"tenant", d.TenantID, "aggregate_type", d.AggregateType, "aggregate_id", d.AggregateID, "ordering_key", d.Key,
 			"lane", d.Lane, "sequence", d.Sequence, "error", err)
 	}

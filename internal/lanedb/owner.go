@@ -9,8 +9,8 @@ import (
 )
 
 // ErrForeignDatabase means that the database belongs to another deployment, see Config.Deployment.
-var ErrForeignDatabase = errors.New("outbox: this is another deployment's database, or a copy of it, and its events are not published from here; " +
-	"if they should be, call Store.Upkeep().TakeOwnership")
+var ErrForeignDatabase = errors.New("outbox: this database belongs to another deployment, or is a copy of that deployment's database, so this process " +
+	"does not publish its events. If it shall, call Store.Upkeep().TakeOwnership")
 
 // claimDeployment gives a name to a database without one. It waits for other processes that do the same, and does
 // nothing if they were faster. It also does nothing while projectors without a name are alive. They would be shut out

@@ -66,7 +66,7 @@ func (n *notifier) run(lanes LaneSet) {
 		if err == nil {
 			n.failures = 0
 		} else if n.failures++; n.failures == notifyComplaint {
-			n.log.Warn("oncebox: projectors of other processes cannot be woken, they find rows when they poll", "error", err)
+			n.log.Warn("oncebox: relays of other processes could not be notified of new events; they find them when they poll", "error", err)
 		}
 		<-gap.C
 		if lanes = n.more(); lanes == 0 {

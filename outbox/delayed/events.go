@@ -24,7 +24,8 @@ import (
 
 // ErrTooLate means that no event with this id can be cancelled or moved: its time has come, so it was published, is dead or may be on
 // its way; or it was cancelled before; or the tenant has no event with this id that was delayed without [event.WithOrderingKey].
-var ErrTooLate = errors.New("outbox: no delayed event with this id waits any more: its time has come, it was cancelled, or it has an ordering key")
+var ErrTooLate = errors.New("outbox: there is no delayed event with this id that can be changed: its time has come, it was cancelled, or it has an " +
+	"ordering key")
 
 const (
 	// findTimed locks the rows with the id $1 of the tenant $2 whose time has not come. In the log the id determines the lane: number $4 of the $3 lanes

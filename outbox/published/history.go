@@ -117,10 +117,11 @@ func (e *Events) awaitSettled(ctx context.Context) error {
 			return err
 		}
 		if attempt%20 == 0 {
-			e.box.Log.WarnContext(ctx, "oncebox: waiting for a projector to record what is on its way to the broker", "events", n)
+			e.box.Log.WarnContext(ctx, "oncebox: the read of published events waits until a relay has stored the outcome of events that it has sent to "+
+				"the broker", "events", n)
 		}
 		if err := backoff.Wait(ctx, backoff.Exponential(attempt, 5*time.Millisecond, time.Second)); err != nil {
-			return fmt.Errorf("%d events are on their way to the broker and no projector records them: %w", n, err)
+			return fmt.Errorf("no relay has stored the outcome of %d events that were sent to the broker; start a relay and try again: %w", n, err)
 		}
 	}
 }

@@ -87,7 +87,7 @@ func TestKeptWaitsForWhatIsOnItsWay(t *testing.T) {
 		err := source(short, "", to)
 		cancel()
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		said = strings.Contains(err.Error(), "1 events are on their way to the broker and no projector records them")
+		said = strings.Contains(err.Error(), "the outcome of 1 events that were sent to the broker")
 	}
 	require.True(t, said)
 

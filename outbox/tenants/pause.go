@@ -95,7 +95,8 @@ func (t *Tenants) changePause(ctx context.Context, action operator.Action, state
 		return nil
 	}
 	if err := t.box.Notify(ctx, outboxdb.LanesFreed); err != nil {
-		t.box.Log.WarnContext(ctx, "oncebox: relays were not notified of a change of a tenant, they find it when they renew their leases",
+		t.box.Log.WarnContext(ctx, "oncebox: the relays could not be notified that a tenant was paused, resumed or moved; they see it when they renew "+
+			"their leases",
 			"tenant", tenant, "error", err)
 	}
 	return nil

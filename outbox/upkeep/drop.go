@@ -68,11 +68,11 @@ DELETE FROM {schema}.{table}_default WHERE ctid = ANY (ARRAY(
 var ErrBusy = errors.New("outbox: the table is in use, try again")
 
 // errNotOurTurn means that another process is dropping partitions.
-var errNotOurTurn = errors.New("outbox: another process is at it")
+var errNotOurTurn = errors.New("outbox: another process is dropping partitions")
 
 // errStays means that a day was not dropped, because a long transaction has committed a row of that day meanwhile. The error rolls back the writes of
 // BeforeDrop.
-var errStays = errors.New("outbox: something in the partition is unsent")
+var errStays = errors.New("outbox: the partition contains events that were not published, so it is not dropped")
 
 // DropExpired drops the days that are older than the retention, the oldest first. It calls outbox.Config.BeforeDrop for each day. If BeforeDrop
 // fails, that day stays, DropExpired goes on with the next one, and returns the error at the end.
@@ -268,7 +268,7 @@ func (u *Upkeep) beforeDrop(ctx context.Context, tx bun.Tx, p Partition) error {
 	if err == nil {
 		return u.reportSlow(ctx, tx, p, time.Since(began))
 	}
-	u.box.Log.WarnContext(ctx, "oncebox: BeforeDrop failed, the partition stays until the next try", "partition", p.Name,
+	u.box.Log.WarnContext(ctx, "oncebox: Config.BeforeDrop returned an error, so the expired partition is kept until the next try", "partition", p.Name,
 		"day", p.Day.Format(time.DateOnly), "error", err)
 	u.partitionsKept.Add(ctx, 1)
 	return &keptError{p, err}

@@ -83,7 +83,7 @@ func TestDayStaysUntilItIsArchived(t *testing.T) {
 	require.Equal(t, []string{"2020-01-02", "2020-01-03", "2020-01-04"}, calls, "the day after a failed one goes on, but not within the DEFAULT child")
 	require.Equal(t, 3, f.Count("outbox_sent"))
 	require.Equal(t, 1, f.children())
-	require.Equal(t, 2, strings.Count(log.String(), "BeforeDrop failed"))
+	require.Equal(t, 2, strings.Count(log.String(), "BeforeDrop returned an error"))
 	require.Contains(t, log.String(), "the archive is full")
 	var got metricdata.ResourceMetrics
 	require.NoError(t, reader.Collect(t.Context(), &got))

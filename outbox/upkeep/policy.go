@@ -139,11 +139,13 @@ func storedRetention(d time.Duration) *time.Duration {
 
 func (u *Upkeep) reportPolicy(ctx context.Context, p policy) {
 	if u.cfg.OwnRetention && storedLength(u.cfg.Retention) != storedLength(p.retention) {
-		u.box.Log.WarnContext(ctx, "oncebox: published events are kept for longer than Config.Retention says, because another process was configured so: "+
-			"change the setting, or call Store.Upkeep().SetRetention", "database", p.String(), "config", policy{retention: u.cfg.Retention}.String())
+		u.box.Log.WarnContext(ctx, "oncebox: published events are kept for longer than Config.Retention of this process, because another process has set "+
+			"a longer retention: change Config.Retention here, or call "+
+			"Store.Upkeep().SetRetention", "database", p.String(), "config", policy{retention: u.cfg.Retention}.String())
 	}
 	if p.archived && u.cfg.BeforeDrop == nil {
-		u.box.Log.InfoContext(ctx, "oncebox: published events are archived before they are dropped, which this process does not do: it drops none")
+		u.box.Log.InfoContext(ctx, "oncebox: this process drops no partitions of published events, because another process archives them first and this "+
+			"process has no Config.BeforeDrop")
 	}
 }
 

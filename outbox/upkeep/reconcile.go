@@ -71,7 +71,7 @@ func (u *Upkeep) repaired() metric.Int64Counter {
 		kinds[k.name] = []metric.AddOption{metric.WithAttributes(attribute.String("kind", k.name))}
 	}
 	return otelx.Started(otelx.Meter(u.cfg.MeterProvider, "outbox"), "oncebox.outbox.reconciled",
-		"Things that were repaired because no projector would have published what depends on them", kinds)
+		"Lanes, leases and partitions that were repaired because their events would not have been published", kinds)
 }
 
 func (u *Upkeep) report(ctx context.Context, counter metric.Int64Counter, found Reconciled) {
@@ -82,7 +82,7 @@ func (u *Upkeep) report(ctx context.Context, counter metric.Int64Counter, found 
 			counter.Add(ctx, k.n, metric.WithAttributes(attribute.String("kind", k.name)))
 		}
 	}
-	u.box.Log.WarnContext(ctx, "oncebox: the outbox was repaired: something had been changed by hand, or the clock was wrong", attrs...)
+	u.box.Log.WarnContext(ctx, "oncebox: damage in the outbox was repaired: rows had been changed by hand, or the clock was wrong", attrs...)
 }
 
 // reconciler is one run of [Upkeep.Reconcile].

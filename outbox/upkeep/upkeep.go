@@ -60,7 +60,7 @@ func newPartitionsKept(c *Settings) metric.Int64Counter {
 		return noop.Int64Counter{}
 	}
 	return otelx.Started(otelx.Meter(c.MeterProvider, "outbox"), "oncebox.outbox.partitions_kept",
-		"Expired partitions that were kept because Config.BeforeDrop failed", nil)
+		"Expired partitions that were not dropped because Config.BeforeDrop failed", nil)
 }
 
 // Clean is the part of outbox.Store.Clean that concerns partitions. A failure of BeforeDrop is logged and counted, and not returned.

@@ -246,7 +246,7 @@ func (c *Coordinator) reportUnserved(ctx context.Context, groups []int64) {
 		c.unserved, c.unservedBeats = groups, 0
 	}
 	if c.unservedBeats++; len(groups) > 0 && c.unservedBeats == 2 {
-		c.log.WarnContext(ctx, "oncebox: no projector serves these groups of lanes, their events are not published: start a projector for each",
+		c.log.WarnContext(ctx, "oncebox: no relay publishes these groups of lanes, so their events wait: start a relay for each group (ONCEBOX_OUTBOX_GROUP)",
 			"groups", groups)
 	}
 }

@@ -31,20 +31,21 @@ type Instruments struct {
 func New(provider metric.MeterProvider) *Instruments {
 	m := otelx.Meter(provider, "projector")
 	t := &Instruments{
-		published:   otelx.Started(m, "oncebox.outbox.published", "Rows that the broker confirmed", nil),
-		unconfirmed: otelx.Started(m, "oncebox.outbox.unconfirmed", "Rows left for another try, no attempt spent", nil),
-		Fenced:      otelx.Started(m, "oncebox.outbox.fenced", "Writes refused because the lane had been lost", nil),
-		latency: otelx.Histogram(m, "oncebox.outbox.publish.latency", "How long the broker takes to confirm a batch",
+		published: otelx.Started(m, "oncebox.outbox.published", "Events that the broker has confirmed", nil),
+		unconfirmed: otelx.Started(m, "oncebox.outbox.unconfirmed", "Events that are tried again without counting an attempt, because the broker or the "+
+			"topic was not available", nil),
+		Fenced: otelx.Started(m, "oncebox.outbox.fenced", "Writes to the outbox that were refused, because another relay owned the lane by then", nil),
+		latency: otelx.Histogram(m, "oncebox.outbox.publish.latency", "Time until the broker confirms a batch of events",
 			.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30),
 		lag: otelx.Histogram(m, "oncebox.outbox.lag", "From the recording of an event, or its time, to the broker's confirmation: the oldest one of each batch",
 			.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600),
 		Gauges: newGauges(m),
 	}
-	t.refused.Show(m, "oncebox.outbox.refused", "Refusals of single rows, by topic and tenant", nil)
-	t.dead.Show(m, "oncebox.outbox.died", "Rows that were given up, by topic and tenant", nil)
+	t.refused.Show(m, "oncebox.outbox.refused", "Single events that the broker refused, by topic and tenant", nil)
+	t.dead.Show(m, "oncebox.outbox.died", "Events that became dead letters, by topic and tenant", nil)
 	var err error
 	if t.inFlight, err = m.Int64UpDownCounter("oncebox.outbox.inflight",
-		metric.WithDescription("Events that the broker has and has not confirmed yet")); err != nil {
+		metric.WithDescription("Events that were sent to the broker and are not confirmed yet")); err != nil {
 		otel.Handle(err)
 		t.inFlight = noop.Int64UpDownCounter{}
 	}

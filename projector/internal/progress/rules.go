@@ -48,7 +48,7 @@ func (s *Rules) Kills(r *outboxdb.Row) (reason string, dead bool) {
 	if s.MaxCrashes <= 0 || r.Crashes <= s.MaxCrashes {
 		return "", false
 	}
-	return fmt.Sprintf("%d projectors died while they published this row alone", r.Crashes-1), true
+	return fmt.Sprintf("%d relays died while they published this event by itself", r.Crashes-1), true
 }
 
 // BlocksExpired reports whether an expired row of a topic blocks its key.

@@ -78,7 +78,7 @@ type Trouble struct {
 }
 
 // errSilent is the reason for the pause of a topic that gave no answer while other topics did.
-var errSilent = errors.New("projector: the topic gave no answer, others did")
+var errSilent = errors.New("projector: the broker has not answered for this topic, but has answered for others")
 
 // Report takes the result of a publication that began at the given time. It frees topics that took a message, and
 // pauses topics in trouble, which it returns unless they were paused already. pause is the pause after calls of
