@@ -13,11 +13,11 @@ import (
 //
 // A new column needs, in this order:
 //
-//   - a field of event.Envelope with its check in event/validate.go, if producers set it; else a field of [Row]
+//   - a field of event.Envelope, its check in event/validate.go and an option in event/option.go, if producers set it; else a field of [Row]
 //   - a line in the table "outbox" (migrations/sql). The tables of held, published and dead rows, and the views, have the columns of that table
 //   - an entry in columns, here. newRow fills what is not in the envelope
 //   - a field of outbox/state/record.go, if users read it in Go
-//   - a parameter of the SQL function oncebox_add and its value there, if writers in other languages set it
+//   - a parameter of the SQL function oncebox_add, its check and its value there, if writers in other languages set it
 //
 // A column that travels to consumers has three places more, see the type column of inbox/internal/store. Tests write migrations/tables.txt and the
 // files statements.sql.
