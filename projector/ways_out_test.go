@@ -54,8 +54,10 @@ func TestEachWayOutIsCountedOnce(t *testing.T) {
 		tried  int                // events that leave after they were refused
 		stays  int                // how often the topic was the reason why an event did not leave
 	}{
-		"in a batch":            {before: func(f *fixture) { f.add("a", "a1"); f.add("b", "b1") }, events: 2},
-		"in part of a batch":    {before: func(f *fixture) { f.add("a", "a1"); f.add("b", "b1") }, fails: map[string][]error{"a1": {errNotNow}}, events: 2, tried: 1},
+		"in a batch": {before: func(f *fixture) { f.add("a", "a1"); f.add("b", "b1") }, events: 2},
+		"in part of a batch": {
+			before: func(f *fixture) { f.add("a", "a1"); f.add("b", "b1") }, fails: map[string][]error{"a1": {errNotNow}}, events: 2, tried: 1,
+		},
 		"after it was refused":  {before: func(f *fixture) { f.refused("a"); dueNow(f) }, events: 1, tried: 1},
 		"behind a refused one":  {before: func(f *fixture) { f.refused("a"); f.add("a", "a2"); dueNow(f) }, events: 2, tried: 1},
 		"delayed":               {before: func(f *fixture) { f.add("a", "a1", event.WithNotBefore(time.Now().Add(50*time.Millisecond))) }, events: 1},
