@@ -328,7 +328,9 @@ func TestDryRunOnlyCounts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.kill(w.box, "billing", ordered("a", "o1"), unordered("u"))
-	for _, act := range []func(context.Context, operator.DeadFilter, operator.By, *operator.Bulk) (int64, error){w.box.Dead().ReplayAll, w.box.Dead().DiscardAll} {
+	for _, act := range []func(context.Context, operator.DeadFilter, operator.By, *operator.Bulk) (int64, error){
+		w.box.Dead().ReplayAll, w.box.Dead().DiscardAll,
+	} {
 		n, err := act(t.Context(), operator.DeadFilter{Type: "tick"}, ann, &operator.Bulk{DryRun: true})
 		require.NoError(t, err)
 		require.EqualValues(t, 1, n)
@@ -344,7 +346,9 @@ func TestRateBoundsTheBatches(t *testing.T) {
 	w.kill(w.box, "billing", ordered("a", "o1"), ordered("b", "o2"), unordered("u"))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
-	for _, act := range []func(context.Context, operator.DeadFilter, operator.By, *operator.Bulk) (int64, error){w.box.Dead().ReplayAll, w.box.Dead().DiscardAll} {
+	for _, act := range []func(context.Context, operator.DeadFilter, operator.By, *operator.Bulk) (int64, error){
+		w.box.Dead().ReplayAll, w.box.Dead().DiscardAll,
+	} {
 		n, err := act(ctx, operator.DeadFilter{}, ann, &operator.Bulk{Rate: 1e-4})
 		require.ErrorContains(t, err, "after 1: wait, for the rate")
 		require.EqualValues(t, 1, n)
@@ -449,7 +453,8 @@ func TestTenThousandAreReplayed(t *testing.T) {
 	}))
 	stop := runParked(t, box)
 	var progress []int64
-	n, err := w.operator().Dead().ReplayAll(t.Context(), operator.DeadFilter{}, ann, &operator.Bulk{Progress: func(done int64) { progress = append(progress, done) }})
+	bulk := &operator.Bulk{Progress: func(done int64) { progress = append(progress, done) }}
+	n, err := w.operator().Dead().ReplayAll(t.Context(), operator.DeadFilter{}, ann, bulk)
 	require.NoError(t, err)
 	require.EqualValues(t, many, n)
 	require.Len(t, progress, many/100)

@@ -40,7 +40,8 @@ func TestMessagesAreLocatedByIndexes(t *testing.T) {
 func TestStatisticsReadByIndexes(t *testing.T) {
 	db := pgtest.Migrated(t, pgtest.Inbox)
 	for _, statement := range []string{
-		`INSERT INTO inbox_dead (message_key, consumer, tenant_id, source, key_lock, message_id, event_type, topic, content_type, payload, error_message, holds, seq)
+		`INSERT INTO inbox_dead (message_key, consumer, tenant_id, source, key_lock, message_id, event_type, topic, content_type, payload,
+				error_message, holds, seq)
 			SELECT gen_random_uuid(), 'c' || n % 50, 't', 'shop', n, n, 'e', 'o', '', '', 'no', true, n FROM generate_series(1, 30000) n`,
 		`INSERT INTO inbox_parked (message_key, consumer, tenant_id, source, key_lock, message_id, event_type, topic, content_type, payload)
 			SELECT message_key, consumer, tenant_id, source, key_lock / 3, message_id, event_type, topic, content_type, payload FROM inbox_dead`,
