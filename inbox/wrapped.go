@@ -157,7 +157,8 @@ func (w *wrapped) give(ctx context.Context, id store.Identity, m *messaging.Mess
 		return err
 	}
 	w.of.box.store.Log.WarnContext(ctx, "oncebox: message parked, its handler failed; it will be tried again, and what is behind it waits",
-		"consumer", w.of.name, "topic", m.Topic, "type", m.Type, "id", m.ID, "tenant", id.Tenant, "ordering_key", id.Ordering, "attempts", n, "wait", wait, "error", cause)
+		"consumer", w.of.name, "topic", m.Topic, "type", m.Type, "id", m.ID, "tenant", id.Tenant, "ordering_key", id.Ordering,
+		"attempts", n, "wait", wait, "error", cause)
 	return nil
 }
 
