@@ -68,11 +68,13 @@ var columns = []column{ //nolint:gochecknoglobals // a constant
 	plain("payload", "bytea", func(m *row) []byte { return notNil(m.Payload) }, func(m *row) any { return &m.Payload }),
 }
 
+const null = "NULL"
+
 // plain is a column with a value that is not that of a field.
 func plain[T any](name, typ string, value func(*row) T, target func(*row) any) column {
 	return column{
 		name: name, typ: typ, stored: "%s", read: "%s",
-		absent: map[string]string{"text": "''", "bigint": "0", "integer": "1", "json": "'{}'", "timestamptz": "NULL", "bytea": "NULL"}[typ],
+		absent: map[string]string{"text": "''", "bigint": "0", "integer": "1", "json": "'{}'", "timestamptz": null, "bytea": null}[typ],
 		value:  func(m *row) any { return value(m) },
 		values: func(list []row) any {
 			all := make([]T, len(list))
@@ -113,7 +115,7 @@ func number(name string, at func(*event.Envelope) *int64) column {
 
 // optional stores the empty text as NULL.
 func optional(c column) column {
-	c.stored, c.read, c.absent = "nullif(%s, '')", "coalesce(%s, '')", "NULL"
+	c.stored, c.read, c.absent = "nullif(%s, '')", "coalesce(%s, '')", null
 	return c
 }
 
