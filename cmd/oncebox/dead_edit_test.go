@@ -93,7 +93,7 @@ func TestEditorIsAskedForThePayload(t *testing.T) {
 	t.Setenv("EDITOR", editor("true"))
 	same := edit("n\n")
 	require.Equal(t, cli.ExitRefused, same.code)
-	require.Contains(t, same.errs, "to replay it so: oncebox dead replay "+id)
+	require.Contains(t, same.errs, "to replay it unchanged: oncebox dead replay "+id)
 	t.Setenv("EDITOR", editor(`stat -c %a "$2" > "$1"; cat "$2" >> "$1"; echo '{' > "$2"`)+" "+filepath.Join(folder, "seen"))
 	broken := edit("n\n")
 	require.Equal(t, cli.ExitRefused, broken.code)
@@ -170,7 +170,7 @@ func TestIDsOfOneCommandShareTheRate(t *testing.T) {
 		"dead", "replay", list[0].ID, list[1].ID, "--rate", "1e-4", "--by", "ann", "--yes")
 	require.Equal(t, cli.ExitFailed, a.code)
 	require.Contains(t, a.errs, "wait, for the rate that was asked for")
-	require.Contains(t, a.errs, "1 dead letter was replayed before: call it again for the others")
+	require.Contains(t, a.errs, "1 dead letter was replayed before the error: run the command again for the others")
 	require.Len(t, document[[]dead.Letter](t, s.oncebox("dead", "list", "--json")), 1)
 	require.Zero(t, s.oncebox("dead", "replay", "--all", "--rate", "1000", "--by", "ann", "--yes").code)
 }

@@ -41,8 +41,9 @@ Exit code 0: nothing was found. 3: something was found; each finding says what t
 			return printFindings(s, found, target.Pulsar != nil)
 		},
 	}
-	cmd.Flags().StringVar(&duty, "duty", string(migrations.Service), "what the role of the database does, see oncebox grants")
-	cmd.Flags().StringSliceVar(&topics, "topic", nil, "topics to look at (default: all of the namespace)")
+	cmd.Flags().StringVar(&duty, "duty", string(migrations.Service), "what the database role is used for: service, writer, caller or reader (see oncebox "+
+		"grants)")
+	cmd.Flags().StringSliceVar(&topics, "topic", nil, "topics to check (default: all topics of the namespace)")
 	return cmd
 }
 

@@ -17,10 +17,10 @@ func newGrants(s *cli.Session) *cobra.Command {
 		Use: "grants DUTY --to ROLE", Short: "Print the GRANT statements that a role of the database needs",
 		Long: `Print the GRANT statements that a role of the database needs for a duty:
 
-  service  relays, handles messages, keeps idempotency keys, cleans up, and runs this command
-  writer   commits events, and can take none back
-  caller   calls the function oncebox_add: a writer in another language, a role that fires a trigger
-  reader   looks at all and changes nothing: a dashboard
+  service  publishes events, handles messages, stores idempotency keys, deletes what has outlived its retention, and runs this command
+  writer   adds events, and cannot change or delete them afterwards
+  caller   calls the SQL function oncebox_add: a program in another language, or a role whose statements fire a trigger
+  reader   reads all tables and changes nothing: a dashboard
 
 The owner of the tables runs them, for example with psql:
 
@@ -31,7 +31,7 @@ The owner of the tables runs them, for example with psql:
 		ValidArgs: []string{string(migrations.Service), string(migrations.Writer), string(migrations.Caller), string(migrations.Reader)},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if to == "" {
-				return cli.Usage(cmd, errors.New("--to names the role"))
+				return cli.Usage(cmd, errors.New("--to is missing: name the role that gets the rights"))
 			}
 			if err := s.Open(cmd.Context()); err != nil {
 				return err

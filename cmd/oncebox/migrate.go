@@ -12,7 +12,7 @@ import (
 
 func newMigrate(s *cli.Session) *cobra.Command {
 	up := &cobra.Command{
-		Use: "up", Short: "Make the tables, or bring them up to date", Args: cli.NoArgs,
+		Use: "up", Short: "Create the tables, or bring them up to date", Args: cli.NoArgs,
 		Example: "  oncebox migrate up",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.Open(cmd.Context()); err != nil {
@@ -31,7 +31,7 @@ func newMigrate(s *cli.Session) *cobra.Command {
 			if err := s.Open(cmd.Context()); err != nil {
 				return err
 			}
-			return judge(s, migrations.Applied(cmd.Context(), s.DB, s.Migrations()), "All files were applied.")
+			return judge(s, migrations.Applied(cmd.Context(), s.DB, s.Migrations()), "All migration files were applied.")
 		},
 	}
 	verify := &cobra.Command{
@@ -41,10 +41,10 @@ func newMigrate(s *cli.Session) *cobra.Command {
 			if err := s.Open(cmd.Context()); err != nil {
 				return err
 			}
-			return judge(s, migrations.Verify(cmd.Context(), s.DB, s.Migrations()), "The tables are as the files make them.")
+			return judge(s, migrations.Verify(cmd.Context(), s.DB, s.Migrations()), "The tables are as the migration files create them.")
 		},
 	}
-	return cli.Group("migrate", "Make the tables, and check them", up, status, verify)
+	return cli.Group("migrate", "Create and check the tables", up, status, verify)
 }
 
 // The JSON output of the commands.

@@ -22,8 +22,8 @@ type reconcileResult struct {
 func newReconcile(s *cli.Session) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
-		Use: "reconcile", Short: "Repair what would keep events of the outbox from ever being published", Args: cli.NoArgs,
-		Long: `Repair what would keep events of the outbox from ever being published: lanes that are missing after rows were changed by hand or a backup was
+		Use: "reconcile", Short: "Repair damage that would keep events of the outbox from being published", Args: cli.NoArgs,
+		Long: `Repair damage that would keep events of the outbox from being published: lanes that are missing after rows were changed by hand or a backup was
 restored in part, leases that end far ahead because the clock was wrong, and partitions of today and tomorrow that are missing. Relays do so every
 hour. It may run at any time, deletes no event, and changes nothing in tables that nobody has touched. With --dry-run it says what it would repair.
 Events and ordering keys that were changed by hand are found by oncebox doctor.
@@ -43,12 +43,12 @@ Exit code 0: nothing was wrong. 3: something was, and is repaired unless it is a
 			}
 			found, err := s.Outbox().Upkeep().Reconcile(cmd.Context())
 			if err != nil {
-				return fmt.Errorf("%w; %s repaired before: call it again", err, cli.Several(found.Total(), "thing was", "things were"))
+				return fmt.Errorf("%w; %s repaired before the error: run the command again", err, cli.Several(found.Total(), "thing was", "things were"))
 			}
 			return printReconciled(s, found, false)
 		},
 	}
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what is wrong, and repair nothing")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only report what is wrong, and repair nothing")
 	return cmd
 }
 

@@ -29,8 +29,8 @@ const probeTimeout = 3 * time.Second
 func newRelay(s *cli.Session) *cobra.Command {
 	var listen string
 	cmd := &cobra.Command{
-		Use: "relay", Short: "Publish the outbox to Pulsar, until the process is told to stop", Args: cli.NoArgs,
-		Long: `Publish the outbox to Pulsar, until the process is told to stop (SIGTERM). It is for services in other languages, which add events by the SQL
+		Use: "relay", Short: "Publish the events of the outbox to Pulsar, until the process is stopped", Args: cli.NoArgs,
+		Long: `Publish the events of the outbox to Pulsar, until the process is stopped (SIGTERM). It is for services in other languages, which add events by the SQL
 function oncebox_add, and for services whose own processes publish nothing. Any number of processes may run it; they share the lanes.
 
 It needs ONCEBOX_PULSAR_URL, and takes the variables of docs/config.md. A database or a broker that is away is waited for. With --listen it
@@ -115,7 +115,7 @@ func probes(shown *atomic.Pointer[oncebox.App], registry *prometheus.Registry, l
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		app := shown.Load()
 		if app == nil {
-			http.Error(w, "not ready: it waits for the database", http.StatusServiceUnavailable)
+			http.Error(w, "not ready: the relay waits for the database", http.StatusServiceUnavailable)
 			return
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), probeTimeout)
@@ -137,7 +137,7 @@ func serve(ctx context.Context, group *errgroup.Group, listener net.Listener, h 
 	server := &http.Server{Handler: h, ReadHeaderTimeout: probeTimeout, ReadTimeout: probeTimeout, WriteTimeout: 2 * probeTimeout}
 	group.Go(func() error {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("answer probes: %w", err)
+			return fmt.Errorf("serve /healthz, /readyz and /metrics: %w", err)
 		}
 		return nil
 	})

@@ -27,10 +27,10 @@ func newRetention(s *cli.Session) *cobra.Command {
 	run := &cobra.Command{
 		Use: "run", Short: "Remove at once what has outlived its retention", Args: cli.NoArgs,
 		Long: `Remove at once what has outlived its retention: days of published events, what consumers have handled, old audit, expired idempotency keys, dead
-letters if they have a retention. Days ahead are made. The processes of the service do so every hour; this is for a disk that is full, or a service
-that stands still.
+letters if they have a retention. Partitions of the next days are created. The processes of the service do this every hour; the command is for a disk that is full, or a service
+that does not run.
 
-Run it with the variables of the service: they say for how long things are kept. --dry-run shows them.`,
+Run it with the variables of the service: they set the retentions. --dry-run shows them.`,
 		Example: `  oncebox retention run --dry-run
   oncebox retention run --yes`,
 	}
@@ -57,7 +57,7 @@ Run it with the variables of the service: they say for how long things are kept.
 		}
 		result.KeysRemoved, err = s.Keys().Purge(ctx, s.DB)
 		if err := errors.Join(store.Clean(ctx), box.Clean(ctx), err); err != nil {
-			return fmt.Errorf("%w; what was removed before stays so: call it again", err)
+			return fmt.Errorf("%w; what was deleted before the error stays deleted: run the command again", err)
 		}
 		return printRetention(s, result, fmt.Sprintf("What is older was removed: %s. %d idempotency keys had expired.", terms, result.KeysRemoved))
 	}

@@ -37,7 +37,7 @@ func run(ctx context.Context, t *cli.Terminal, args []string) int {
 }
 
 func newRoot(s *cli.Session) *cobra.Command {
-	root := cli.Group("oncebox", "See what the tables of oncebox hold, and decide about dead letters",
+	root := cli.Group("oncebox", "Show what is in the tables of oncebox, and act on dead letters and other things that wait",
 		status.New(s), stuck.New(s), events.NewShow(s), dead.New(s), consumers.NewParked(s), consumers.New(s), events.NewDelayed(s), keys.New(s),
 		events.NewLanes(s),
 		events.NewTenants(s), newReconcile(s), newRetention(s), consumers.NewRebuild(s), newMigrate(s), newGrants(s), newDoctor(s), newRelay(s))
@@ -45,8 +45,8 @@ func newRoot(s *cli.Session) *cobra.Command {
 	root.SetFlagErrorFunc(cli.Usage)
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { s.Running = cmd }
 	flags := root.PersistentFlags()
-	flags.StringVar(&s.DatabaseURL, "database-url", "", "PostgreSQL, in place of ONCEBOX_DATABASE_URL and DATABASE_URL")
-	flags.StringVar(&s.Schema, "schema", "", "schema of the tables, in place of ONCEBOX_SCHEMA")
+	flags.StringVar(&s.DatabaseURL, "database-url", "", "URL of the PostgreSQL database, in place of ONCEBOX_DATABASE_URL and DATABASE_URL")
+	flags.StringVar(&s.Schema, "schema", "", "schema of oncebox's tables, in place of ONCEBOX_SCHEMA")
 	flags.BoolVar(&s.JSON, "json", false, "print one JSON document in place of tables")
 	withoutFiles(root)
 	return root

@@ -52,7 +52,7 @@ func TestLanesAreListed(t *testing.T) {
 	}
 	require.NotContains(t, text, "\x1b")
 	s.exec("DELETE FROM outbox")
-	require.Contains(t, s.oncebox("lanes", "--waiting").errs, "There is no such lane.")
+	require.Contains(t, s.oncebox("lanes", "--waiting").errs, "No lane matches.")
 	require.Equal(t, "[]\n", s.oncebox("lanes", "--waiting", "--json").out)
 }
 
@@ -65,7 +65,7 @@ func TestNumbersAndAges(t *testing.T) {
 func TestKeysWithoutAnswerAreListed(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	require.Contains(t, s.oncebox("keys", "list").errs, "Every key has its answer.")
+	require.Contains(t, s.oncebox("keys", "list").errs, "Every key has an answer: no request is open.")
 	s.unknownStep()
 	scope := idempotency.Anonymous("acme")
 	scope.Method, scope.Path, scope.Key = "POST", "/orders", "k2"

@@ -86,7 +86,7 @@ func (s *Session) OpenTables(ctx context.Context) error {
 	wait := arrival.Wait{Limit: s.Cfg.DatabaseWait, Log: s.Cfg.Telemetry.Logger}
 	err := wait.Until(ctx, func() error { return migrations.Applied(ctx, s.DB, s.Migrations()) })
 	if missing := (*migrations.MissingError)(nil); errors.As(err, &missing) {
-		return fmt.Errorf("%w; here: oncebox migrate up", err)
+		return fmt.Errorf("%w; with this command: oncebox migrate up", err)
 	}
 	return err
 }

@@ -18,10 +18,10 @@ func New(s *cli.Session) *cobra.Command {
 func newConsumersList(s *cli.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the consumers with their topics, processes and connections", Args: cli.NoArgs,
-		Long: `List the consumers that have run on this database: at which topic, whether a process runs them and is connected to the broker, what waits there,
+		Long: `List the consumers that have run on this database: their topic, whether a process runs them and is connected to the broker, how many messages wait,
 and why they last had no connection; oncebox stuck has the errors of handlers.
 
-With ONCEBOX_PULSAR_URL set it asks the broker itself; otherwise it shows what the processes of the service have written down.`,
+If ONCEBOX_PULSAR_URL is set, the command asks the broker itself; otherwise it shows what the processes of the service last stored in the database.`,
 		Example: "  oncebox consumers list\n  oncebox consumers list --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.OpenTables(cmd.Context()); err != nil {
@@ -90,12 +90,12 @@ func (c *Item) rowsOf(t *TopicItem) (rows [][]string) {
 func newConsumersForget(s *cli.Session) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "forget NAME", Short: "Say that a consumer is gone for good",
-		Args: cli.Takes(1, "give the name of one consumer: oncebox consumers list shows them"),
-		Long: `Say that a consumer is gone for good: it is not listed as missing any more, another service may use its name, and without a broker no messages
+		Use: "forget NAME", Short: "Remove a consumer that no longer exists",
+		Args: cli.Takes(1, "give the name of one consumer; oncebox consumers list shows the names"),
+		Long: `Remove a consumer that no longer exists: it is no longer listed as missing, another service may use its name, and without a broker no messages
 are stored for it. What is parked or dead stays. It is refused while a process runs the consumer.
 
-Its subscription at the broker stays, and keeps messages: remove it with pulsar-admin topics unsubscribe.`,
+The subscription at the broker stays and keeps messages: remove it with pulsar-admin topics unsubscribe.`,
 		Example: "  oncebox consumers forget mailer",
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")

@@ -23,11 +23,11 @@ type parkedSelection struct {
 
 func (f *parkedSelection) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.consumer, "consumer", "", "only those of this consumer")
+	flags.StringVar(&f.consumer, "consumer", "", "only messages of this consumer")
 	flags.StringVar(&f.tenant, "tenant", "", "only those of this tenant")
 	flags.StringVar(&f.topic, "topic", "", "only those of this topic")
 	flags.StringVar(&f.kind, "type", "", "only those of this event type")
-	flags.StringVar(&f.text, "error", "", "only messages whose last error contains this text, as it is written there")
+	flags.StringVar(&f.text, "error", "", "only messages whose last error contains exactly this text")
 }
 
 func (f *parkedSelection) isEmpty() bool { return *f == parkedSelection{} }
@@ -63,13 +63,13 @@ func newParkedList(s *cli.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the messages that wait in the database, key by key, without their payloads", Args: cli.NoArgs,
 		Long: `List the messages that wait in the database: messages that failed, and the messages behind them, key by key. The first one of a key is tried; the
-others follow when it is handled. --first leaves the others out.`,
+others follow when it is handled. --first lists only the first one of each key.`,
 		Example: `  oncebox parked list --first
   oncebox parked list --consumer billing --error "connection refused" --json`,
 	}
 	f.flags(cmd)
 	cmd.Flags().BoolVar(&first, "first", false, "only the first one of each key")
-	cmd.Flags().IntVar(&limit, "limit", 100, "list at most so many")
+	cmd.Flags().IntVar(&limit, "limit", 100, "list at most this number")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.OpenList(cmd, limit); err != nil {
 			return err
@@ -100,7 +100,7 @@ others follow when it is handled. --first leaves the others out.`,
 
 func printParked(s *cli.Session, list []ParkedItem) error {
 	header := []string{"PARKED", "CONSUMER", "MESSAGE KEY", "TYPE", "TENANT", "KEY", "TRIES", "NEXT", "ERROR"}
-	return cli.List(s, list, "No such message waits.", header, func(p *ParkedItem) []string {
+	return cli.List(s, list, "No parked message matches.", header, func(p *ParkedItem) []string {
 		tries, next := "behind", ""
 		if p.First {
 			tries, next = strconv.Itoa(p.Attempts), cli.At(p.Next)

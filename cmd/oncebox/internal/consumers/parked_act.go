@@ -23,7 +23,7 @@ func newParkedRetry(s *cli.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "retry [ID...]", Short: "Have messages that failed tried at once, and not only when their pause is over",
 		Long: `Have messages that failed tried at once, and not only when their pause is over. Give their ids, or flags that select them. ID is the
-message_key that oncebox stuck prints, of the first message of a key; it needs --consumer. The messages behind it follow.`,
+message_key that oncebox stuck prints for the first message of an ordering key; it needs --consumer. The messages behind it follow.`,
 		Example: `  oncebox parked retry 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --consumer billing --by ann --why "the bank is back"
   oncebox parked retry --consumer billing --error "connection refused" --dry-run
   oncebox parked retry --consumer billing --rate 50 --by ann --why "the bank is back"
@@ -42,7 +42,7 @@ message_key that oncebox stuck prints, of the first message of a key; it needs -
 		}
 		switch selects := len(ids) > 0 || !f.isEmpty(); {
 		case !selects && !all:
-			errs = append(errs, errors.New("nothing is selected: give ids or flags as --consumer, or --all"))
+			errs = append(errs, errors.New("nothing is selected: give ids, or flags such as --consumer, or --all"))
 		case selects && all:
 			errs = append(errs, errors.New("--all and a selection contradict each other"))
 		case len(ids) > 0 && f.consumer == "":
@@ -94,7 +94,8 @@ func retryMany(ctx context.Context, s *cli.Session, filter parked.Filter, by ope
 	done, err := s.Inbox().Parked().RetryAll(ctx, filter, by, bulk)
 	p.End()
 	if err != nil {
-		return fmt.Errorf("%w; %s before: call it again for the others", err, cli.Several(done, "message was retried", "messages were retried"))
+		return fmt.Errorf("%w; %s before the error: run the command again for the others", err, cli.Several(done, "message was retried", "messages were "+
+			"retried"))
 	}
 	return printRetried(s, RetryResult{operator.Retry, false, done}, "will be tried now")
 }
@@ -127,7 +128,8 @@ func retryEach(ctx context.Context, s *cli.Session, consumer string, ids []strin
 	}
 	for n, ref := range refs {
 		if err := s.Inbox().Parked().RetryNow(ctx, ref, by); err != nil {
-			return fmt.Errorf("%w; %s before: call it again for the others", err, cli.Several(n, "message was retried", "messages were retried"))
+			return fmt.Errorf("%w; %s before the error: run the command again for the others", err, cli.Several(n, "message was retried", "messages were "+
+				"retried"))
 		}
 	}
 	return printRetried(s, RetryResult{operator.Retry, false, int64(len(refs))}, "will be tried now")
@@ -141,7 +143,8 @@ func newParkedGiveUp(s *cli.Session) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use: "give-up ID", Short: "Make a dead letter of a message at once", Args: cli.ExactlyOneID,
-		Long:    "Make a dead letter of a message at once. ID is the message_key that oncebox stuck prints; the message has to be the first of its key.",
+		Long: "Stop trying a message and make it a dead letter now. ID is the message_key that oncebox stuck prints; the message has to be the first " +
+			"of its ordering key.",
 		Example: `  oncebox parked give-up 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --consumer billing --by ann --why "the customer is gone"`,
 	}
 	flags := cmd.Flags()
@@ -206,7 +209,8 @@ func firstParked(ctx context.Context, s *cli.Session, consumer, key string) (ope
 		}
 		if len(page) < cli.Most {
 			return operator.MessageRef{}, cli.Exit(cli.ExitNothing,
-				fmt.Errorf("no message %s is the first of a key of consumer %s; see oncebox stuck", key, consumer))
+				fmt.Errorf("consumer %[2]s has no parked message %[1]s that is the first of its ordering key; oncebox stuck lists such "+
+					"messages", key, consumer))
 		}
 		after = &page[len(page)-1]
 	}

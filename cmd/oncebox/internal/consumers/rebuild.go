@@ -37,13 +37,13 @@ func NewRebuild(s *cli.Session) *cobra.Command {
 		Use: "status [READ_MODEL...]", Short: "Show the rebuilds of read models: how far they are, and how many live messages wait",
 		Long: `Show the rebuilds of read models: how far they are, and how many live messages wait (up to 10,000). A read model is
 
-  live          its read model has all that came
+  live          it is up to date, and messages are handled as they come
   rebuilding    a process reads the history, and live messages wait for it
-  interrupted   no process does, and live messages wait: have the service call Model.Resume
+  interrupted   no process reads the history any more, and live messages wait: let the service call Model.Resume
 
-A rebuild is started by the service, for it has the handler: see "Rebuild a read model" in docs/runbook.md.
+Only the service can start a rebuild, because it has the handler: see "Rebuild a read model" in docs/runbook.md.
 
-Exit code 0: none is interrupted. 3: one is. 4: there is no read model of a name that was given.`,
+Exit code 0: no rebuild is interrupted. 3: at least one is. 4: a name was given that no read model has.`,
 		Example: `  oncebox rebuild status
   oncebox rebuild status balances --json`,
 	}
@@ -104,7 +104,7 @@ func printModels(s *cli.Session, list []ModelItem) error {
 		}
 	}
 	if err == nil && interrupted > 0 {
-		err = cli.Exit(cli.ExitFindings, fmt.Errorf("%s: have the service call Model.Resume",
+		err = cli.Exit(cli.ExitFindings, fmt.Errorf("%s: let the service call Model.Resume",
 			cli.Several(interrupted, "rebuild is interrupted", "rebuilds are interrupted")))
 	}
 	return err

@@ -60,7 +60,7 @@ func newDeadAct(s *cli.Session, d *decision) *cobra.Command {
 	cli.DecisionFlags(flags, &o.by, &o.yes, cli.ButDryRun, cli.Optional)
 	flags.BoolVar(&o.all, "all", false, "all dead letters: without an id and without a selection")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "count only")
-	flags.Float64Var(&o.rate, "rate", 0, "at most so many per second, so that what publishes or handles them is not flooded (default: no bound)")
+	flags.Float64Var(&o.rate, "rate", 0, "act on at most this number per second, to protect the relays and consumers (default: no limit)")
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		if err := o.check(ids); err != nil {
 			return cli.Usage(cmd, err)
@@ -85,14 +85,14 @@ func (o *order) check(ids []string) error {
 		errs = append(errs, cli.NeedsActor(o.by.Actor))
 	}
 	if o.action == operator.Discard && !o.dryRun && strings.TrimSpace(o.by.Reason) == "" {
-		errs = append(errs, errors.New("--why is missing: what is discarded is gone, say why"))
+		errs = append(errs, errors.New("--why is missing: say why; a discarded dead letter cannot be brought back"))
 	}
 	if o.rate < 0 {
 		errs = append(errs, errors.New("--rate is below 0"))
 	}
 	switch selects := len(ids) > 0 || !o.IsEmpty(); {
 	case !selects && !o.all:
-		errs = append(errs, errors.New("nothing is selected: give ids or flags as --consumer, or --all"))
+		errs = append(errs, errors.New("nothing is selected: give ids, or flags such as --consumer, or --all"))
 	case selects && o.all:
 		errs = append(errs, errors.New("--all and a selection contradict each other"))
 	}
@@ -135,7 +135,7 @@ func carryOut(ctx context.Context, s *cli.Session, o *order, ids []string) error
 		selected.Outbox, selected.Inbox = selected.Outbox+c.Outbox, selected.Inbox+c.Inbox
 	}
 	if selected.total() == 0 {
-		return cli.Exit(cli.ExitNothing, errors.New("no dead letter is selected; nothing was done"))
+		return cli.Exit(cli.ExitNothing, errors.New("no dead letter matches the selection; nothing was done"))
 	}
 	if o.dryRun {
 		return printResult(s, Result{o.action, true, selected}, "would be "+o.done)
@@ -145,7 +145,8 @@ func carryOut(ctx context.Context, s *cli.Session, o *order, ids []string) error
 	}
 	done, err := treat(ctx, s, o, parts, selected)
 	if err != nil {
-		return fmt.Errorf("%w; %s %s before: call it again for the others", err, cli.Several(done.total(), "dead letter was", "dead letters were"), o.done)
+		return fmt.Errorf("%w; %s %s before the error: run the command again for the others", err, cli.Several(done.total(), "dead letter was", "dead "+
+			"letters were"), o.done)
 	}
 	if err := printResult(s, Result{o.action, false, done}, o.done); err != nil || s.JSON || o.action != operator.Replay || len(ids) != 1 {
 		return err

@@ -35,9 +35,9 @@ func (f *selection) flags(cmd *cobra.Command) {
 	flags.StringVar(&f.Tenant, "tenant", "", "only those of this tenant")
 	flags.StringVar(&f.Topic, "topic", "", "only those of this topic")
 	flags.StringVar(&f.Type, "type", "", "only those of this event type")
-	flags.StringVar(&f.Error, "error", "", "only letters whose error contains this text, as it is written there")
-	flags.StringVar(&f.From, "died-from", "", "only letters that died at this time or later: "+ops.TimeForms+" ago")
-	flags.StringVar(&f.Before, "died-before", "", "only letters that died before this time, in the same forms")
+	flags.StringVar(&f.Error, "error", "", "only dead letters whose error contains exactly this text")
+	flags.StringVar(&f.From, "died-from", "", "only dead letters that died at this time or later: "+ops.TimeForms+" ago")
+	flags.StringVar(&f.Before, "died-before", "", "only dead letters that died before this time, in the same forms")
 }
 
 // complete makes a filter from the flags. It refuses flags that cannot be used together.

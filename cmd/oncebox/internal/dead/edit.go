@@ -42,12 +42,12 @@ An event is published with the new payload, to all of its consumers. A message t
 	flags := cmd.Flags()
 	cli.DecisionFlags(flags, &by, &yes, cli.Required, cli.Required)
 	flags.StringVar(&file, "payload-file", "", "the file with the new payload, - for the standard input")
-	flags.BoolVar(&dryRun, "dry-run", false, "check the new payload only")
+	flags.BoolVar(&dryRun, "dry-run", false, "only check the new payload, and change nothing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f.ID = args[0]
 		errs := []error{f.complete(time.Now()), cli.NeedsActor(by.Actor)}
 		if strings.TrimSpace(by.Reason) == "" {
-			errs = append(errs, errors.New("--why is missing: the former payload is gone, say why"))
+			errs = append(errs, errors.New("--why is missing: say why; the old payload cannot be brought back"))
 		}
 		if err := errors.Join(errs...); err != nil {
 			return cli.Usage(cmd, err)
@@ -88,7 +88,8 @@ func only(ctx context.Context, s *cli.Session, f *selection) (*editable, error) 
 	case len(list) > 1:
 		return nil, cli.Exit(cli.ExitUsage, fmt.Errorf("several dead letters have the id %s: choose one with --outbox, --consumer or --tenant", f.ID))
 	case list[0].Envelope.ContentType == event.ContentTypeSealed:
-		return nil, fmt.Errorf("the payload of %s is sealed, and only the service can seal another: discard it, and let the service announce it again", f.ID)
+		return nil, fmt.Errorf("the payload of %s is sealed (encrypted), and only the service can seal a new one: discard the dead letter, and let the "+
+			"service emit the event again", f.ID)
 	}
 	l, err := s.View().Dead().Show(ctx, list[0].Ref)
 	if errors.Is(err, operator.ErrNotDead) {
@@ -136,7 +137,7 @@ func (d *editable) check(payload []byte) error {
 	case len(payload) == 0:
 		return errors.New("the payload is empty")
 	case bytes.Equal(payload, d.payload):
-		return errors.New("the payload is as it was; to replay it so: " + cli.Decided("dead", "replay", d.ID))
+		return errors.New("the payload was not changed; to replay it unchanged: " + cli.Decided("dead", "replay", d.ID))
 	default:
 		return nil
 	}

@@ -23,7 +23,7 @@ func editor(ctx context.Context, s *cli.Session, d *editable) ([]byte, error) {
 		return nil, cli.Exit(cli.ExitUsage, errors.New("there is no editor: set EDITOR, or give --payload-file"))
 	}
 	if !utf8.Valid(d.payload) || bytes.ContainsRune(d.payload, 0) {
-		return nil, cli.Exit(cli.ExitUsage, errors.New("the payload is no text: give --payload-file"))
+		return nil, cli.Exit(cli.ExitUsage, errors.New("the payload is not text, so an editor cannot show it: give --payload-file"))
 	}
 	shown, restore := d.forEditor()
 	// The file has a folder of its own, with mode 0700, so that files that the editor makes beside it are private too, and are removed with

@@ -26,7 +26,7 @@ func newDeadList(s *cli.Session) *cobra.Command {
 		Args: cli.NoArgs,
 	}
 	f.flags(cmd)
-	cmd.Flags().IntVar(&limit, "limit", 100, "list at most so many")
+	cmd.Flags().IntVar(&limit, "limit", 100, "list at most this number")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.OpenList(cmd, limit, f.complete(time.Now())); err != nil {
 			return err

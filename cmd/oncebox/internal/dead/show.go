@@ -21,8 +21,8 @@ func newDeadShow(s *cli.Session) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "show ID",
-		Short: "Show all that is known of a dead letter",
-		Long: "Show all that is known of the dead letters with this id: an event may be dead in the outbox, or at several consumers.\n" +
+		Short: "Show everything about a dead letter",
+		Long: "Show everything about the dead letters with this id: one event may be dead in the outbox and at several consumers.\n" +
 			"The payload is shown with --payload.",
 		Example: `  oncebox dead show 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e
   oncebox dead show 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --consumer billing --payload`,

@@ -158,11 +158,11 @@ func (e *examination) topic(namespace string, t *pulsar.TopicInspection, owners 
 	}
 	if t.Partitions == 0 && e.Pulsar.Partitions != 1 {
 		add(Warning, "make a topic of another name with partitions, and move to it; or set ONCEBOX_PULSAR_PARTITIONS=1 if that is meant",
-			"it has no partitions, so one consumer works at a time")
+			"it has no partitions, so only one process of a consumer works at a time")
 	}
 	if len(t.Subscriptions) == 0 && t.Retained == 0 {
 		add(Problem, fmt.Sprintf("pulsar-admin topics set-retention %s --time 7d --size -1, or start the consumer first", full),
-			"it has no subscription and no retention: what is published is deleted at once")
+			"it has no subscription and no retention, so the broker deletes each message at once")
 	}
 	if t.Expires > 0 {
 		add(Problem, "pulsar-admin topics remove-message-ttl "+full+", or pulsar-admin namespaces remove-message-ttl "+namespace,
@@ -185,7 +185,7 @@ func (e *examination) topic(namespace string, t *pulsar.TopicInspection, owners 
 		}
 		if s.Type == "Shared" {
 			add(Warning, "use Failover (the default) or KeyShared for consumers that need the order",
-				"the subscription %s is Shared, which keeps no order of a key", s.Name)
+				"the subscription %s is of type Shared, so messages with one ordering key may be handled out of order", s.Name)
 		}
 		if owner := owners[s.Name]; owner != "" && s.Source != "" && owner != s.Source {
 			add(Problem, "give one of the two services another name for its consumer",

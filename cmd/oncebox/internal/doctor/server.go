@@ -167,7 +167,8 @@ func (e *examination) clock(ctx context.Context) ([]Finding, error) {
 		return nil, nil
 	}
 	return []Finding{finding("clock", Warning, "run NTP on both machines",
-		"the clocks of the server and of this machine differ by %s: delays and leases use the server's, times in logs and traces use ours",
+		"the clock of the database server and the clock of this machine differ by %s: delays and leases use the server's clock, times in logs and traces "+
+			"use this machine's",
 		skew.Round(time.Millisecond))}, nil
 }
 

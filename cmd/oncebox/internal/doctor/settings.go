@@ -42,7 +42,7 @@ func (e *examination) retention(context.Context) ([]Finding, error) {
 		return nil, nil
 	}
 	return []Finding{finding("retention", Warning, "raise ONCEBOX_INBOX_RETENTION above "+length(kept)+", or lower ONCEBOX_OUTBOX_RETENTION",
-		"the outbox keeps events for %s and the inbox remembers messages for %s: an event that is replayed later is handled twice", length(kept),
+		"the outbox keeps events for %s, but the inbox remembers messages only for %s: an event that is replayed after that is handled twice", length(kept),
 		length(e.remembered()))}, nil
 }
 

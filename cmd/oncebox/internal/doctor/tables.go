@@ -101,7 +101,7 @@ func (e *examination) schema(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 	return []Finding{finding("schema", Problem, fmt.Sprintf("REVOKE CREATE ON SCHEMA %q FROM PUBLIC", name),
-		"every role may create objects in the schema %s, and so run code as the roles that use it", name)}, nil
+		"every role may create objects in the schema %s; such an object could run code with the rights of the roles that use the schema", name)}, nil
 }
 
 func (e *examination) grants(ctx context.Context) ([]Finding, error) {
@@ -128,8 +128,8 @@ func (e *examination) partitions(ctx context.Context) ([]Finding, error) {
 	rows, err := e.list(ctx, absent, 2, e.Config.Schema)
 	var found []Finding
 	for _, row := range rows {
-		found = append(found, finding("partitions", Warning, row[1]+"; relay and cleaner make it, see their log for why they do not",
-			"the partition %s is missing: its rows go to the default one, where they are deleted one by one", row[0]))
+		found = append(found, finding("partitions", Warning, row[1]+"; normally the relay or the cleaner creates it: their log says why they did not",
+			"the partition %s is missing: its rows go to the default partition, where they are deleted one by one, which is slow", row[0]))
 	}
 	return found, err
 }
@@ -141,7 +141,7 @@ func (e *examination) deployment(ctx context.Context) ([]Finding, error) {
 	if err != nil || owner == "" || owner == e.Config.Outbox.Deployment {
 		return nil, err
 	}
-	return []Finding{finding("deployment", Problem, "set ONCEBOX_OUTBOX_DEPLOYMENT, or, if this database is a copy that is to publish from now on, "+
+	return []Finding{finding("deployment", Problem, "correct ONCEBOX_OUTBOX_DEPLOYMENT; or, if this database is a copy that shall publish from now on, "+
 		"call Store.Upkeep().TakeOwnership", "the database belongs to the deployment %q, and this is %q: nothing is published from here", owner,
 		e.Config.Outbox.Deployment)}, nil
 }

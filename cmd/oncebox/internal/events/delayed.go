@@ -39,14 +39,14 @@ func newDelayedList(s *cli.Session) *cobra.Command {
 		limit  int
 	)
 	cmd := &cobra.Command{
-		Use: "list", Short: "List delayed events, those first whose time comes first", Args: cli.NoArgs,
+		Use: "list", Short: "List delayed events, ordered by the time at which they are published", Args: cli.NoArgs,
 		Example: "  oncebox delayed list --tenant acme --aggregate-type order --aggregate-id 42",
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&filter.TenantID, "tenant", "", "only those of this tenant")
 	flags.StringVar(&filter.AggregateType, "aggregate-type", "", "only those of aggregates of this type")
 	flags.StringVar(&filter.AggregateID, "aggregate-id", "", "only those of the aggregate with this id")
-	flags.IntVar(&limit, "limit", 100, "list at most so many")
+	flags.IntVar(&limit, "limit", 100, "list at most this number")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.OpenList(cmd, limit, filter.Validate()); err != nil {
 			return err
@@ -65,7 +65,7 @@ func newDelayedList(s *cli.Session) *cobra.Command {
 			return err
 		}
 		if len(page) > limit {
-			fmt.Fprintln(s.Errs, "There are more: --limit lists more.")
+			fmt.Fprintln(s.Errs, "There are more: a higher --limit lists them.")
 		}
 		return nil
 	}
@@ -155,13 +155,13 @@ func newDelayedAct(s *cli.Session, d delayedDecision) *cobra.Command {
 func (d *delayedDecision) check(to string, by operator.By, now time.Time) (at time.Time, err error) {
 	errs := []error{cli.NeedsActor(by.Actor)}
 	if d.needsReason && by.Reason == "" {
-		errs = append(errs, errors.New("--why is missing: what is deleted is gone, say why"))
+		errs = append(errs, errors.New("--why is missing: say why; a cancelled event cannot be brought back"))
 	}
 	if d.needsTime {
 		if at, err = ops.TimeAhead(to, now); err != nil {
 			errs = append(errs, fmt.Errorf("--to %w", err))
 		} else if at.IsZero() {
-			errs = append(errs, errors.New("--to is missing: give "+ops.TimeForms))
+			errs = append(errs, errors.New("--to is missing: give the new time as "+ops.TimeForms))
 		}
 	}
 	return at, errors.Join(errs...)

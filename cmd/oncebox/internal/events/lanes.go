@@ -66,7 +66,7 @@ longer than half a minute has no process that publishes it.`,
 
 func printLanes(s *cli.Session, list []LaneItem) error {
 	header := []string{"LANE", "GROUP", "NEW", "CLAIMED", "HELD", "AGE", "OWNER", "LEASE"}
-	return cli.List(s, list, "There is no such lane.", header, func(l *LaneItem) []string {
+	return cli.List(s, list, "No lane matches.", header, func(l *LaneItem) []string {
 		lease := "over since " + cli.At(l.LeaseUntil)
 		switch {
 		case l.Leased:

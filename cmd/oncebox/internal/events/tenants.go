@@ -17,7 +17,7 @@ import (
 
 // NewTenants returns the commands "oncebox tenants".
 func NewTenants(s *cli.Session) *cobra.Command {
-	return cli.Group("tenants", "Tenants that are paused, or that have lanes of their own",
+	return cli.Group("tenants", "Pause and resume tenants, and move them to other relays",
 		newTenantsList(s), newTenantsMove(s), newTenantsAct(s, pauseTenant), newTenantsAct(s, resumeTenant))
 }
 
@@ -95,7 +95,7 @@ func newTenantsMove(s *cli.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "move TENANT GROUP", Short: "Give a tenant the lanes of a group of relays",
 		Long: `Give a tenant the lanes of a group of relays: processes with ONCEBOX_OUTBOX_GROUP=GROUP publish its events from then on. Start them first.
-Group 0 takes a tenant back. Everybody's events are held up for a second at most; if events of the tenant wait for longer, nothing is changed.`,
+Group 0 is the default. Publishing of all tenants pauses for up to a second; if events of this tenant still wait after that, nothing is changed.`,
 		Example: `  oncebox tenants move acme 1 --by ann --why "imports"
   oncebox tenants move acme 0 --by ann --why "the imports are done"`,
 		Args: cli.Takes(2, "move takes a tenant and a group"),
@@ -106,7 +106,7 @@ Group 0 takes a tenant back. Everybody's events are held up for a second at most
 		errs := []error{cli.NeedsActor(by.Actor)}
 		number, err := strconv.ParseInt(args[1], 10, 16)
 		if err != nil || number < 0 {
-			errs = append(errs, fmt.Errorf("%q is no group: groups are numbers from 0 on", args[1]))
+			errs = append(errs, fmt.Errorf("%q is not a group: give a number, 0 or higher", args[1]))
 		}
 		if err := errors.Join(errs...); err != nil {
 			return cli.Usage(cmd, err)

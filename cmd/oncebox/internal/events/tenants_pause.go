@@ -33,7 +33,7 @@ Relays stop at once, or, where they cannot listen, when they renew their leases.
 	}
 	resumeTenant = tenantDecision{
 		name: "resume", short: "Publish a paused tenant's events again, in their order", done: "resumed",
-		long:    "Publish the events of a paused tenant again: what waits under a key first, in its order.",
+		long:    "Publish the events of a paused tenant again. Events of one ordering key keep their order.",
 		example: `  oncebox tenants resume acme --by ann --why "their system is back"`,
 		do:      (*tenants.Tenants).Resume,
 	}

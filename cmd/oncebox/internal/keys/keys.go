@@ -28,14 +28,14 @@ func newKeysResolve(s *cli.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "resolve KEY STEP", Short: "Say what became of a step whose outcome is unknown",
 		Long: `Say what became of a step whose outcome is unknown: whether the call to another system was done or not. When no step of the key is
-unknown any more, the next request with the key goes on. oncebox stuck prints KEY and STEP; of the
-key its beginning is enough, as the log has it.
+unknown any more, the next request with the key continues. oncebox stuck prints KEY and STEP; of the
+key the beginning is enough, as it stands in the log.
 
 The next request reads the result of --done as that of the step, so it must have the form that the service gives it: ask its
 developers. It cannot be corrected afterwards.`,
 		Example: `  oncebox keys resolve 094d7971a4cb3ae1... charge --done '{"id": "ch_42"}' --by ann --why "the bank has it"
   oncebox keys resolve 094d7971a4cb3ae1... charge --not-done --by ann --why "the bank has no such charge"`,
-		Args: cli.Takes(2, "resolve takes a key and a step"),
+		Args: cli.Takes(2, "give a key and a step: oncebox keys resolve KEY STEP"),
 	}
 	flags := cmd.Flags()
 	cli.DecisionFlags(flags, &by, &yes, cli.Required, cli.Required)
@@ -44,7 +44,7 @@ developers. It cannot be corrected afterwards.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		errs := []error{cli.NeedsActor(by.Actor)}
 		if by.Reason == "" {
-			errs = append(errs, errors.New("--why is missing: say how you know"))
+			errs = append(errs, errors.New("--why is missing: say how you found out"))
 		}
 		if (done == "") != notDone {
 			errs = append(errs, errors.New("give either --done RESULT or --not-done"))
@@ -91,7 +91,7 @@ func resolve(s *cli.Session, cmd *cobra.Command, key, step, result string, outco
 	case err != nil:
 		return err
 	case !resolved:
-		return cli.Exit(cli.ExitNothing, errors.New("nothing is unknown any more, or a request is just working on it"))
+		return cli.Exit(cli.ExitNothing, errors.New("the outcome of the step is known by now, or a request is working on the key; nothing was changed"))
 	case s.JSON:
 		return s.Document(cli.Acted{Action: "resolve", ID: u.Key, Step: step})
 	}

@@ -45,7 +45,7 @@ func newKeysList(s *cli.Session) *cobra.Command {
 		Long: `List the keys of requests that have no answer yet, the oldest first. A key is
 
   worked on   a request has it, until its lease ends
-  free        its request gave it back or died; the next request with the key goes on
+  free        its request failed or its process died; the next request with the key continues
   unknown     it is not known what became of a step. Requests are refused until oncebox keys resolve
 
 Only requests that are handled under a lease have such keys. Unknown steps alone are in oncebox stuck.`,
@@ -53,7 +53,7 @@ Only requests that are handled under a lease have such keys. Unknown steps alone
   oncebox keys list --tenant acme --json`,
 	}
 	cmd.Flags().StringVar(&tenant, "tenant", "", "only those of this tenant")
-	cmd.Flags().IntVar(&limit, "limit", 100, "list at most so many")
+	cmd.Flags().IntVar(&limit, "limit", 100, "list at most this number")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.OpenList(cmd, limit); err != nil {
 			return err
@@ -70,7 +70,7 @@ Only requests that are handled under a lease have such keys. Unknown steps alone
 			return err
 		}
 		if len(open) > limit {
-			fmt.Fprintln(s.Errs, "There are more: --limit lists more.")
+			fmt.Fprintln(s.Errs, "There are more: a higher --limit lists them.")
 		}
 		return nil
 	}
@@ -93,7 +93,7 @@ func keyOf(o *idempotency.Open) Item {
 
 func printKeys(s *cli.Session, list []Item) error {
 	header := []string{"SINCE", "STATE", "TENANT", "REQUEST", "ASKED BY", "STEPS WITHOUT OUTCOME", "LEASE UNTIL", "KEY"}
-	return cli.List(s, list, "Every key has its answer.", header, func(k *Item) []string {
+	return cli.List(s, list, "Every key has an answer: no request is open.", header, func(k *Item) []string {
 		return []string{
 			cli.Moment(k.Since), k.State, k.Tenant, cli.Short(k.Request, 60), cli.Short(cmp.Or(k.Caller, k.Principal), 30), k.steps(),
 			cli.At(k.LeaseUntil), k.Key,

@@ -32,8 +32,8 @@ one line each time, or one JSON document on a line. --tenant and --topic select 
 	flags := cmd.Flags()
 	flags.StringVar(&filter.Tenant, "tenant", "", "count only what is of this tenant")
 	flags.StringVar(&filter.Topic, "topic", "", "count only what is of this topic")
-	flags.StringVar(&filter.Consumer, "consumer", "", "only this consumer")
-	flags.DurationVar(&interval, "watch", 0, "show it again, every so often, until Ctrl-C")
+	flags.StringVar(&filter.Consumer, "consumer", "", "show only this consumer")
+	flags.DurationVar(&interval, "watch", 0, "show it again at this interval, until Ctrl-C")
 	flags.Lookup("watch").NoOptDefVal = "2s"
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		watched := cmd.Flags().Changed("watch")

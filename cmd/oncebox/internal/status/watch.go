@@ -81,14 +81,14 @@ func (w *watcher) read(ctx context.Context) (*Item, error) {
 func (w *watcher) show(item *Item, failed error) error {
 	if failed != nil {
 		if w.drawn() {
-			lines := []string{"The status could not be read, and is tried again:"}
+			lines := []string{"The status could not be read; the next try follows:"}
 			width, _ := w.session.Size()
 			for part := range slices.Chunk([]rune(cli.Printable(failed.Error())), max(width, 1)) {
 				lines = append(lines, string(part))
 			}
 			return w.draw(lines)
 		}
-		fmt.Fprintln(w.session.Errs, "oncebox: the status could not be read, and is tried again:", cli.Printable(failed.Error()))
+		fmt.Fprintln(w.session.Errs, "oncebox: the status could not be read; the next try follows:", cli.Printable(failed.Error()))
 		return nil
 	}
 	switch {

@@ -11,7 +11,7 @@ func next(f *ops.Stuck) string {
 	case ops.RelayMissing:
 		return ifItLives(f) + "start a process of the service that runs its relay, or: " + cli.Typed("relay")
 	case ops.RelayLate:
-		return "the log of the relay says what fails; the broker is asked, with the variables of the service, by: " + cli.Typed("doctor")
+		return "the log of the relay says what fails; to check the broker, run with the variables of the service: " + cli.Typed("doctor")
 	case ops.ConsumerMissing:
 		if f.Topic != "" {
 			return ifItLives(f) + "start a process of the service that runs the consumer " + f.Consumer + " on the topic " + f.Topic
@@ -21,9 +21,9 @@ func next(f *ops.Stuck) string {
 		return "mend the broker, or the way to it; it connects again by itself; the broker is asked, with the variables of the service, by: " +
 			cli.Typed("doctor")
 	case ops.ConsumerLate:
-		return "the log of its processes says more; if a handler hangs, start them anew; how it is: " + cli.Typed("consumers", "list")
+		return "read the log of its processes; if a handler hangs, restart them; to see its state: " + cli.Typed("consumers", "list")
 	case ops.ConsumerPaused:
-		return "have the program call App.Resume, or start it anew; how it is: " + cli.Typed("consumers", "list")
+		return "let the program call App.Resume, or restart it; to see its state: " + cli.Typed("consumers", "list")
 	case ops.EventDead:
 		return cli.Typed("dead", "show", f.ID, "--outbox")
 	case ops.MessageDead:
@@ -58,7 +58,7 @@ func other(f *ops.Stuck) string {
 		return "if it was, with what it returned as JSON: " +
 			cli.Decided("keys", "resolve", f.ID, f.Step, "--done", "null", "--why", "the other side has it")
 	case ops.ConsumerMissing:
-		return "if the consumer is gone for good: " + cli.Typed("consumers", "forget", f.Consumer)
+		return "if the consumer no longer exists: " + cli.Typed("consumers", "forget", f.Consumer)
 	default:
 		return ""
 	}

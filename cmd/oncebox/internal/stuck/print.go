@@ -137,7 +137,7 @@ func printOne(s *cli.Session, i *Item) error {
 	case i.Kind == ops.ConsumerAway:
 		what = i.Consumer + " has no connection to the broker"
 	case i.Kind == ops.ConsumerLate:
-		what = i.Consumer + " is connected and does not get on"
+		what = i.Consumer + " is connected, but makes no progress"
 	case i.Kind == ops.ConsumerPaused:
 		what = i.Consumer + " is paused by its program"
 	case i.Kind == ops.StepUnknown:

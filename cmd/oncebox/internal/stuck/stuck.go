@@ -67,8 +67,8 @@ Exit code 0: nothing is stuck. 3: something is.`,
 	flags.StringVar(&filter.Tenant, "tenant", "", "only what is of this tenant")
 	flags.StringVar(&filter.Topic, "topic", "", "only what is of this topic")
 	flags.StringVar(&filter.Consumer, "consumer", "", "only what is at this consumer")
-	flags.IntVar(&limit, "limit", 100, "list at most so many causes, or with --each so many of each kind")
-	flags.BoolVar(&each, "each", false, "list each thing, and not one entry for each cause")
+	flags.IntVar(&limit, "limit", 100, "list at most this number of causes, or with --each this number of each kind")
+	flags.BoolVar(&each, "each", false, "list each thing by itself, not one entry for each cause")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.OpenList(cmd, limit); err != nil {
 			return err
