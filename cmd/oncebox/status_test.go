@@ -176,7 +176,7 @@ func TestWatchGoesOnAfterAnError(t *testing.T) {
 		gone := false
 		out := &teller{tell: func(all string) {
 			switch {
-			case strings.Contains(all, "tried again"):
+			case strings.Contains(all, "the next try follows"):
 				cancel()
 			case !gone:
 				gone = true
