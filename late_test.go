@@ -78,7 +78,7 @@ func TestDatabaseThatComesLate(t *testing.T) {
 				await.True(t, func() bool { return app.Ready(context.Background()) == nil }, "the app is ready %s", name)
 				place(t, app.App, "a")
 				await.True(t, func() bool { return app.handled.Load() > 0 }, "the event is handled %s", name)
-				require.Equal(t, 1, app.log.Count("the database does not answer"), name)
+				require.Equal(t, 1, app.log.Count("the database is away"), name)
 				require.Equal(t, 1, app.log.Count("the database has come"), name)
 			}
 		})
