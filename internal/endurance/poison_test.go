@@ -77,7 +77,7 @@ func (s *site) replayAll() (n int) {
 	box := s.newBox(inbox.Config{})
 	by := operator.By{Actor: "ann", Reason: "the handler is mended"}
 	for s.mustCount("SELECT count(*) FROM inbox_dead") > 0 {
-		moved, err := box.ReplayAll(s.t.Context(), operator.DeadFilter{}, by, nil)
+		moved, err := box.Dead().ReplayAll(s.t.Context(), operator.DeadFilter{}, by, nil)
 		require.NoError(s.t, err)
 		n += int(moved)
 	}
