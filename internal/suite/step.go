@@ -50,11 +50,15 @@ func testSteps() (rows [][]step, err error) {
 		{what: "all packages, with the race detector", args: goTest(append(all, everything)...)},
 	}, append([]step{
 		{what: "the benchmarks compile", args: []string{"-C", benchmarks, "vet", everything}},
+		{what: "the tests of the night compile", args: append([]string{"vet", "-tags=nightly"}, strings.Fields(ofTheNight)...)},
 	}, modules...)}, err
 }
 
 // benchmarks is a module whose programs are only started by hand.
 const benchmarks = "bench"
+
+// ofTheNight are the packages with files that only make nightly runs.
+const ofTheNight = "./internal/devenv ./internal/endurance ./internal/nightly ./messaging/pulsar"
 
 // alertTests is a module that builds Prometheus, which takes minutes with the race detector and half a minute without
 // it. No code of ours runs concurrently there.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -69,6 +70,27 @@ func TestThePackagesThatTakeLongestAreThereAndBeginFirst(t *testing.T) {
 		require.NoError(t, err)
 		require.NotEmpty(t, tests, dir)
 	}
+}
+
+// A file that only the night builds would break unnoticed for a day.
+func TestEveryPackageOfTheNightIsCompiled(t *testing.T) {
+	rows, err := testSteps()
+	require.NoError(t, err)
+	compiled := rows[1][1].args
+	require.Equal(t, []string{"vet", "-tags=nightly"}, compiled[:2])
+	tag := regexp.MustCompile(`(?m)^//go:build .*\bnightly\b`)
+	found := map[string]bool{}
+	require.NoError(t, filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".go" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if tag.Match(text) {
+			found["./"+filepath.ToSlash(filepath.Dir(path))[len("../../"):]] = true
+		}
+		return err
+	}))
+	require.ElementsMatch(t, slices.Collect(maps.Keys(found)), compiled[2:])
 }
 
 // The tests of a module within this one are not among those of this one.
