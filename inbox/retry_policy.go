@@ -12,9 +12,10 @@ import (
 	"github.com/oncebox/oncebox/retry"
 )
 
-// RetryPolicy says how often, and for how long, a message is tried whose handler fails. By default it is tried three times at once, then
-// after pauses that grow from 5 seconds to 10 minutes, for three days. So a system that is down for a weekend causes no dead letters. An
-// error that is [messaging.Permanent] makes a dead letter at once.
+// RetryPolicy says how often, and for how long, a message is tried whose handler fails. By default the process that
+// received it tries it three times, with the short pauses of the consumer ([messaging.ConsumerConfig]). Then the message is parked, and tried
+// again after pauses that grow from 5 seconds to 10 minutes, for three days. So a system that is down for a weekend causes no dead letters.
+// An error that is [messaging.Permanent] makes a dead letter at once.
 //
 // [Config.Retry] is the policy of all consumers, the option [Retry] is for one consumer.
 type RetryPolicy struct {
@@ -86,8 +87,8 @@ func defaultRetry() RetryPolicy {
 	}
 }
 
-// quick returns the pauses between the first tries of a message. For a message from the broker the consumer makes these pauses; quick is
-// for parked and replayed messages, which no consumer handles. No pause is longer than the first pause of a parked message.
+// quick returns the pauses between the first tries of a parked or replayed message: the pauses that the consumer makes for a message from the
+// broker, but none of them longer than the first pause of a parked message.
 func (s *settings) quick() retry.Policy {
 	p := s.receive.WithDefaults().Retry
 	p.MaxDelay = min(p.MaxDelay, s.retry.Delay)

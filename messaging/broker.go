@@ -18,8 +18,8 @@ type Declarer interface {
 // made. So a name that the broker would refuse for good is an error there, and not a dead letter later. The methods run for each event, so they
 // should only look at the name. The errors match [event.ErrInvalid].
 //
-// [event.ValidateTopic]: https://pkg.go.dev/github.com/oncebox/oncebox/event#ValidateTopic [event.ErrInvalid]:
-// https://pkg.go.dev/github.com/oncebox/oncebox/event#ErrInvalid
+// [event.ValidateTopic]: https://pkg.go.dev/github.com/oncebox/oncebox/event#ValidateTopic
+// [event.ErrInvalid]: https://pkg.go.dev/github.com/oncebox/oncebox/event#ErrInvalid
 type Naming interface {
 	// ValidateTopic checks the name of a topic.
 	ValidateTopic(name string) error

@@ -1,5 +1,6 @@
 // Package messaging is what handlers and brokers have in common: messages, handlers and their router, the consumer that calls
-// handlers, and the two small interfaces that a broker adapter implements.
+// handlers, and the interfaces of broker adapters: [Publisher] and [Receiver], and
+// optional ones, such as [Declarer].
 //
 // A handler is a function of a context and an event; [Handle] binds it to the event's type:
 //

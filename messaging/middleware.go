@@ -11,8 +11,8 @@ import (
 	"github.com/oncebox/oncebox/internal/skipped"
 )
 
-// Middleware wraps a handler: it returns a handler that does something before it calls next, afterwards, or instead of calling it. What it returns
-// decides what becomes of the message, as what a handler returns does. It works without the inbox, too: give it to [Router.Use], to the option
+// Middleware wraps a handler: it returns a handler that does something before it calls next, afterwards, or instead of calling it. Its result
+// decides what becomes of the message, like the result of a handler. It works without the inbox, too: give it to [Router.Use], to the option
 // inbox.Use of one consumer, to inbox.Config.Middleware for all of them, or to [Chain].
 //
 //	func Timed(next messaging.Handler) messaging.Handler {

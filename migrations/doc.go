@@ -18,9 +18,9 @@
 //
 // [Verify], [Applied] and App.Run ask for all files. A service that applies the file of one family alone does not call them.
 //
-// Until the first release the files change. If a database was made from an earlier text of them, [Verify] returns an error: make its tables anew.
-// After the first release a released file never changes, and
-// an older program accepts a database to which a newer one has applied files of its own.
+// Until the first release the existing files are edited. If a database was made from an earlier text of them, [Verify] returns an error: make its
+// tables anew. After the first release a released file never changes, each change is a file of its own, and an older program accepts a database to
+// which a newer one has applied further files.
 //
 // # Roles
 //

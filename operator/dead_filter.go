@@ -14,10 +14,16 @@ import (
 //
 // A dead letter has no status: a replay or a discard removes it. DeadLetter.Holds says whether later events of its key wait for it.
 //
-// A new field is used in Validate, in Where of internal/deadletter (a column that differs between the boxes is a field of deadletter.SQL, as Consumer is), in
-// ops.Selection, in the flags of cmd/oncebox/internal/dead, which list, replay and discard share, and in the form of console/dead.go.
+// A new field is used in these places:
 //
-// Each field but Error has an index. Error is compared with the texts of all letters that the other fields select, so set one of
+//   - Validate, here
+//   - Where in internal/deadletter/filter.go. If the column differs between the boxes, as Consumer does, it is a field of deadletter.SQL, which
+//     outbox/dead/box.go and inbox/dead/box.go set
+//   - Selection in ops/selection.go, from the text of a flag or a form to a filter
+//   - the flags in cmd/oncebox/internal/dead/dead.go, which all commands about dead letters share
+//   - the form: its names and its summary in console/dead.go, its input in console/templates/dead.html
+//
+// Each of today's fields but Error has an index. Error is compared with the texts of all letters that the other fields select, so set one of
 // them as well when there are millions.
 type DeadFilter struct {
 	// Consumer is the consumer that gave the message up. It selects no letter of the outbox.

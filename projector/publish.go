@@ -66,8 +66,8 @@ func (p *publisher) publish(ctx context.Context, lanes map[int16]*progress.Lane,
 // handOver is the part of publish that may run beside the worker. It touches no field of the worker. No transaction
 // of the database is open meanwhile.
 //
-// Every row leaves through it, in a batch or as a probe. So whatever counts publications is called here and nowhere
-// else.
+// Every row passes here each time that it is sent, in a batch or as a probe. So a metric of sendings is taken here. Rows
+// that are recorded as published are counted where that is recorded, in settle.go.
 func (p *publisher) handOver(ctx context.Context, rows []*outboxdb.Row) map[int]error {
 	began := time.Now()
 	p.telemetry.HandedOver(ctx, len(rows))

@@ -6,8 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// storedHeaders lists headers that every service must replay: those of httpmw.StoredHeaders that describe the body, the resource or its caching. Some
-// answers need one of them: a 405 must have Allow (RFC 9110, section 15.5.6).
+// storedHeaders lists the headers that the answers of a service under test must replay. Rich must send every one of them, so a new name fails the
+// suites of all services whose Rich lacks it. They are those of httpmw.StoredHeaders that a standard of HTTP defines for answers: a 405 must have
+// Allow, for example (RFC 9110, section 15.5.6). The suite has a list of its own, so that it also tests other implementations.
 func storedHeaders() []string {
 	return []string{
 		"Accept", "Accept-Patch", "Accept-Post", "Allow", "Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language",

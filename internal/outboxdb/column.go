@@ -13,14 +13,18 @@ import (
 //
 // A new column needs, in this order:
 //
-//   - a field of event.Envelope, its check in event/validate.go and an option in event/option.go, if producers set it; else a field of [Row]
-//   - a line in the table "outbox" (migrations/sql). The tables of held, published and dead rows, and the views, have the columns of that table
+//   - if producers set it: a field, its check in event/validate.go and an option in event/option.go. A field of event.Delivery stays in the outbox; a
+//     field of event.Envelope itself travels to consumers. If the relay sets it: a field of [Row]
+//   - a line in the table "outbox" (migrations/sql). The tables of held, published and dead rows, and the views, have the columns of that table; they copy
+//     NOT NULL and no DEFAULT. migrations/difference_test.go has the columns of one view as a text
 //   - an entry in columns, here. newRow fills what is not in the envelope
 //   - a field of outbox/state/record.go, if users read it in Go
-//   - a parameter of the SQL function oncebox_add, its check and its value there, if writers in other languages set it
+//   - a parameter of the SQL function oncebox_add, its check, its name and its value there, if writers in other languages set it
 //
-// A column that travels to consumers has three places more, see the type column of inbox/internal/store. Tests write migrations/tables.txt and the
-// files statements.sql.
+// The type column of inbox/internal/store lists the further places of a column that travels. Two commands write the files that are compared:
+//
+//	WRITE_TABLES=1 go test ./migrations
+//	WRITE_STATEMENTS=1 go test ./internal/outboxdb ./internal/lanedb ./outbox/...
 type column struct {
 	name, typ string
 	// own says that the value differs from event to event, as the id does. The other columns are sent once for all rows that agree in them, see alike.

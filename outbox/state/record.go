@@ -21,7 +21,8 @@ const (
 // Row is an event of the outbox, and the state of its delivery.
 type Row = outboxdb.Row
 
-// Record is a row of the view outbox_messages, for users' own queries with bun. The fields that [event.Envelope] has mean the same here.
+// Record is a row of the view outbox_messages, for users' own queries with bun. The view has further columns, for example
+// dedup_key and not_before, which a struct of your own can read. The fields that [event.Envelope] has mean the same here.
 // Status is one of the constants. RetryAfter is nil unless the event was taken out of its lane to wait for a time, ErrorMessage unless the
 // broker has refused it, SentAt unless it was published. CreatedAt is when it was stored. Paused says that the event waits because its
 // tenant is paused, see tenants.Tenants.Pause.

@@ -14,13 +14,16 @@ import (
 // column is a column of a message, as the tables of parked messages and of dead letters have it: its name, its value, and how it is read. The lists
 // of columns in statements are made of it, see lists.
 //
-// A column that travels from the outbox to consumers needs, behind its places in the outbox (see the type column of internal/outboxdb):
+// A column that travels from the outbox to consumers needs, in addition to its places in the outbox (see the type column of internal/outboxdb):
 //
-//   - a line in texts or numbers, in messaging/pulsar/internal/wire/field.go: the property of the message
+//   - a constant in messaging/pulsar/internal/wire/wire.go and a line in texts or numbers of field.go: the property of the message
+//   - its length in size of messaging/memory/topic.go
 //   - a line in the table inbox_dead (migrations/sql); inbox_parked copies it
-//   - an entry in columns, here
+//   - an entry in columns, here, and a line in [Validate] if it is a name or an id
+//   - a value in "every field" of messaging/messagingtest/envelope.go, whose test fails without it: then the suite checks that each adapter delivers it
 //
-// Package messaging/messagingtest checks that the field arrives.
+// The views of SQL have it then. The pages and commands for people name their columns: console/letter.go, console/event.go, ops/life.go, ops/lives.go and
+// cmd/oncebox/internal/{dead,events}.
 type column struct {
 	name, typ string
 	// stored is the expression that is stored for a parameter, and read is the expression that a message is read by; %s is the parameter or the name.
