@@ -46,6 +46,7 @@ func (c *Console) ask(r *http.Request) (Access, error) {
 	if err := event.ValidateIdentifier("Access.Actor", a.Actor); err != nil {
 		return Access{}, fmt.Errorf("console: the Authorizer: %w", err)
 	}
+	// ReadOnly wins over the Authorizer here, so pages show no button that would be refused.
 	a.Act = a.Act && !c.cfg.ReadOnly
 	return a, nil
 }
@@ -62,18 +63,22 @@ type tokens struct {
 	key []byte
 }
 
+// newTokens derives its key from the secret and a fixed text. A secret that also signs something else gives no
+// signature that fits here.
 func newTokens(secret []byte) *tokens {
 	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte("oncebox console forms"))
 	return &tokens{key: mac.Sum(nil)}
 }
 
+// make returns a token that tokens.check accepts for this actor until tokenLife has passed.
 func (t *tokens) make(actor string, now time.Time) string {
 	var life [8]byte
 	binary.BigEndian.PutUint64(life[:], uint64(now.Add(tokenLife).Unix())) //nolint:gosec // after 1970
 	return base64.RawURLEncoding.EncodeToString(append(life[:], t.sign(life[:], actor)...))
 }
 
+// check compares in constant time (hmac.Equal), so the time of a refusal reveals nothing about the right signature.
 func (t *tokens) check(token, actor string, now time.Time) error {
 	raw, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || len(raw) != 8+sha256.Size {
@@ -86,6 +91,7 @@ func (t *tokens) check(token, actor string, now time.Time) error {
 	return nil
 }
 
+// sign needs no separator between the parts: the time always has eight bytes, and the actor is the rest.
 func (t *tokens) sign(life []byte, actor string) []byte {
 	mac := hmac.New(sha256.New, t.key)
 	mac.Write(life)

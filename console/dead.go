@@ -40,6 +40,7 @@ func showDead(v *visit) error {
 	if err != nil {
 		return err
 	}
+	// Without a choice the page begins with the box that has something to decide.
 	if q.Get(fieldBox) == "" {
 		q.Set(fieldBox, string(counts.box()))
 	}
@@ -59,6 +60,7 @@ func showDead(v *visit) error {
 	if after != nil {
 		view.First = "dead?" + s.Values().Encode()
 	}
+	// One letter more than a page was read, which proves that there is a next page.
 	if len(view.Letters) > perPage {
 		view.Letters = view.Letters[:perPage]
 		view.Next = "dead?" + with(s.Values(), placeOf(&view.Letters[perPage-1])).Encode()
@@ -104,7 +106,7 @@ func tabs(c *Console, page string, current ops.Box) (tabs []tab) {
 	return tabs
 }
 
-// with returns a copy of q in which the values of more replace those with the same name.
+// with returns a copy of q in which the values of more replace those with the same name. q stays unchanged.
 func with(q, more url.Values) url.Values {
 	all := maps.Clone(q)
 	maps.Copy(all, more)
@@ -148,6 +150,8 @@ func (n deadCounts) box() ops.Box {
 	return ops.BoxInbox
 }
 
+// elsewhere returns the number of dead letters in the other box, so that an operator who sees an empty list
+// looks there too.
 func (n deadCounts) elsewhere(box ops.Box) int64 {
 	if box == ops.BoxOutbox {
 		return n.inbox
@@ -205,6 +209,7 @@ func selected(c *Console, q url.Values, now time.Time) (s selection, err error) 
 			s.Box = ops.BoxInbox
 		}
 	}
+	// Events of the outbox have no consumer, so a condition on it would match nothing.
 	if s.Box == ops.BoxOutbox {
 		s.Consumer = ""
 	}
@@ -231,6 +236,7 @@ func (s *selection) Values() url.Values {
 	return q
 }
 
+// fields maps the names in addresses to the conditions. The box is not among them, because it is always set.
 func (s *selection) fields() map[string]string {
 	return map[string]string{
 		fieldError: s.Error, fieldType: s.Type, fieldTopic: s.Topic, fieldConsumer: s.Consumer, fieldTenant: s.Tenant, fieldID: s.ID,
@@ -261,7 +267,9 @@ func (s *selection) Chips() (chips []chip) {
 	return chips
 }
 
-// placeOf returns the position behind a letter in its list, as a query.
+// placeOf returns the position behind a letter in its list, as a query. The lists page by this position and not by an
+// offset: an offset skips rows when letters before it are replayed between two pages. The fields are those by which the
+// box sorts, see [ops.Letter].
 func placeOf(l *letter) url.Values {
 	q := url.Values{"at": {strconv.FormatInt(l.DiedAt.UnixMicro(), 10)}}
 	if l.Ref.Box == ops.BoxOutbox {
@@ -278,7 +286,8 @@ func placeOf(l *letter) url.Values {
 // errDamaged is the error for an address that no page has produced.
 var errDamaged = errors.New("the address of this page is damaged: begin with the first page")
 
-// afterOf reads the letter after which a page begins; nil: the page is the first one.
+// afterOf reads the letter after which a page begins; nil: the page is the first one. Only the fields of placeOf are
+// set, which are all that a list compares.
 func afterOf(q url.Values) (*ops.Letter, error) {
 	if q.Get("at") == "" {
 		return nil, nil

@@ -71,6 +71,7 @@ type page struct {
 
 type link struct{ Name, Href, Class string }
 
+// page fills the layout. The menu has only pages that this console serves.
 func (v *visit) page(title string, body any) *page {
 	p := &page{
 		Title: title, Site: v.cfg.Title, Current: v.name, Actor: v.access.Actor, Act: v.access.Act,
@@ -83,6 +84,7 @@ func (v *visit) page(title string, body any) *page {
 		if _, found := v.routes["GET "+l.Href]; !found {
 			continue
 		}
+		// The page of a single letter is below the list in the menu, although it has an address of its own.
 		if l.Href == v.name || v.name == "letter" && l.Href == "dead" {
 			l.Class = classCurrent
 		}
@@ -91,6 +93,7 @@ func (v *visit) page(title string, body any) *page {
 		}
 		p.Nav = append(p.Nav, l)
 	}
+	// Actors who may only read get no token, so no form that they are shown can be sent.
 	if v.access.Act {
 		p.Token = v.tokens.make(v.access.Actor, v.now)
 	}
@@ -102,6 +105,7 @@ func (v *visit) show(name, title string, body any) error {
 	return v.write(http.StatusOK, name, v.page(title, body))
 }
 
+// write sends a page with a status. An error of the connection is ignored, because nobody is left to see it.
 func (v *visit) write(status int, name string, p *page) error {
 	var out bytes.Buffer
 	if err := v.templates[name].Execute(&out, p); err != nil {
@@ -149,6 +153,7 @@ func (v *visit) fail(err error) {
 // unanswered returns the problem for a failed request whose error is in the log under an id.
 func unanswered(err error, id string) *problem {
 	why := "The log of this process says why, under the id " + id + ". "
+	// Without a database the program is fine and may answer again soon, hence 503 and not 500.
 	if pgerr.IsConnectionError(err) || errors.Is(err, context.DeadlineExceeded) {
 		return &problem{
 			http.StatusServiceUnavailable, "The database does not answer",

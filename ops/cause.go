@@ -36,6 +36,7 @@ func Group(all []Stuck) (list []Cause) {
 		ofKind[s.Kind]++
 		key := keyOf(s)
 		n, known := found[key]
+		// Parts and tenants are never grouped: each needs a look of its own.
 		if !known || isPart(s.Kind) || s.Kind == TenantPaused {
 			found[key] = len(list)
 			list = append(list, Cause{Stuck: *s, Text: s.Error, Count: 1})
@@ -49,6 +50,8 @@ func Group(all []Stuck) (list []Cause) {
 	return list
 }
 
+// add adds a thing to the group. The first thing stays the example, so Since is the earliest if the list is
+// sorted by it.
 func (c *Cause) add(s *Stuck) {
 	c.Count++
 	c.Text = CauseOf(s.Error)
@@ -64,6 +67,8 @@ type causeKey struct {
 	consumer, topic, step, of string
 }
 
+// keyOf leaves the topic out for a consumer: its handler fails in the same way whichever topic a message came from.
+// Refusals of the broker usually concern one topic.
 func keyOf(s *Stuck) causeKey {
 	k := causeKey{kind: s.Kind, consumer: s.Consumer, step: s.Step, of: CauseOf(s.Error)}
 	if s.Consumer == "" {

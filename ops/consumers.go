@@ -19,7 +19,8 @@ func (v *View) WithConsumers(read func(context.Context) ([]state.Consumer, error
 	return &other
 }
 
-// known reads the consumers.
+// known reads the consumers, from the broker if the view was made by WithConsumers, else from what the
+// processes have stored.
 func (v *View) known(ctx context.Context) ([]state.Consumer, error) {
 	if v.read != nil {
 		return v.read(ctx)
@@ -59,6 +60,7 @@ func (v *View) stuckConsumers(ctx context.Context, filter Filter) (list []Stuck,
 // missing returns a finding for a consumer that no process runs, if messages wait for it, or may wait.
 func missing(c *state.Consumer, since time.Time, parked bool) (Stuck, bool) {
 	s := Stuck{Kind: ConsumerMissing, Consumer: c.Consumer, Since: c.SeenAt, BacklogKnown: true, Vanished: !c.Stopped && !c.SeenAt.IsZero()}
+	// Parked messages prove since when the consumer is missed. Otherwise only its last sign of life is known.
 	if parked {
 		s.Since = since
 	}
@@ -66,12 +68,14 @@ func missing(c *state.Consumer, since time.Time, parked bool) (Stuck, bool) {
 	found := c.Troubles()
 	for _, t := range found {
 		s.Backlog += t.Waiting.Messages
+		// Connections at the broker without a sign of life in the database mean that the processes live, see fate.
 		s.Connections += t.Waiting.Connections
 		if !t.Waiting.Known {
 			s.BacklogKnown = false
 			whys = append(whys, unknownWaiting(t.Topic, &t.Waiting))
 		}
 	}
+	// With several topics none is named: the consumer is missing at all of them.
 	if len(found) == 1 {
 		s.Topic = found[0].Topic
 	}
@@ -105,6 +109,7 @@ func waitingAt(n int64) string {
 	return messages(n) + " wait at the broker"
 }
 
+// messages is the number with its noun.
 func messages(n int64) string {
 	if n == 1 {
 		return "1 message"
@@ -115,6 +120,7 @@ func messages(n int64) string {
 // unknownWaiting returns a sentence that it is unknown how many messages wait, and why.
 func unknownWaiting(topic string, w *state.Waiting) string {
 	text := "what waits at the broker in topic " + topic + " is not known"
+	// The number of an earlier answer is better than none, but it must be shown as old.
 	if !w.At.IsZero() {
 		text += fmt.Sprintf(", it was %s at %s", messages(w.Messages), w.At.UTC().Format(time.RFC3339))
 	}
@@ -136,6 +142,7 @@ func troubles(c *state.Consumer) (list []Stuck) {
 		}
 		if s.Kind == ConsumerMissing {
 			s.Error = waitingAt(s.Backlog) + ", and no process runs the consumer for this topic"
+			// A late consumer's error has the number already.
 		} else if s.BacklogKnown && s.Backlog > 0 && t.Kind != state.TroubleLate {
 			s.Error = strings.TrimPrefix(s.Error+"; "+waitingAt(s.Backlog), "; ")
 		}

@@ -27,6 +27,7 @@ func (d DeadLetters) List(ctx context.Context, box Box, filter operator.DeadFilt
 	return each(page, letterOfOutbox), err
 }
 
+// each copies a page of either box into the common type.
 func each[D any](page []D, letter func(*D) Letter) []Letter {
 	list := make([]Letter, len(page))
 	for n := range page {
@@ -49,6 +50,7 @@ func (d DeadLetters) Show(ctx context.Context, ref LetterRef) (Letter, error) {
 		letter, err := d.inbox.Dead().Show(ctx, ref.Message())
 		return letterOfInbox(&letter), err
 	}
+	// Tenants may use the same id, so the tenant is a part of the reference.
 	letter, err := d.outbox.Dead().Show(ctx, ref.ID, dead.OfTenant(ref.Tenant))
 	return letterOfOutbox(&letter), err
 }

@@ -40,6 +40,7 @@ type Letter struct {
 	Holds bool
 }
 
+// letterOfOutbox adds refusals and crashes up: for an operator both are tries that did not succeed.
 func letterOfOutbox(d *outbox.DeadLetter) Letter {
 	return Letter{
 		Ref: LetterRef{Box: BoxOutbox, ID: d.ID, Tenant: d.TenantID}, Envelope: d.Envelope, Key: d.Key, DiedAt: d.DiedAt,
@@ -54,7 +55,7 @@ func letterOfInbox(d *inbox.DeadLetter) Letter {
 	}
 }
 
-// afterOutbox returns the letter as the start of a page of the outbox.
+// afterOutbox returns the letter as the start of a page of the outbox, where letters are ordered by death and sequence.
 func (l *Letter) afterOutbox() *outbox.DeadLetter {
 	if l == nil {
 		return nil
@@ -64,7 +65,7 @@ func (l *Letter) afterOutbox() *outbox.DeadLetter {
 	return d
 }
 
-// afterInbox returns the letter as the start of a page of the inbox.
+// afterInbox returns the letter as the start of a page of the inbox, where letters are ordered by death and reference.
 func (l *Letter) afterInbox() *inbox.DeadLetter {
 	if l == nil {
 		return nil

@@ -107,6 +107,7 @@ const mostDecisions = 100
 func (v *View) Life(ctx context.Context, id string, sources ...string) ([]Life, error) {
 	found := &lives{id: id}
 	if uuid.Validate(id) == nil {
+		// The id may be a message key itself: for an event of an outbox both are the same.
 		found.keys = append(found.keys, strings.ToLower(id))
 		events, err := v.events(ctx, id)
 		if err != nil {
@@ -117,6 +118,7 @@ func (v *View) Life(ctx context.Context, id string, sources ...string) ([]Life, 
 			sources = append(sources, events[n].Source)
 		}
 	}
+	// An id of another system is hashed with its source, so it is looked for under each source that it may have.
 	for _, source := range sources {
 		found.keys = append(found.keys, state.MessageKey(source, id))
 	}
@@ -138,6 +140,7 @@ func (v *View) Life(ctx context.Context, id string, sources ...string) ([]Life, 
 	if err := v.paused(ctx, found); err != nil {
 		return nil, err
 	}
+	// How long published events are kept decides what the absence of an event means.
 	kept := outbox.NoRetention
 	if v.outbox != nil {
 		if kept, err = v.outbox.Upkeep().KeptFor(ctx); err != nil {
@@ -151,12 +154,15 @@ func (v *View) Life(ctx context.Context, id string, sources ...string) ([]Life, 
 	if err != nil {
 		return nil, err
 	}
+	// An event is from elsewhere only if its source is known and is none of ours. An event that an operator
+	// deleted had its place here.
 	for _, l := range found.list {
 		l.Elsewhere = len(l.Outbox) == 0 && l.Source != "" && len(own) > 0 && !slices.Contains(own, l.Source) && !l.deleted()
 	}
 	return v.finish(found, kept), nil
 }
 
+// events finds the event in the outbox. It reads the whole day of the id, because there is no index by id.
 func (v *View) events(ctx context.Context, id string) ([]outboxstate.Located, error) {
 	if v.outbox == nil {
 		return nil, nil
@@ -203,6 +209,7 @@ func (v *View) finish(found *lives, kept time.Duration) []Life {
 	list := make([]Life, len(found.list))
 	for n, l := range found.list {
 		slices.SortStableFunc(l.History, func(a, b Moment) int {
+			// One of the two has no time, so only their order counts, and not the difference.
 			if a.At.IsZero() != b.At.IsZero() {
 				return cmp.Compare(b.At.Unix(), a.At.Unix()) // the present state comes last
 			}
@@ -232,6 +239,7 @@ func (l *Life) deleted() bool {
 	return last.What == Decided && last.Consumer == "" && (last.Action == operator.Cancel || last.Action == operator.Discard)
 }
 
+// retention says how long things are kept, which is the usual reason why something is not found.
 func (v *View) retention(kept time.Duration) string {
 	events := "published events are " + Kept(kept)
 	if v.inbox == nil {

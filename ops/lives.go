@@ -20,6 +20,8 @@ type lives struct {
 	list []*Life
 }
 
+// of returns the life with this tenant and source, and makes it if there is none. A life without a source came from an
+// audit entry, and gets the source now.
 func (f *lives) of(tenant, source string) *Life {
 	for _, l := range f.list {
 		if l.Tenant == tenant && (l.Source == source || l.Source == "") {
@@ -55,6 +57,7 @@ func (f *lives) decided(e *operator.AuditEntry) {
 	l.add(Moment{At: e.At, What: Decided, Consumer: e.Consumer, Actor: e.Actor, Action: e.Action, Reason: e.Reason})
 }
 
+// event adds a place of the event in the outbox: when it was recorded, and its present state or its end.
 func (f *lives) event(e *outboxstate.Located) {
 	l := f.of(e.TenantID, e.Source)
 	l.describe(&e.Envelope)
@@ -76,6 +79,7 @@ func (f *lives) event(e *outboxstate.Located) {
 	}
 }
 
+// message adds a consumer's view of the event: one moment for its state, and one for each step that it has completed.
 func (f *lives) message(m *state.Located) {
 	l := f.of(m.Key.TenantID, m.Key.Source)
 	l.describe(&m.Envelope)
@@ -89,6 +93,7 @@ func (f *lives) message(m *state.Located) {
 		moment.What = Dead
 	case m.Place == state.PlaceTried:
 		moment.What = Tried
+	// A parked message with tries has failed. Without tries it waits behind another, or for a process.
 	case m.Attempts > 0:
 		moment.What = Failing
 	default:

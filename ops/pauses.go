@@ -19,6 +19,7 @@ func (v *View) Pauses(ctx context.Context, filter Filter) ([]tenants.Pause, erro
 	return slices.DeleteFunc(paused, func(p tenants.Pause) bool { return p.Age > LongPause }), err
 }
 
+// longPauses finds pauses that were probably forgotten. They become stuck things, because nobody else reports them.
 func (v *View) longPauses(ctx context.Context, filter Filter, limit int) (list []Stuck, err error) {
 	if filter.Topic != "" || filter.Consumer != "" || v.outbox == nil {
 		return nil, nil

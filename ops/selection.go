@@ -67,6 +67,7 @@ func (s *Selection) Filter(now time.Time, name func(Field) string) (operator.Dea
 		field Field
 		text  string
 		to    *time.Time
+		// Both times are checked before the error returns, so that the operator sees all mistakes at once.
 	}{{FieldFrom, s.From, &f.DiedFrom}, {FieldBefore, s.Before, &f.DiedBefore}} {
 		at, err := TimeAgo(t.text, now)
 		if err != nil {
@@ -77,6 +78,7 @@ func (s *Selection) Filter(now time.Time, name func(Field) string) (operator.Dea
 	if s.ID != "" && uuid.Validate(s.ID) != nil {
 		errs = append(errs, fmt.Errorf("%s %q is no id: ids are UUIDs, as the lists show them", name(FieldID), s.ID))
 	}
+	// The filter is checked only if its parts are valid. Otherwise one mistake would be reported twice.
 	if len(errs) == 0 {
 		errs = append(errs, f.Validate())
 	}

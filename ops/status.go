@@ -54,6 +54,7 @@ func (v *View) Status(ctx context.Context, filter Filter) (st Status, err error)
 	if st.Traffic, err = v.outbox.State().Traffic(ctx); err != nil {
 		return st, err
 	}
+	// The traffic stays that of the whole outbox: rates per tenant are not counted.
 	filter.share(&st.Outbox)
 	if st.Projectors, err = v.outbox.State().Projectors(ctx); err != nil {
 		return st, err
@@ -78,6 +79,7 @@ func (f Filter) share(st *outboxstate.Stats) {
 	st.Shares = slices.DeleteFunc(st.Shares, func(s outboxstate.Share) bool {
 		return f.Tenant != "" && s.Tenant != f.Tenant || f.Topic != "" && s.Topic != f.Topic
 	})
+	// Zero and not the number of the whole: a number beside a selection would be read as that of the selection.
 	st.New, st.Held, st.Paused, st.Dead = 0, 0, 0, 0
 	st.OldestAge, st.Failed, st.MostTries, st.Delayed, st.Blocked = 0, 0, 0, 0, 0
 	for _, s := range st.Shares {
@@ -95,6 +97,8 @@ func (v *View) Consumers(ctx context.Context, filter Filter) ([]ConsumerStatus, 
 	if err != nil {
 		return nil, err
 	}
+	// A consumer may be in one of the two lists only: it runs and has no messages, or it has messages and
+	// no known process.
 	byName := map[string]*ConsumerStatus{}
 	for _, c := range known {
 		byName[c.Consumer] = &ConsumerStatus{Consumer: c.Consumer, Run: c}
@@ -124,6 +128,8 @@ func (v *View) selected(ctx context.Context, filter Filter, c *ConsumerStatus) e
 	if filter.Tenant == "" && filter.Topic == "" {
 		return nil
 	}
+	// Only the selected messages are counted again, by reading at most Counted of them: there is no index by tenant and
+	// topic over all consumers.
 	had := c.Stats
 	c.Stats = state.Stats{Consumer: had.Consumer, Counted: Counted}
 	if had.DeadLetters > 0 {
@@ -138,6 +144,7 @@ func (v *View) selected(ctx context.Context, filter Filter, c *ConsumerStatus) e
 		if err != nil {
 			return err
 		}
+		// The list has no condition on the topic, so topics are compared here.
 		for n := range parked {
 			if filter.Topic == "" || parked[n].Envelope.Topic == filter.Topic {
 				c.Stats.Parked++

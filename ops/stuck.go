@@ -159,6 +159,7 @@ func (v *View) Stuck(ctx context.Context, filter Filter, limit int) ([]Stuck, er
 		}
 		list = append(list, found...)
 	}
+	// The sort is stable, so things of one age stay in the order of the readings above.
 	slices.SortStableFunc(list, func(a, b Stuck) int {
 		if before, after := isPart(a.Kind), isPart(b.Kind); before != after {
 			if before {
@@ -177,6 +178,7 @@ func (v *View) Causes(ctx context.Context, filter Filter) ([]Cause, error) {
 	return Group(all), err
 }
 
+// isPart reports whether the stuck thing is a relay or a consumer, on which everything else depends.
 func isPart(k Kind) bool {
 	switch k {
 	case RelayMissing, RelayLate, ConsumerMissing, ConsumerAway, ConsumerLate, ConsumerPaused:
@@ -203,6 +205,7 @@ func (v *View) parts(ctx context.Context, filter Filter, limit int) (list []Stuc
 	if v.outbox != nil {
 		if overdue, err = v.outbox.State().Overdue(ctx); err != nil {
 			return nil, err
+			// A lane may have an owner whose lease has ended: that is a relay that vanished, and not one that is late.
 		}
 	}
 	for _, o := range overdue {
@@ -217,6 +220,7 @@ func (v *View) parts(ctx context.Context, filter Filter, limit int) (list []Stuc
 		return nil, err
 	}
 	consumers, err := v.stuckConsumers(ctx, filter)
+	// Without this, the same absence would be listed once for parked messages and once for messages at the broker.
 	topics = slices.DeleteFunc(topics, func(t Stuck) bool { // the finding about the consumer also covers its messages at the broker
 		return slices.ContainsFunc(consumers, func(c Stuck) bool { return c.Kind == t.Kind && c.Consumer == t.Consumer && c.Topic == t.Topic })
 	})
@@ -233,6 +237,7 @@ func (v *View) absentTopics(ctx context.Context, filter Filter) (list []Stuck, e
 	topics, err := v.inbox.State().AbsentTopics(ctx)
 	for _, a := range topics {
 		s := Stuck{Kind: ConsumerMissing, Consumer: a.Consumer, Topic: a.Topic, Since: a.Since}
+		// An absent topic concerns all tenants, so the tenant of the filter does not count.
 		if filter.Tenant = ""; filter.selects(&s) {
 			list = append(list, s)
 		}
@@ -240,6 +245,7 @@ func (v *View) absentTopics(ctx context.Context, filter Filter) (list []Stuck, e
 	return list, err
 }
 
+// deadEvents has no filter by consumer: events die before any consumer gets them.
 func (v *View) deadEvents(ctx context.Context, filter Filter, limit int) ([]Stuck, error) {
 	if filter.Consumer != "" || v.outbox == nil {
 		return nil, nil
@@ -253,11 +259,13 @@ func (v *View) deadEvents(ctx context.Context, filter Filter, limit int) ([]Stuc
 	return list, err
 }
 
+// failingEvents has to read more with a filter, because the filter is applied after the reading.
 func (v *View) failingEvents(ctx context.Context, filter Filter, limit int) ([]Stuck, error) {
 	look := limit
 	switch {
 	case filter.Consumer != "" || v.outbox == nil:
 		return nil, nil
+	// The refused events of other topics would otherwise fill the limit.
 	case filter != Filter{}:
 		look = max(limit, Looked)
 	}
@@ -275,6 +283,7 @@ func ofEvent(kind Kind, r *outboxstate.Row, s Stuck) Stuck {
 	return s
 }
 
+// deadMessages needs no second filter: the list of dead letters has all three conditions.
 func (v *View) deadMessages(ctx context.Context, filter Filter, limit int) ([]Stuck, error) {
 	if v.inbox == nil {
 		return nil, nil
@@ -288,11 +297,13 @@ func (v *View) deadMessages(ctx context.Context, filter Filter, limit int) ([]St
 	return list, err
 }
 
+// failingMessages reads only the first message of each key. The others fail because of it, or were not tried.
 func (v *View) failingMessages(ctx context.Context, filter Filter, limit int) ([]Stuck, error) {
 	if v.inbox == nil {
 		return nil, nil
 	}
 	first := parked.Filter{Consumer: filter.Consumer, TenantID: filter.Tenant, Topic: filter.Topic, State: parked.KeyFailed, FirstOnly: true}
+	// The list is ordered by key and not by age, so the oldest of all can only be found by reading many.
 	page, err := v.inbox.Parked().List(ctx, first, nil, max(limit, Looked)) // ordered by key
 	list := make([]Stuck, len(page))
 	for n := range page {
@@ -311,6 +322,7 @@ func ofMessage(kind Kind, ref operator.MessageRef, e *event.Envelope, s Stuck) S
 	return s
 }
 
+// unknownSteps ignores a filter by topic or consumer in one way: requests have neither, so nothing is selected.
 func (v *View) unknownSteps(ctx context.Context, filter Filter, limit int) ([]Stuck, error) {
 	if filter.Topic != "" || filter.Consumer != "" || v.keys == nil {
 		return nil, nil

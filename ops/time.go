@@ -19,6 +19,8 @@ func TimeAhead(text string, now time.Time) (time.Time, error) {
 	return timeOf(text, now.Add)
 }
 
+// timeOf tries a duration first. The layouts are those of RFC 3339 and its shorter forms, all in UTC: an operator's
+// zone is not that of the server.
 func timeOf(text string, after func(time.Duration) time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil

@@ -33,6 +33,7 @@ func New(db *bun.DB, events *outbox.Store, messages *inbox.Inbox, keys *idempote
 // only the ID counts (nil: with the newest).
 func (v *View) Audit(ctx context.Context, filter operator.AuditFilter, before *operator.AuditEntry, limit int) ([]operator.AuditEntry, error) {
 	filter.Part = cmp.Or(filter.Part, operator.EveryPart)
+	// All parts share one table, so any store can read it. The filter says which entries.
 	switch {
 	case v.outbox != nil:
 		return v.outbox.Audit(ctx, filter, before, limit)

@@ -41,10 +41,13 @@ func Handler(s *idempotency.Store, cfg *httpmw.IdempotencyConfig) http.Handler {
 		"":          {"text/html; charset=utf-8", p.index()},
 		openAPIName: {"application/json", p.openAPI()},
 	}
+	// Pages exist for all kinds, also for those that this configuration cannot cause: another version of
+	// the service may have caused them.
 	for _, k := range p.kinds(true) {
 		documents[k.Type] = document{"text/html; charset=utf-8", p.page(k)}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// The last part of the path is enough, so the handler works wherever it is mounted.
 		name := path.Base(r.URL.Path)
 		if strings.HasSuffix(r.URL.Path, "/") {
 			name = ""

@@ -16,6 +16,7 @@ import (
 // object is a JSON object.
 type object = map[string]any
 
+// ref returns a reference to another component of the document.
 func ref(to string) object { return object{"$ref": "#/components/" + to} }
 
 // openAPI makes the document. It is a valid OpenAPI document that has only components, so that other documents can refer to them.
@@ -45,6 +46,8 @@ func (p *policy) openAPI() []byte {
 	return append(text, '\n')
 }
 
+// parameter describes the header. The pattern is what the middleware accepts: plain keys, and keys quoted as a string
+// of structured fields (RFC 8941).
 func (p *policy) parameter() object {
 	quoted := fmt.Sprintf(`"([ !#-\[\]-~]|\\["\\]){%d,%d}"`, p.cfg.MinKey, idempotency.MaxKey)
 	pattern := fmt.Sprintf(`^([!#-+\x2D-~]{%d,%d}|%s)$`, p.cfg.MinKey, idempotency.MaxKey, quoted)
@@ -77,6 +80,7 @@ func (p *policy) responses() object {
 			}
 		}
 		response := object{"description": text.String()}
+		// With Refuse the service writes its own error format, which this document does not know.
 		if p.cfg.Refuse == nil {
 			response["content"] = object{"application/problem+json": object{"schema": object{
 				"allOf": []any{ref("schemas/IdempotencyProblem"), object{"properties": object{"type": object{"enum": types}}}},
@@ -101,6 +105,7 @@ func (p *policy) schemas() object {
 	return object{"IdempotencyProblem": p.schema()}
 }
 
+// schema lists the types as examples and not as an enum, because clients must accept types that a later version adds.
 func (p *policy) schema() object {
 	var types []string
 	for _, k := range p.kinds(false) {
@@ -154,6 +159,7 @@ func limited[T ~int | ~int64, V any](n T, value func(T) V) any {
 	return value(n)
 }
 
+// texts formats statuses as OpenAPI names them.
 func texts(numbers []int) []string {
 	out := make([]string, len(numbers))
 	for i, n := range numbers {

@@ -58,10 +58,12 @@ type pageData struct {
 	Kinds []kind
 }
 
+// index makes the page with the rules, and a table of the problems that this configuration can cause.
 func (p *policy) index() []byte {
 	return pageData{Title: "Idempotency keys", Rules: p.rules(), Kinds: p.kinds(false)}.render()
 }
 
+// page makes the page about one type of problem, to which its type attribute leads.
 func (p *policy) page(k kind) []byte { return pageData{Title: k.Title, Kind: &k}.render() }
 
 func (d pageData) render() []byte {

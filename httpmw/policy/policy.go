@@ -54,6 +54,7 @@ const keyInvalid = "idempotency-key-invalid"
 func (p *policy) advice() map[string]advice {
 	const again = "Send the same request again, with the same key, after the time in Retry-After."
 	const report = "This is a mistake in the service, not in the request. Report it."
+	// With Recover the service finds the outcome out itself, so the client only has to wait.
 	lease := p.cfg.Lease != nil
 	unknown := "Do not retry automatically. Ask the operators of the service to find out whether the work was done; then send the request again with the " +
 		"same key."
@@ -89,6 +90,8 @@ func (p *policy) advice() map[string]advice {
 // rule is one line of the policy's table.
 type rule struct{ Name, Text string }
 
+// rules says in words what the configuration does. The texts are made from the same values that the middleware uses, so
+// they cannot become wrong.
 func (p *policy) rules() []rule {
 	c := p.cfg
 	rules := []rule{
@@ -104,6 +107,8 @@ func (p *policy) rules() []rule {
 			" of it, and Idempotent-Replayed: true."},
 		{"Sizes", p.sizes()},
 	}
+	// Without a lease everything is in one transaction, so a failure leaves nothing. With a lease, steps
+	// that were done stay done.
 	if c.Lease != nil {
 		rules = append(rules, rule{"Failures", "If the service dies while it executes a request, retries are answered 409 for up to " +
 			"" + duration(c.Lease.WithDefaults().TTL) +
@@ -121,6 +126,7 @@ func (p *policy) required() string {
 	return "Without a key they are executed each time."
 }
 
+// keyRules is the text about the form of keys. 255 is idempotency.MaxKey.
 func (p *policy) keyRules() string {
 	text := fmt.Sprintf("%d to 255 visible ASCII characters without quotes and commas, or any in double quotes with \\\" and \\\\ escaped. "+
 		"Both are the same key.", p.cfg.MinKey)
@@ -130,6 +136,8 @@ func (p *policy) keyRules() string {
 	return text + " Case matters. Choose a new one for each operation, a UUID for example."
 }
 
+// sameness says which differences between two requests do not count. It has to be changed together with
+// package fingerprint.
 func (p *policy) sameness() string {
 	text := "A retry has the same query, content type, body and preconditions: " + list(fingerprint.PreconditionHeaders()) +
 		". In JSON, white space and the order of members make no difference, in forms the order of different fields and the boundary between parts. " +
@@ -147,6 +155,7 @@ func (p *policy) sameness() string {
 	return text
 }
 
+// concurrency says what a client sees while another request with its key is at work.
 func (p *policy) concurrency() string {
 	if p.cfg.Wait > 0 {
 		return "While the first request is at work, others with its key wait for its answer, up to " + duration(p.cfg.Wait) + ", and then are answered 409."
@@ -162,6 +171,7 @@ func (p *policy) sizes() string {
 	return text
 }
 
+// kept says which answers are stored, and for how long. Answers below 400 always are: they report work that was done.
 func (p *policy) kept() string {
 	text := "for " + duration(p.ttl)
 	if p.ttl < 0 {

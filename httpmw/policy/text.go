@@ -36,7 +36,8 @@ func size(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// duration formats d without the zeros at the end that time.Duration.String writes, as in 1h0m0s.
+// duration formats d without the zeros at the end that time.Duration.String writes, as in 1h0m0s: clients
+// read it in a sentence.
 func duration(d time.Duration) string {
 	text := d.String()
 	if d >= time.Minute && d%time.Minute == 0 {

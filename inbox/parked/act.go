@@ -63,6 +63,7 @@ SELECT count(*) FROM p`
 func (m *Messages) RetryNow(ctx context.Context, key operator.MessageRef, by operator.By) error {
 	what := fmt.Sprintf("%s %s of consumer %s", operator.Retry, key.MessageKey, key.Consumer)
 	args, err := store.RefArgs(key)
+	// Both are checked, so that an operator sees all mistakes at once.
 	if err := errors.Join(by.Validate(operator.Retry), err); err != nil {
 		return store.Wrap(what, err)
 	}
@@ -74,6 +75,7 @@ func (m *Messages) RetryNow(ctx context.Context, key operator.MessageRef, by ope
 	if moved == 0 {
 		return store.Wrap(what, ErrNotParked)
 	}
+	// Runners look at the key at once. Without this they would find it at their next look at the table.
 	m.h.Wake()
 	return nil
 }
@@ -89,6 +91,7 @@ func (m *Messages) GiveUp(ctx context.Context, key operator.MessageRef, by opera
 		return store.Wrap(what, err)
 	}
 	run := m.h.AdHoc()
+	// This transaction holds the message until its end, so a handler cannot settle it at the same time.
 	err = m.h.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
 		var lock int64
 		var ordered bool
@@ -96,24 +99,28 @@ func (m *Messages) GiveUp(ctx context.Context, key operator.MessageRef, by opera
 		if err := run.QueryRow(ctx, u.DB(), findParked, of, &lock, &ordered, &topic); err != nil {
 			return err
 		}
+		// The lock of the key keeps new messages of the key from being handled between this statement and the commit.
 		if _, err := run.Exec(ctx, u.DB(), store.LockKey, lock); err != nil {
 			return err
 		}
 		holds := ordered && !m.continuesAfterDead(key.Consumer, topic)
 		args := append([]any{by.Actor, string(operator.GiveUp), pgsql.CleanText(by.Reason)}, append(of, holds)...)
 		var moved int64
+		// The condition is checked again here: the message may have moved between the two statements.
 		if err := run.QueryRow(ctx, u.DB(), giveUp, args, &moved); err != nil {
 			return err
 		}
 		if moved == 0 {
 			return ErrNotParked
 		}
+		// The messages behind the letter stay, so nobody has to be woken.
 		if holds {
 			return nil
 		}
 		u.AfterCommit(func(context.Context) { m.h.Wake() })
 		return m.keys.Keys.Free(ctx, u.DB(), key.Consumer, lock)
 	}, store.ReadCommitted())
+	// findParked has found no row.
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNotParked
 	}
@@ -164,6 +171,7 @@ func (m *Messages) RetryAll(ctx context.Context, filter Filter, by operator.By, 
 	if bulk == nil {
 		bulk = &operator.Bulk{}
 	}
+	// Only these can be retried: others wait behind the first message of their key, or were never tried.
 	filter.State, filter.FirstOnly = KeyFailed, true
 	if err := errors.Join(by.Validate(operator.Retry), filter.Validate()); err != nil {
 		return 0, fmt.Errorf("inbox: %s parked messages: %w", operator.Retry, err)
@@ -203,6 +211,7 @@ type keyPlace struct {
 
 // retryBatch has the next keys tried. last is nil if there is none.
 func (m *Messages) retryBatch(ctx context.Context, filter Filter, by operator.By, after *keyPlace, size int) (last *keyPlace, n int64, err error) {
+	// The where clause is made anew for each batch, because the position is one of its conditions.
 	w, _ := filter.where(by.Actor, string(operator.Retry), pgsql.CleanText(by.Reason))
 	if after != nil {
 		w.Add("(k.consumer, k.key_lock) > (%s::text, %s::bigint)", after.consumer, after.lock)

@@ -86,6 +86,8 @@ func (f Filter) where(args ...any) (w *pgsql.Where, ofKey string) {
 			w.Add(c.column+" = %s::text", c.value)
 		}
 	}
+	// The filter belongs inside the lateral query, so that a key with a thousand messages gives those that match. With
+	// FirstOnly it belongs outside: inside, the second message of a key could pass for the first.
 	of := &pgsql.Where{Args: w.Args}
 	message := "x."
 	if f.FirstOnly { // the first message of a key is chosen without the filter, and then compared with it
@@ -136,6 +138,8 @@ func (m *Messages) List(ctx context.Context, filter Filter, after *Message, limi
 	return list, store.Wrap("list parked messages", err)
 }
 
+// page makes the statement of a page. The position is compared as a row (consumer, key_lock), which the
+// index of the keys supports.
 func page(f Filter, after *Message, limit int) (statement string, args []any) {
 	if limit <= 0 {
 		limit = store.DefaultPage
@@ -149,6 +153,7 @@ func page(f Filter, after *Message, limit int) (statement string, args []any) {
 	case after == nil:
 	case f.FirstOnly:
 		w.Add("(k.consumer, k.key_lock) > (%s::text, %s::bigint)", after.Key.Consumer, after.KeyLock)
+	// The last key of the page before may have more messages, so it is read again from its position on.
 	default:
 		w.Add("(k.consumer, k.key_lock) >= (%s::text, %s::bigint)", after.Key.Consumer, after.KeyLock)
 		ofKey += fmt.Sprintf(" AND (x.consumer, x.key_lock, x.seq) > (%s::text, %s::bigint, %s::bigint)",

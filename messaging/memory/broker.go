@@ -65,6 +65,7 @@ func (b *Broker) Publish(ctx context.Context, msgs []event.Envelope) error {
 		trace.WithAttributes(attribute.String("messaging.system", "memory"), attribute.Int("messaging.batch.message_count", len(msgs))))
 	defer span.End()
 
+	// Order holds per topic and key, so a failed message stops only later messages of its key in this call.
 	type lane struct{ topic, key string }
 	stuck := map[lane]bool{}
 	failed := map[int]error{}
@@ -129,6 +130,7 @@ func (b *Broker) publish(ctx context.Context, env *event.Envelope) error {
 	return nil
 }
 
+// count counts messages and not calls, because a call may fail in part.
 func (b *Broker) count(ctx context.Context, topic string, err error) {
 	outcome := "ok"
 	if err != nil {
@@ -166,6 +168,7 @@ func (b *Broker) Declare(ctx context.Context, topics []string, subscriptions []m
 	}
 	for _, s := range subscriptions {
 		errs = append(errs, s.Validate())
+		// Nothing is made before all names are checked, so a declaration that fails leaves nothing behind.
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("memory: declare: %w", err)
@@ -210,6 +213,7 @@ func (b *Broker) Close() error {
 	b.closed = true
 	for _, t := range b.topics {
 		for _, s := range t.subscriptions {
+			// leave removes the receiver from the list, hence the loop over the first.
 			for len(s.receivers) > 0 {
 				s.leave(s.receivers[0])
 			}
@@ -239,6 +243,7 @@ func (b *Broker) Redeliver(subscription, topic, id string) error {
 	if !ok {
 		return fmt.Errorf("memory: redeliver: topic %q has no subscription %q", topic, subscription)
 	}
+	// All copies of the id are not needed: one delivery is enough for a test of duplicates.
 	for _, e := range t.log {
 		if e.env.ID == id {
 			s.add(e)
@@ -255,6 +260,7 @@ func (b *Broker) Disconnect() {
 	defer b.mu.Unlock()
 	for _, t := range b.topics {
 		for _, s := range t.subscriptions {
+			// All slots, also those of other receivers: a broker that goes down loses all its connections.
 			for _, l := range s.slots {
 				for d := range l.out {
 					s.giveBack(d)

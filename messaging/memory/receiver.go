@@ -20,6 +20,8 @@ type receiver struct {
 	done chan struct{} // closed by close
 }
 
+// newReceiver makes up a name if the consumer has none. The number keeps the order of joining, by which
+// slots are divided.
 func newReceiver(b *Broker, sub *subscription, s messaging.Subscription, n int) *receiver {
 	name := cmp.Or(s.Consumer, fmt.Sprintf("consumer-%06d", n))
 	return &receiver{broker: b, sub: sub, name: name, news: make(chan struct{}, 1), done: make(chan struct{})}
@@ -35,6 +37,8 @@ func (r *receiver) Receive(ctx context.Context) (*messaging.Message, error) {
 		if m != nil || err != nil {
 			return m, err
 		}
+		// A token may be old, so the loop looks again. It cannot be lost: it is put in after the change,
+		// and stays until somebody takes it.
 		select {
 		case <-r.news:
 		case <-r.done:
@@ -50,6 +54,7 @@ func (r *receiver) next() (*messaging.Message, error) {
 	if r.closed {
 		return nil, messaging.ErrClosed
 	}
+	// Resume wakes Receive again.
 	if r.paused {
 		return nil, nil //nolint:nilnil // said above
 	}
@@ -81,6 +86,7 @@ func (r *receiver) with(m *messaging.Message, call string, fn func(*delivery)) e
 	if r.closed {
 		return messaging.ErrClosed
 	}
+	// The receipt of a message that another broker or receiver made would settle the wrong delivery.
 	d, ok := m.Receipt().(*delivery)
 	if !ok || d.slot.sub != r.sub {
 		return fmt.Errorf("memory: %s: message %q was received through another receiver: settle it with the receiver that returned it", call, m.ID)
@@ -101,6 +107,7 @@ func (r *receiver) Backlog(context.Context) (messaging.Backlog, error) {
 
 // Leave implements [messaging.BacklogReceiver].
 func (r *receiver) Leave(m *messaging.Message) {
+	// The error is ignored: after Close nothing is left at the broker by this receiver anyway.
 	_ = r.with(m, "leave", func(d *delivery) { d.left = d.holder == r })
 }
 
@@ -127,11 +134,13 @@ func (r *receiver) Close() error {
 	return nil
 }
 
+// close is called with the mutex held, by the subscription that the receiver leaves.
 func (r *receiver) close() {
 	r.closed = true
 	close(r.done)
 }
 
+// wake never blocks: the channel holds one token, and one is enough for any number of changes.
 func (r *receiver) wake() {
 	select {
 	case r.news <- struct{}{}:

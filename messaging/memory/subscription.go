@@ -67,11 +67,13 @@ func (s *subscription) add(e *entry) {
 
 // put places d among the waiting messages of its slot, at its position in the topic.
 func (s *subscription) put(d *delivery) {
+	// The hash chooses the slot, so all messages of a key lie in one slot and keep their order.
 	d.slot = s.slots[d.entry.hash%uint32(len(s.slots))] //nolint:gosec // few
 	d.slot.insert(d)
 	s.wake(d.slot)
 }
 
+// insert keeps the order by position. A message that was given back goes before those that were published after it.
 func (l *slot) insert(d *delivery) {
 	at, _ := slices.BinarySearchFunc(l.waiting, d.entry.position, func(w *delivery, position uint64) int {
 		if w.entry.position < position {
@@ -82,6 +84,7 @@ func (l *slot) insert(d *delivery) {
 	l.waiting = slices.Insert(l.waiting, at, d)
 }
 
+// wake wakes every receiver that may take from the slot. A receiver that finds nothing waits again.
 func (s *subscription) wake(l *slot) {
 	for _, r := range s.receivers {
 		if l.owner == r || s.kind == messaging.Shared {
@@ -90,6 +93,7 @@ func (s *subscription) wake(l *slot) {
 	}
 }
 
+// join adds a receiver in the order of names and divides the slots anew.
 func (s *subscription) join(r *receiver) {
 	at, _ := slices.BinarySearchFunc(s.receivers, r.name, func(o *receiver, name string) int { return strings.Compare(o.name, name) })
 	s.receivers = slices.Insert(s.receivers, at, r)
@@ -144,13 +148,15 @@ func (s *subscription) takeBack(l *slot, r *receiver) {
 	}
 }
 
+// giveBack counts no attempt here: take counts each delivery.
 func (s *subscription) giveBack(d *delivery) {
 	delete(d.slot.out, d)
 	d.holder = nil
 	s.put(d)
 }
 
-// take returns the oldest waiting message of the receiver's slots, now in its hands; nil if none waits.
+// take returns the oldest waiting message of the receiver's slots, now in its hands; nil if none waits. Over several
+// slots the oldest comes first, so that no slot of a receiver starves.
 func (s *subscription) take(r *receiver) *delivery {
 	var from *slot
 	for _, l := range s.slots {
@@ -165,6 +171,7 @@ func (s *subscription) take(r *receiver) *delivery {
 		return nil
 	}
 	d := from.waiting[0]
+	// The array behind the slice would keep the delivery, and with it the message, in memory.
 	from.waiting[0] = nil
 	from.waiting = from.waiting[1:]
 	from.out[d] = true
@@ -186,13 +193,15 @@ func (s *subscription) settle(d *delivery) {
 	}
 	delete(d.slot.out, d)
 	d.holder = nil
+	// A KeyShared slot may have waited for this message to move to its new owner.
 	if s.kind == messaging.KeyShared && len(d.slot.out) == 0 && len(s.receivers) > 0 {
 		s.assign(d.slot)
 	}
 	s.topic.trim()
 }
 
-// backlog counts the messages that r is responsible for.
+// backlog counts the messages that r is responsible for: with Failover those of its own slots, otherwise those of the
+// whole subscription, because any of them may come to r.
 func (s *subscription) backlog(r *receiver) messaging.Backlog {
 	b := messaging.Backlog{Topic: s.topic.name, Settled: s.settled}
 	for _, l := range s.slots {

@@ -27,6 +27,7 @@ type entry struct {
 	unsettled int    // number of subscriptions that have not settled it; a redelivery counts again
 }
 
+// append adds a message to the log and to each subscription. The caller holds the mutex of the broker.
 func (t *topic) append(env event.Envelope) {
 	e := &entry{env: env, position: t.next, hash: hash(env.RoutingKey)}
 	if env.RoutingKey == "" {
@@ -100,17 +101,21 @@ func (t *topic) admit(s messaging.Subscription) error {
 	}
 }
 
+// hash is FNV-1a. It only has to be equal for equal keys and to spread others.
 func hash(key string) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(key))
 	return h.Sum32()
 }
 
+// clone copies everything that a handler could change, and leaves out what does not travel over a network, so that
+// tests here see what they would see with Pulsar.
 func clone(env *event.Envelope) event.Envelope {
 	c := *env
 	c.Delivery = event.Delivery{OrderingKey: env.Delivery.OrderingKey} // the other fields are for the sender only and do not travel
 	c.OccurredAt = env.OccurredAt.UTC()
 	c.Metadata = env.Metadata.Clone()
+	// A payload is never nil after its way over a network.
 	c.Payload = append([]byte{}, env.Payload...)
 	return c
 }

@@ -91,6 +91,7 @@ func (u *Upkeep) dropExpired(ctx context.Context) (kept []error, err error) {
 		return nil, err
 	}
 	retention := max(rule.retention, 24*time.Hour) // with NoRetention only days from before that setting have rows
+	// The log of events and the table of events that left out of their turn have days of their own.
 	for _, f := range families() {
 		k, err := u.dropFamily(ctx, f, retention)
 		if kept = append(kept, k...); err != nil {
@@ -100,6 +101,8 @@ func (u *Upkeep) dropExpired(ctx context.Context) (kept []error, err error) {
 	return kept, u.forgetProgress(ctx, retention)
 }
 
+// dropFamily drops the expired days of one table, and empties its DEFAULT child. A day whose BeforeDrop fails stays and
+// does not hold up the others.
 func (u *Upkeep) dropFamily(ctx context.Context, f family, retention time.Duration) (kept []error, err error) {
 	days, err := partition.Expired(ctx, u.box.Run, u.box.DB, f.table, retention) // days with unpublished rows are not dropped
 	if err != nil {
@@ -112,6 +115,7 @@ func (u *Upkeep) dropFamily(ctx context.Context, f family, retention time.Durati
 		switch k := (*keptError)(nil); {
 		case errors.As(err, &k):
 			kept = append(kept, err)
+		// The other process does the same work, so this one has nothing to do.
 		case errors.Is(err, errNotOurTurn):
 			return kept, nil
 		case errors.Is(err, errStays):
@@ -119,6 +123,8 @@ func (u *Upkeep) dropFamily(ctx context.Context, f family, retention time.Durati
 			return kept, outboxdb.Wrap("drop "+p.Name, err)
 		}
 	}
+	// Without an archive a batch is deleted wherever it is. With one, a day is archived and deleted as a
+	// whole, see emptyDay.
 	if u.cfg.BeforeDrop == nil {
 		return kept, u.emptyDefault(ctx, f, retention)
 	}
@@ -161,6 +167,7 @@ func (u *Upkeep) forgetProgress(ctx context.Context, retention time.Duration) er
 			return outboxdb.Wrap("drop a day of outbox_progress", err)
 		}
 	}
+	// Days without a partition lie in the DEFAULT child and cannot be dropped.
 	_, err := u.box.Run.Exec(ctx, u.box.DB, emptyProgress, retention)
 	return outboxdb.Wrap("empty outbox_progress_default", err)
 }
@@ -187,18 +194,23 @@ func (u *Upkeep) retire(ctx context.Context, fn func(context.Context, bun.Tx) er
 	})
 }
 
+// dropOne drops one day. Nothing of it is lost if it fails in the middle: the drop and the writes of
+// BeforeDrop are one transaction.
 func (u *Upkeep) dropOne(ctx context.Context, tx bun.Tx, p Partition) error {
 	var there bool
 	// Another process may have dropped the partition before this one got the lock.
 	if err := u.box.Run.QueryRow(ctx, tx, p.log.in(isPartition), []any{p.Name}, &there); err != nil || !there {
 		return err
 	}
+	// Only the log can have unpublished rows. The check saves the work of BeforeDrop; outbox_drop_partition
+	// checks again under its lock.
 	if p.log.table == logTable {
 		var unsent bool
 		if err := u.box.AdHoc().QueryRow(ctx, tx, fmt.Sprintf(hasUnsent, p.Name), nil, &unsent); err != nil || unsent {
 			return err
 		}
 	}
+	// A day without rows needs no archive.
 	var some bool
 	if err := u.box.AdHoc().QueryRow(ctx, tx, fmt.Sprintf(hasRows, p.Name), nil, &some); err != nil {
 		return err
@@ -237,6 +249,7 @@ func (u *Upkeep) emptyDay(ctx context.Context, tx bun.Tx, f family, kept time.Du
 	return true, err
 }
 
+// emptyDefault deletes in batches of 5,000 rows, so that each transaction is short and VACUUM can follow.
 func (u *Upkeep) emptyDefault(ctx context.Context, f family, kept time.Duration) error {
 	for {
 		n, err := u.box.Run.Exec(ctx, u.box.DB, f.in(emptyDefault), kept)
@@ -258,6 +271,7 @@ func (e *keptError) Error() string {
 
 func (e *keptError) Unwrap() error { return e.err }
 
+// beforeDrop calls the service's function. Its error is logged here, because DropExpired goes on with other days first.
 func (u *Upkeep) beforeDrop(ctx context.Context, tx bun.Tx, p Partition) error {
 	if u.cfg.BeforeDrop == nil {
 		return nil
@@ -280,6 +294,7 @@ const hasWritten = `SELECT pg_current_xact_id_if_assigned() IS NOT NULL`
 // and the relay from advancing.
 const slowArchive = time.Minute
 
+// reportSlow warns only if BeforeDrop has written: a transaction without a number of its own holds nothing up.
 func (u *Upkeep) reportSlow(ctx context.Context, tx bun.Tx, p Partition, took time.Duration) error {
 	if took < slowArchive {
 		return nil

@@ -39,6 +39,7 @@ type family struct {
 	rest          string // the published rows in the DEFAULT child
 }
 
+// families has the two tables whose days are dropped, each with a query for the published rows in its DEFAULT child.
 func families() []family {
 	return []family{
 		{logTable, "created_at", `SELECT o.ctid AS place, o.created_at AS within FROM {schema}.outbox_default o JOIN {schema}.outbox_cursor c USING (lane)

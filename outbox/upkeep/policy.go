@@ -71,6 +71,7 @@ func (u *Upkeep) SetRetention(ctx context.Context, by operator.By) error {
 
 // policy reads the policy of the database, after it has entered settings of this process that keep more. It logs a
 // warning, once for each policy, about settings of this process that have no effect.
+// The statement changes nothing if another process was faster, because it compares again.
 func (u *Upkeep) policy(ctx context.Context) (policy, error) {
 	p, err := u.askPolicy(ctx)
 	if err == nil && u.keepsMore(p) {
@@ -84,6 +85,7 @@ func (u *Upkeep) policy(ctx context.Context) (policy, error) {
 	if err != nil {
 		return p, outboxdb.Wrap("ask for the retention", err)
 	}
+	// The relay reads this flag when it settles: with NoRetention it deletes published events.
 	u.box.Forgets.Store(p.retention == NoRetention)
 	if last := u.last.Swap(&p); last == nil || *last != p {
 		u.reportPolicy(ctx, p)
@@ -97,6 +99,7 @@ func (u *Upkeep) keepsMore(p policy) bool {
 	return u.cfg.OwnRetention && (!p.isSet || storedLength(u.cfg.Retention) > storedLength(p.retention)) || u.cfg.BeforeDrop != nil && !p.archived
 }
 
+// askPolicy reads the policy. A database without a row of settings has the default.
 func (u *Upkeep) askPolicy(ctx context.Context) (p policy, err error) {
 	var seconds sql.NullFloat64
 	err = u.box.Run.QueryRow(ctx, u.box.DB, askPolicy, nil, &p.isSet, &seconds, &p.archived)
@@ -137,6 +140,7 @@ func storedRetention(d time.Duration) *time.Duration {
 	return &d
 }
 
+// reportPolicy is called once per change of the policy, so the warning does not come with every interval.
 func (u *Upkeep) reportPolicy(ctx context.Context, p policy) {
 	if u.cfg.OwnRetention && storedLength(u.cfg.Retention) != storedLength(p.retention) {
 		u.box.Log.WarnContext(ctx, "oncebox: published events are kept for longer than Config.Retention of this process, because another process has set "+

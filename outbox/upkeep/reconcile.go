@@ -74,6 +74,8 @@ func (u *Upkeep) repaired() metric.Int64Counter {
 		"Lanes, leases and partitions that were repaired because their events would not have been published", kinds)
 }
 
+// report logs what was repaired as a warning: such a fault does not arise by itself, so somebody should
+// look for its cause.
 func (u *Upkeep) report(ctx context.Context, counter metric.Int64Counter, found Reconciled) {
 	var attrs []any
 	for _, k := range found.kinds() {
@@ -91,6 +93,7 @@ type reconciler struct {
 	dry bool // its changes are rolled back
 }
 
+// all goes on after an error, because the three kinds are independent of each other.
 func (r *reconciler) all(ctx context.Context) (found Reconciled, err error) {
 	err = errors.Join(r.lanes(ctx, &found), r.leases(ctx, &found), r.partitions(ctx, &found))
 	return found, err
@@ -135,6 +138,8 @@ func (r *reconciler) leases(ctx context.Context, found *Reconciled) error {
 	return nil
 }
 
+// partitions makes the days of today and tomorrow. Without a partition rows go to the DEFAULT child, where
+// they are slower to drop.
 func (r *reconciler) partitions(ctx context.Context, found *Reconciled) error {
 	for _, day := range []int{0, 1} {
 		var made bool

@@ -55,6 +55,8 @@ func (c *canonical) skip() {
 	c.text = c.text[1:]
 }
 
+// value writes one value in canonical form. Numbers are not normalized: 1.0 and 1 may mean different things
+// to the service.
 func (c *canonical) value(depth int, exclude pointers) error {
 	switch c.next() {
 	case '{', '[':
@@ -68,6 +70,7 @@ func (c *canonical) value(depth int, exclude pointers) error {
 	case '"':
 		_, err := c.string()
 		return err
+	// The grammar was checked before, so the token ends at the first of these bytes.
 	default: // a number, a boolean or null
 		end := bytes.IndexAny(c.text, " \t\r\n,]}")
 		if end < 0 {
@@ -80,6 +83,7 @@ func (c *canonical) value(depth int, exclude pointers) error {
 
 // string reads a string, writes it as [json.Marshal] does, and returns its value.
 func (c *canonical) string() (string, error) {
+	// The text is valid JSON, so the closing quote exists, and a backslash always has a byte behind it.
 	end := 1
 	for c.text[end] != '"' {
 		if c.text[end] == '\\' {
@@ -89,6 +93,7 @@ func (c *canonical) string() (string, error) {
 	}
 	raw := c.text[:end+1]
 	c.text = c.text[end+1:]
+	// Most strings have no escape, and are equal to what json.Marshal writes. This saves decoding and encoding them.
 	if !bytes.ContainsAny(raw, "\\<>&\u2028\u2029") {
 		c.out = append(c.out, raw...)
 		return string(raw[1:end]), nil
@@ -105,6 +110,8 @@ func (c *canonical) string() (string, error) {
 	return text, err
 }
 
+// array keeps the order, which has a meaning in JSON. Excluded elements are cut out after they were read, because the
+// reader must get behind them.
 func (c *canonical) array(depth int, exclude pointers) error {
 	c.skip()
 	c.out = append(c.out, '[')
@@ -137,6 +144,7 @@ type member struct {
 	excluded   bool
 }
 
+// object writes the members as they come, and moves them afterwards only if their order or an exclusion demands it.
 func (c *canonical) object(depth int, exclude pointers) error {
 	c.skip()
 	c.out = append(c.out, '{')
@@ -169,6 +177,8 @@ func (c *canonical) object(depth int, exclude pointers) error {
 		slices.SortFunc(members, inOrder)
 		c.move(first, members)
 	}
+	// After the sort equal names are neighbours. Which of them counts differs between readers (RFC 8259, section 4), so
+	// such a body is compared byte for byte.
 	for i := 1; i < len(members); i++ {
 		if members[i].name == members[i-1].name {
 			return errNotCanonical

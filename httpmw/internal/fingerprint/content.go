@@ -36,6 +36,7 @@ type content struct {
 // meaning returns the content that is compared: it is the same for all spellings that clients and proxies use. A body that does not match its media
 // type is compared byte for byte.
 func (f *Printer) meaning(h http.Header, body []byte) content {
+	// Compression is removed first: a proxy may add it to one try and not to another.
 	encoding, body := f.decoded(h, body)
 	kind, params, err := parseMedia(h.Get("Content-Type"))
 	c := content{media: h.Get("Content-Type"), form: "raw" + encoding, body: body}
@@ -50,6 +51,7 @@ func (f *Printer) meaning(h http.Header, body []byte) content {
 		if canonical, ok := canonicalJSON(body, f.exclude); ok {
 			c.form, c.body = "json", canonical
 		}
+	// Encode sorts by name and keeps the order of equal names, which services may rely on.
 	case kind == mediaForm:
 		if fields, err := url.ParseQuery(string(body)); err == nil {
 			c.form, c.body = "form", []byte(fields.Encode())
@@ -63,6 +65,7 @@ func (f *Printer) meaning(h http.Header, body []byte) content {
 	return c
 }
 
+// parseMedia avoids a map for the usual case.
 func parseMedia(text string) (kind string, params map[string]string, err error) {
 	if text == mediaJSON { // nearly all requests have exactly this media type
 		return text, nil, nil
@@ -96,12 +99,14 @@ func multipartDigest(body []byte, kind, boundary string, nested int) ([]byte, er
 		if err != nil {
 			return nil, err
 		}
+		// Two hashes, so that headers and content cannot be mistaken for each other, wherever one ends.
 		head, sum := sha256.New(), sha256.New()
 		inner, params, noType := mime.ParseMediaType(part.Header.Get("Content-Type"))
 		if noType == nil && nested > 0 && strings.HasPrefix(inner, "multipart/") && params["boundary"] != "" {
 			if err := nestedDigest(part, sum, inner, params, nested-1); err != nil {
 				return nil, err
 			}
+			// The mark keeps a part that is compared by its parts from being equal to a part with just those bytes.
 			_, _ = head.Write([]byte("parts\x00"))
 		} else if _, err := io.Copy(sum, part); err != nil {
 			return nil, err
@@ -130,6 +135,8 @@ func nestedDigest(part *multipart.Part, sum io.Writer, kind string, params map[s
 	return nil
 }
 
+// partHeaders returns the headers of a part that count, sorted. Content-Length follows from the bytes. In a form only
+// three headers have a meaning.
 func partHeaders(h textproto.MIMEHeader, kind string) (names []string) {
 	for name := range h {
 		switch name {
@@ -147,6 +154,8 @@ func partHeaders(h textproto.MIMEHeader, kind string) (names []string) {
 	return names
 }
 
+// partValue returns the one form of a header's value: parameters sorted and names in lower case. A value that cannot be
+// parsed is compared as it is.
 func partValue(name, value string) string {
 	if name == "Content-Transfer-Encoding" {
 		return strings.ToLower(value)
@@ -168,6 +177,8 @@ func (f *Printer) decoded(h http.Header, body []byte) (left string, _ []byte) {
 	if len(lines) == 0 {
 		return "", body
 	}
+	// Encodings are listed in the order in which they were applied (RFC 9110, section 8.4), so they are
+	// removed from the end.
 	all := strings.ToLower(strings.Join(lines, ","))
 	plain := body
 	for _, name := range slices.Backward(strings.Split(all, ",")) {
@@ -179,6 +190,7 @@ func (f *Printer) decoded(h http.Header, body []byte) (left string, _ []byte) {
 	return "", plain
 }
 
+// inflated returns false if the result would be larger than the limit: a small body can inflate to gigabytes.
 func (f *Printer) inflated(encoding string, body []byte) ([]byte, bool) {
 	var from io.Reader
 	var err error
@@ -201,6 +213,7 @@ func (f *Printer) inflated(encoding string, body []byte) ([]byte, bool) {
 	if limit < 0 {
 		limit = maxInflated
 	}
+	// One byte more than allowed shows that there is too much.
 	plain, err := io.ReadAll(io.LimitReader(from, limit+1))
 	return plain, err == nil && int64(len(plain)) <= limit
 }

@@ -24,6 +24,7 @@ func parsePointers(texts []string) (pointers, error) {
 				return nil, fmt.Errorf("%q is not a JSON pointer: %w", text, err)
 			}
 			below, known := at[name]
+			// A pointer to a member of an excluded object changes nothing.
 			if known && below == nil {
 				break // a pointer to an object around this place is in the tree already
 			}
@@ -41,6 +42,8 @@ func parsePointers(texts []string) (pointers, error) {
 	return root, nil
 }
 
+// unescape refuses a ~ that is neither ~0 nor ~1 (RFC 6901, section 3): it is probably a mistake, and the pointer would
+// silently exclude nothing.
 func unescape(name string) (string, error) {
 	if strings.Contains(strings.NewReplacer("~0", "", "~1", "").Replace(name), "~") {
 		return "", errors.New("a name must have ~0 in place of ~, and ~1 in place of /")

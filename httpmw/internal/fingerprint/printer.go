@@ -69,6 +69,7 @@ func (f *Printer) Of(r *http.Request, body []byte) (idempotency.Fingerprint, err
 		}
 		c = content{form: "own", body: compared}
 	}
+	// The parts are hashed with their lengths, so no two lists of parts look alike.
 	parts := [][]byte{
 		[]byte(r.Method), []byte(r.URL.EscapedPath()), []byte(query(r.URL)), []byte(c.media), []byte(c.form), c.body,
 	}
@@ -94,7 +95,7 @@ func preconditions(h http.Header) (parts [][]byte) {
 	return parts
 }
 
-// query returns the query parameters, sorted by name.
+// query returns the query parameters, sorted by name. A query that cannot be parsed is compared as it is.
 func query(u *url.URL) string {
 	if u.RawQuery == "" {
 		return ""

@@ -30,8 +30,8 @@ func Exit(code int, err error) error { return &ExitError{code, err} }
 func (e *ExitError) Error() string { return e.err.Error() }
 func (e *ExitError) Unwrap() error { return e.err }
 
-// Usage marks an error as a mistake in the command line, for which the exit code is ExitUsage, and adds
-// where the help is.
+// Usage marks an error as a mistake in the command line, for which the exit code is ExitUsage, and adds where the help
+// is. Nothing was asked of the database by then.
 func Usage(cmd *cobra.Command, err error) error {
 	return Exit(ExitUsage, fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 }
@@ -44,7 +44,8 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// Group returns a command that only has subcommands.
+// Group returns a command that only has subcommands. cobra would print the help for a mistyped subcommand and exit with
+// 0, which a script takes for success.
 func Group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {

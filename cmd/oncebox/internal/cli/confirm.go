@@ -25,6 +25,8 @@ func (s *Session) Confirm(yes bool, question string) error {
 		s.answers = bufio.NewReader(s.In) // kept for the next question, because it may read more than one line
 	}
 	line, err := s.answers.ReadString('\n')
+	// Only a complete line with y or yes is consent. The end of the input is not: a script without an
+	// answer must change nothing.
 	if answer := strings.ToLower(strings.TrimSpace(line)); err == nil && (answer == "y" || answer == "yes") {
 		return nil
 	}

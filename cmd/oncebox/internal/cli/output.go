@@ -12,7 +12,8 @@ import (
 	"unicode"
 )
 
-// Document prints v as one indented JSON document.
+// Document prints v as one indented JSON document. It does not escape <, > and &, because errors are read
+// by people too.
 func (s *Session) Document(v any) error {
 	enc := json.NewEncoder(s.Out)
 	enc.SetEscapeHTML(false)
@@ -33,7 +34,8 @@ func (s *Session) Table(header []string, rows [][]string) error {
 	return Columns(s.Out, append([][]string{header}, rows...))
 }
 
-// Pairs prints names with their values, one pair to a line. It leaves out pairs with an empty value.
+// Pairs prints names with their values, one pair to a line. It leaves out pairs with an empty value, so
+// callers may list all fields.
 func (s *Session) Pairs(pairs ...string) error {
 	var rows [][]string
 	for n := 0; n+1 < len(pairs); n += 2 {
@@ -51,6 +53,7 @@ func Columns(to io.Writer, rows [][]string) error {
 		shown := make([]string, len(row))
 		for n, text := range row {
 			shown[n] = Printable(text)
+			// Empty cells at the end are cut, so that no line ends in blanks.
 		}
 		if _, err := fmt.Fprintln(w, strings.TrimRight(strings.Join(shown, "\t"), "\t")); err != nil {
 			return err
@@ -73,7 +76,7 @@ func Printable(text string) string {
 	}, text)
 }
 
-// Short cuts a text to the width of a column.
+// Short cuts a text to the width of a column, counted in characters: a cut in the middle of one would print rubbish.
 func Short(text string, limit int) string {
 	if runes := []rune(text); len(runes) > limit {
 		return string(runes[:limit-1]) + "…"

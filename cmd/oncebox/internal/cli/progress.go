@@ -23,10 +23,12 @@ func (s *Session) Progress(verb string, of int64) *Progress {
 
 const barWidth = 30
 
-// Show writes over the line with the number that is done by now.
+// Show writes over the line with the number that is done by now. Without a terminal it writes nothing: a
+// log file needs no bars.
 func (p *Progress) Show(done int64) {
 	if p.to == nil || p.Of == 0 {
 		return
+		// More may be done than were counted before, because letters can arrive meanwhile. The bar stays full then.
 	}
 	full := int(min(done, p.Of) * barWidth / p.Of)
 	bar := make([]byte, barWidth)

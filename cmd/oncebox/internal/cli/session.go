@@ -53,6 +53,7 @@ type Session struct {
 
 // Open reads the configuration from the variables and opens the database of the service.
 func (s *Session) Open(ctx context.Context) error {
+	// Flags win over variables, as in other programs.
 	cfg, err := config.FromEnv()
 	if err != nil {
 		return err
@@ -83,6 +84,7 @@ func (s *Session) OpenTables(ctx context.Context) error {
 	if err := s.Open(ctx); err != nil {
 		return err
 	}
+	// With Waits, a migration that another process is just applying is waited for as well.
 	wait := arrival.Wait{Limit: s.Cfg.DatabaseWait, Log: s.Cfg.Telemetry.Logger}
 	err := wait.Until(ctx, func() error { return migrations.Applied(ctx, s.DB, s.Migrations()) })
 	if missing := (*migrations.MissingError)(nil); errors.As(err, &missing) {
@@ -143,7 +145,8 @@ func (s *Session) Close() error {
 	return s.DB.Close()
 }
 
-// PulsarConfig returns the configuration of the broker, nil if the service has none.
+// PulsarConfig returns the configuration of the broker, nil if the service has none. The log goes where that of the
+// command goes; metrics of a command that ends at once would reach nobody.
 func (s *Session) PulsarConfig() (*pulsar.Config, error) {
 	if s.Cfg.PulsarURL == "" {
 		return nil, nil

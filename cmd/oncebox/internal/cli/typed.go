@@ -14,6 +14,8 @@ func Decided(words ...string) string { return line(words, ` --by "$USER"`) }
 // line puts ids that begin with a dash, as one in 64 ids in base64 does, at the end of the line, behind "--". Elsewhere
 // the command would take such an id for a flag.
 func line(words []string, more string) string {
+	// Only the first run of words that begin with a dash and are no flags is moved: a command has at most
+	// one group of ids.
 	begin := slices.IndexFunc(words, func(word string) bool { return strings.HasPrefix(word, "-") })
 	if begin < 0 || isFlag(words[begin]) {
 		return "oncebox " + joined(words) + more
@@ -31,6 +33,7 @@ func isFlag(word string) bool {
 	return is && name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz-") == ""
 }
 
+// joined quotes each word by itself, so the line can be pasted into a shell.
 func joined(parts ...[]string) string {
 	words := slices.Concat(parts...)
 	for n, word := range words {

@@ -15,6 +15,8 @@ func New(s *cli.Session) *cobra.Command {
 	return cli.Group("consumers", "Consumers: which run, what waits for them, and which are gone", newConsumersList(s), newConsumersForget(s))
 }
 
+// newConsumersList reads only the database and, if its address is known, the broker. No process of the service has to
+// answer, so the list works while the service is down.
 func newConsumersList(s *cli.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the consumers with their topics, processes and connections", Args: cli.NoArgs,
@@ -35,6 +37,7 @@ If ONCEBOX_PULSAR_URL is set, the command asks the broker itself; otherwise it s
 			if err != nil {
 				return err
 			}
+			// Made and not nil, so that JSON has [] and scripts need not handle null.
 			list := make([]Item, len(found))
 			for n := range found {
 				list[n] = ItemOf(&found[n])
@@ -57,6 +60,7 @@ func printConsumers(s *cli.Session, list []Item) error {
 	rows := [][]string{{"CONSUMER", "TOPIC", "PROCESS", "STATE", "SINCE", "IN HAND", "AT BROKER", "LAST ERROR OF THE CONNECTION"}}
 	for n := range list {
 		c := &list[n]
+		// A consumer of inbox.Inbox.Wrap gets its messages from the program itself, so oncebox knows no topic of it.
 		if len(c.Topics) == 0 {
 			rows = append(rows, []string{cli.Short(c.Consumer, 40), "", "", c.HowItRuns(), cli.At(c.SeenAt), "", "", ""})
 		}
@@ -70,11 +74,14 @@ func printConsumers(s *cli.Session, list []Item) error {
 // rowsOf returns the rows of a consumer at one topic. Without a process there is still a row, because messages may wait
 // there.
 func (c *Item) rowsOf(t *TopicItem) (rows [][]string) {
+	// The sum over this one topic gives "?" and "-" the same meaning as in oncebox status.
 	waits := (&Item{Topics: []TopicItem{*t}}).AtBroker()
 	if len(t.Processes) == 0 {
 		return [][]string{{cli.Short(c.Consumer, 40), cli.Short(t.Topic, 40), "none", c.HowItRuns(), "", "", waits, cli.Short(t.BacklogError, 200)}}
 	}
 	for _, p := range t.Processes {
+		// The error may be older than the present state: it is kept after a reconnection, so its time is
+		// shown beside it.
 		failure := p.Error
 		if failure != "" {
 			failure = cli.At(p.FailedAt) + " " + failure
@@ -133,6 +140,7 @@ func forget(s *cli.Session, cmd *cobra.Command, name string, yes bool) error {
 	if err := s.Inbox().Forget(cmd.Context(), name); err != nil {
 		return err
 	}
+	// Forget has no --by: it changes no event and no message, so there is nothing for the audit.
 	if s.JSON {
 		return s.Document(cli.Acted{Action: "forget", Consumer: name})
 	}

@@ -56,7 +56,8 @@ type ProcessItem struct {
 	FailedAt   *time.Time `json:"failed_at,omitempty"`
 }
 
-// ItemOf makes the output for a consumer.
+// ItemOf makes the output for a consumer. Absent times are null and absent lists [], so a script can
+// distinguish them from zero.
 func ItemOf(c *ops.ConsumerStatus) Item {
 	item := Item{
 		Consumer: c.Consumer, Runs: c.Run.Runs, Stopped: c.Run.Stopped, SeenAt: cli.TimeOf(c.Run.SeenAt), Topics: []TopicItem{}, Parked: c.Stats.Parked,
@@ -69,6 +70,7 @@ func ItemOf(c *ops.ConsumerStatus) Item {
 	return item
 }
 
+// topicOf leaves Backlog nil if the broker has not answered: 0 would say that nothing waits.
 func topicOf(t *state.Topic) TopicItem {
 	w := &t.Waiting
 	item := TopicItem{
@@ -84,7 +86,8 @@ func topicOf(t *state.Topic) TopicItem {
 	return item
 }
 
-// HowItRuns returns in a few words whether and how the consumer runs.
+// HowItRuns returns in a few words whether and how the consumer runs. If its processes differ, it says how many are in
+// which state, because one process without a connection is easily overlooked.
 func (c *Item) HowItRuns() string {
 	switch {
 	case c.Stopped:
@@ -94,6 +97,7 @@ func (c *Item) HowItRuns() string {
 	case !c.Runs:
 		return "never"
 	}
+	// The latest time of each state counts: since then the processes have all been in it.
 	counts, since, all := map[string]int{}, map[string]time.Time{}, 0
 	for _, t := range c.Topics {
 		for _, p := range t.Processes {
@@ -131,6 +135,7 @@ func (c *Item) AtBroker() string {
 		for _, p := range t.Processes {
 			stored = stored && p.State == "stored"
 		}
+		// One topic whose number is unknown makes the sum unknown. A partial sum would look like the whole.
 		if known = known && t.Backlog != nil; known {
 			sum += *t.Backlog
 		}
@@ -145,7 +150,8 @@ func (c *Item) AtBroker() string {
 	}
 }
 
-// Count formats one of the consumer's counts, with a plus if there may be more.
+// Count formats one of the consumer's counts, with a plus if there may be more: counting stops at CountedUpTo, so that
+// a status never reads a whole backlog.
 func (c *Item) Count(n int) string {
 	if c.CountedUpTo == 0 {
 		return strconv.Itoa(n)

@@ -21,6 +21,7 @@ type parkedSelection struct {
 	consumer, tenant, topic, kind, text string
 }
 
+// flags are the same for list and retry, so an operator can look at exactly the messages that a retry will take.
 func (f *parkedSelection) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.consumer, "consumer", "", "only messages of this consumer")
@@ -30,6 +31,7 @@ func (f *parkedSelection) flags(cmd *cobra.Command) {
 	flags.StringVar(&f.text, "error", "", "only messages whose last error contains exactly this text")
 }
 
+// isEmpty reports whether no flag selects anything, which retry accepts only together with --all.
 func (f *parkedSelection) isEmpty() bool { return *f == parkedSelection{} }
 
 func (f *parkedSelection) filter() parked.Filter {
@@ -76,6 +78,8 @@ others follow when it is handled. --first lists only the first one of each key.`
 		}
 		filter := f.filter()
 		filter.FirstOnly = first
+		// One message more than asked for shows whether there are more. Only then the rest is counted,
+		// because counting reads all that match.
 		page, err := s.Inbox().Parked().List(cmd.Context(), filter, nil, limit+1)
 		if err != nil {
 			return err
@@ -101,6 +105,7 @@ others follow when it is handled. --first lists only the first one of each key.`
 func printParked(s *cli.Session, list []ParkedItem) error {
 	header := []string{"PARKED", "CONSUMER", "MESSAGE KEY", "TYPE", "TENANT", "KEY", "TRIES", "NEXT", "ERROR"}
 	return cli.List(s, list, "No parked message matches.", header, func(p *ParkedItem) []string {
+		// Messages behind the first one have not been tried, so 0 tries would mislead. They say "behind" instead.
 		tries, next := "behind", ""
 		if p.First {
 			tries, next = strconv.Itoa(p.Attempts), cli.At(p.Next)

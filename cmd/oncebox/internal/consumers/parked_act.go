@@ -13,6 +13,7 @@ import (
 	"github.com/oncebox/oncebox/operator"
 )
 
+// newParkedRetry needs no reason, because a retry loses nothing: the message would be tried later anyway.
 func newParkedRetry(s *cli.Session) *cobra.Command {
 	var (
 		f                parkedSelection
@@ -40,6 +41,7 @@ message_key that oncebox stuck prints for the first message of an ordering key; 
 		if !dryRun {
 			errs = append(errs, cli.NeedsActor(by.Actor))
 		}
+		// Without a selection an operator has to type --all. A forgotten flag must not retry everything.
 		switch selects := len(ids) > 0 || !f.isEmpty(); {
 		case !selects && !all:
 			errs = append(errs, errors.New("nothing is selected: give ids, or flags such as --consumer, or --all"))
@@ -76,6 +78,7 @@ type RetryResult struct {
 // number.
 func retryMany(ctx context.Context, s *cli.Session, filter parked.Filter, by operator.By, bulk *operator.Bulk, yes bool) error {
 	// Only the first message of a key can be tried; the messages behind it follow.
+	// The messages of a key whose first message is dead wait for a decision about that one, so they are not selected.
 	filter.State, filter.FirstOnly = parked.KeyFailed, true
 	n, err := s.Inbox().Parked().Count(ctx, filter)
 	switch {
@@ -94,6 +97,8 @@ func retryMany(ctx context.Context, s *cli.Session, filter parked.Filter, by ope
 	done, err := s.Inbox().Parked().RetryAll(ctx, filter, by, bulk)
 	p.End()
 	if err != nil {
+		// Transactions that were committed stay. Calling it again is safe, because retried messages are not selected
+		// any more until they fail again.
 		return fmt.Errorf("%w; %s before the error: run the command again for the others", err, cli.Several(done, "message was retried", "messages were "+
 			"retried"))
 	}
@@ -120,6 +125,8 @@ func retryEach(ctx context.Context, s *cli.Session, consumer string, ids []strin
 	if dryRun {
 		return printRetried(s, RetryResult{operator.Retry, true, int64(len(refs))}, "would be tried at once")
 	}
+	// A single message is confirmed with its id, and its answer has the id too. That is also the form of
+	// the JSON for scripts.
 	if len(refs) == 1 {
 		return decideParked(s, "retry", "is tried now", consumer, ids[0], yes, func() error { return s.Inbox().Parked().RetryNow(ctx, refs[0], by) })
 	}
@@ -155,6 +162,8 @@ func newParkedGiveUp(s *cli.Session) *cobra.Command {
 		if consumer == "" {
 			errs = append(errs, errors.New("--consumer is missing: a message is parked for a consumer"))
 		}
+		// GiveUp deletes nothing, but the messages behind it may stop until somebody decides. The reason is
+		// for the person who finds them.
 		if strings.TrimSpace(by.Reason) == "" {
 			errs = append(errs, errors.New("--why is missing: what is behind the message waits for a decision, say why"))
 		}
@@ -180,6 +189,8 @@ func decideParked(s *cli.Session, name, done, consumer, id string, yes bool, do 
 	if err := s.Confirm(yes, name+" the message "+id+" of consumer "+consumer+"?"); err != nil {
 		return err
 	}
+	// Between the search and this call a process may have handled the message. That is exit code "nothing
+	// found" and not a failure.
 	switch err := do(); {
 	case errors.Is(err, parked.ErrNotParked):
 		return cli.Exit(cli.ExitNothing, err)
@@ -196,6 +207,8 @@ func decideParked(s *cli.Session, name, done, consumer, id string, yes bool, do 
 // firstParked searches the message among the first messages of the consumer's keys: only those can be tried
 // or given up.
 func firstParked(ctx context.Context, s *cli.Session, consumer, key string) (operator.MessageRef, error) {
+	// The filter has no message key, so the pages of the consumer are read. With FirstOnly they have at
+	// most one message per key.
 	var after *parked.Message
 	for {
 		page, err := s.Inbox().Parked().List(ctx, parked.Filter{Consumer: consumer, FirstOnly: true}, after, cli.Most)
@@ -203,6 +216,8 @@ func firstParked(ctx context.Context, s *cli.Session, consumer, key string) (ope
 			return operator.MessageRef{}, err
 		}
 		for n := range page {
+			// Both ids are accepted, because oncebox stuck prints the message key and other tools print the
+			// id of the event.
 			if page[n].Key.MessageKey == key || page[n].Envelope.ID == key {
 				return page[n].Key, nil
 			}

@@ -62,6 +62,8 @@ Exit code 0: no rebuild is interrupted. 3: at least one is. 4: a name was given 
 			byName[item.Name] = item
 			list = append(list, item)
 		}
+		// With names the list has their order, and a name that does not exist is an error: a script must
+		// not read it as "not interrupted".
 		if len(names) > 0 {
 			list = list[:0]
 		}
@@ -77,7 +79,7 @@ Exit code 0: no rebuild is interrupted. 3: at least one is. 4: a name was given 
 	return cli.Group("rebuild", "Rebuilds of read models", show)
 }
 
-// ModelOf makes the output for a read model.
+// ModelOf makes the output for a read model. Running wins: a resumed rebuild is not interrupted any more.
 func ModelOf(p *readmodel.Status) ModelItem {
 	state := ModelLive
 	switch {
@@ -97,6 +99,7 @@ func printModels(s *cli.Session, list []ModelItem) error {
 			cli.At(p.StartedAt), cli.At(p.UpdatedAt), cli.Short(p.Checkpoint, 40),
 		}
 	})
+	// The exit code follows from the list that was printed, so --json has it too.
 	interrupted := 0
 	for n := range list {
 		if list[n].State == ModelInterrupted {

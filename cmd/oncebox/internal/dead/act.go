@@ -33,7 +33,7 @@ var (
 	}
 )
 
-// order is a decision about a selection of dead letters.
+// order is a decision about a selection of dead letters, as the flags give it.
 type order struct {
 	selection
 
@@ -44,6 +44,7 @@ type order struct {
 	rate             float64
 }
 
+// newDeadAct makes replay and discard from one frame, so they select, confirm, limit and report in the same way.
 func newDeadAct(s *cli.Session, d *decision) *cobra.Command {
 	o := &order{decision: d}
 	name := string(d.action)
@@ -84,12 +85,14 @@ func (o *order) check(ids []string) error {
 	if !o.dryRun {
 		errs = append(errs, cli.NeedsActor(o.by.Actor))
 	}
+	// A dry run deletes nothing, so it needs no reason.
 	if o.action == operator.Discard && !o.dryRun && strings.TrimSpace(o.by.Reason) == "" {
 		errs = append(errs, errors.New("--why is missing: say why; a discarded dead letter cannot be brought back"))
 	}
 	if o.rate < 0 {
 		errs = append(errs, errors.New("--rate is below 0"))
 	}
+	// Without a selection an operator has to type --all. A forgotten flag must not discard everything.
 	switch selects := len(ids) > 0 || !o.IsEmpty(); {
 	case !selects && !o.all:
 		errs = append(errs, errors.New("nothing is selected: give ids, or flags such as --consumer, or --all"))
@@ -134,6 +137,7 @@ func carryOut(ctx context.Context, s *cli.Session, o *order, ids []string) error
 		}
 		selected.Outbox, selected.Inbox = selected.Outbox+c.Outbox, selected.Inbox+c.Inbox
 	}
+	// Nothing selected is an error with its own exit code: a script that expects dead letters notices a wrong flag.
 	if selected.total() == 0 {
 		return cli.Exit(cli.ExitNothing, errors.New("no dead letter matches the selection; nothing was done"))
 	}
@@ -145,9 +149,12 @@ func carryOut(ctx context.Context, s *cli.Session, o *order, ids []string) error
 	}
 	done, err := treat(ctx, s, o, parts, selected)
 	if err != nil {
+		// Letters of committed transactions are treated for good. They are no dead letters any more, so calling it
+		// again takes only the others.
 		return fmt.Errorf("%w; %s %s before the error: run the command again for the others", err, cli.Several(done.total(), "dead letter was", "dead "+
 			"letters were"), o.done)
 	}
+	// Only for a single id: after a mass replay the list is the better place to look.
 	if err := printResult(s, Result{o.action, false, done}, o.done); err != nil || s.JSON || o.action != operator.Replay || len(ids) != 1 {
 		return err
 	}
@@ -155,7 +162,8 @@ func carryOut(ctx context.Context, s *cli.Session, o *order, ids []string) error
 	return err
 }
 
-// treat carries out the order, one selection after the other.
+// treat carries out the order, one selection and one box after the other. done counts what is committed,
+// also when it fails.
 func treat(ctx context.Context, s *cli.Session, o *order, parts []selection, of Counts) (done Counts, err error) {
 	p := s.Progress(o.done, of.total())
 	defer p.End()
@@ -163,6 +171,7 @@ func treat(ctx context.Context, s *cli.Session, o *order, parts []selection, of 
 		f := &parts[n]
 		for _, box := range f.Boxes() {
 			before := done.total()
+			// The progress of each box begins at 0, and the operator sees the sum over all of them.
 			bulk := &operator.Bulk{Rate: o.rate, Progress: func(n int64) { p.Show(before + n) }}
 			moved, err := s.View().Dead().ActOnAll(ctx, o.action, box, f.filter, o.by, bulk)
 			done = done.plus(box, moved)

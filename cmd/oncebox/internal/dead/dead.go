@@ -19,7 +19,8 @@ func New(s *cli.Session) *cobra.Command {
 		newDeadList(s), newDeadShow(s), newDeadAct(s, &replay), newDeadAct(s, &discard), newDeadEdit(s))
 }
 
-// selection is the part of the dead letters that a command is about.
+// selection is the part of the dead letters that a command is about. Its flags are those of every command
+// of this group.
 type selection struct {
 	ops.Selection
 
@@ -40,7 +41,8 @@ func (f *selection) flags(cmd *cobra.Command) {
 	flags.StringVar(&f.Before, "died-before", "", "only dead letters that died before this time, in the same forms")
 }
 
-// complete makes a filter from the flags. It refuses flags that cannot be used together.
+// complete makes a filter from the flags. It refuses flags that cannot be used together. now is the base of
+// times such as "24h".
 func (f *selection) complete(now time.Time) error {
 	var contradiction error
 	switch {
@@ -76,7 +78,7 @@ func (c Counts) String() string {
 	return fmt.Sprintf("%d of the outbox, %d of consumers", c.Outbox, c.Inbox)
 }
 
-// count counts the selected dead letters.
+// count counts the selected dead letters. The count takes no lock, so it may differ from what is treated afterwards.
 func count(ctx context.Context, s *cli.Session, f *selection) (c Counts, err error) {
 	for _, box := range f.Boxes() {
 		n, err := s.View().Dead().Count(ctx, box, f.filter)
@@ -88,7 +90,8 @@ func count(ctx context.Context, s *cli.Session, f *selection) (c Counts, err err
 	return c, nil
 }
 
-// letters reads at most limit of the selected dead letters of each box, the oldest first.
+// letters reads at most limit of the selected dead letters of each box, the oldest first within a box. Callers that mix
+// the boxes sort the result.
 func letters(ctx context.Context, s *cli.Session, f *selection, limit int) (list []ops.Letter, err error) {
 	for _, box := range f.Boxes() {
 		page, err := s.View().Dead().List(ctx, box, f.filter, nil, limit)

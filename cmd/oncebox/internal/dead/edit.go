@@ -68,7 +68,7 @@ An event is published with the new payload, to all of its consumers. A message t
 	return cmd
 }
 
-// editable is a dead letter whose payload may be replaced.
+// editable is a dead letter whose payload may be replaced: it is unique, and its payload is not sealed.
 type editable struct {
 	Letter
 
@@ -76,7 +76,8 @@ type editable struct {
 	payload []byte
 }
 
-// only reads the selected dead letter with its payload. It refuses a selection of several.
+// only reads the selected dead letter with its payload. It refuses a selection of several, because one text cannot be
+// right for two letters, and a sealed payload, because this command has no key.
 func only(ctx context.Context, s *cli.Session, f *selection) (*editable, error) {
 	// Two letters are enough to know that the id is not unique.
 	list, err := letters(ctx, s, f, 2)
@@ -92,6 +93,7 @@ func only(ctx context.Context, s *cli.Session, f *selection) (*editable, error) 
 			"service emit the event again", f.ID)
 	}
 	l, err := s.View().Dead().Show(ctx, list[0].Ref)
+	// Another operator was faster between the list and this reading.
 	if errors.Is(err, operator.ErrNotDead) {
 		return nil, cli.Exit(cli.ExitNothing, err)
 	}
@@ -100,6 +102,8 @@ func only(ctx context.Context, s *cli.Session, f *selection) (*editable, error) 
 
 // newPayload returns the content of the file, or the operator's text from the editor, after checking it.
 func newPayload(ctx context.Context, s *cli.Session, d *editable, file string) (payload []byte, err error) {
+	// Without a file the operator edits interactively, and a wrong text can be corrected there. A file is
+	// refused at once.
 	switch file {
 	case "":
 		return editor(ctx, s, d)
@@ -127,7 +131,8 @@ func (d *editable) isJSON() bool {
 	return err == nil && (kind == event.ContentTypeJSON || strings.HasSuffix(kind, "+json"))
 }
 
-// check returns an error if a new payload cannot be used.
+// check returns an error if a new payload cannot be used. A payload that must be JSON and is not would become a dead
+// letter again, and an unchanged payload is probably a mistake: the editor was closed without saving.
 func (d *editable) check(payload []byte) error {
 	var into json.RawMessage
 	if err := json.Unmarshal(payload, &into); d.isJSON() && err != nil {

@@ -38,6 +38,7 @@ type Letter struct {
 	Payload64 string          `json:"payload_base64,omitempty"`
 }
 
+// letterOf leaves the payload out: lists have none, and show adds it only if asked.
 func letterOf(l *ops.Letter) Letter {
 	e := &l.Envelope
 	item := Letter{

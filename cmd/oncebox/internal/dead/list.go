@@ -31,16 +31,21 @@ func newDeadList(s *cli.Session) *cobra.Command {
 		if err := s.OpenList(cmd, limit, f.complete(time.Now())); err != nil {
 			return err
 		}
+		// One letter more than asked for, from each box, shows whether there are more. It also makes the merge right if
+		// all letters are of one box.
 		list, err := letters(cmd.Context(), s, &f, limit+1)
 		if err != nil {
 			return err
 		}
+		// Each box is sorted already. Sorting both together gives one order by time, and the limit then
+		// cuts the latest.
 		slices.SortStableFunc(list, func(a, b ops.Letter) int { return a.DiedAt.Compare(b.DiedAt) })
 		more := len(list) > limit
 		list = list[:min(len(list), limit)]
 		if err := printLetters(s, lettersOf(list)); err != nil {
 			return err
 		}
+		// Counting reads all letters that match, so it runs only if the list is not complete.
 		if more {
 			all, err := count(cmd.Context(), s, &f)
 			if err != nil {

@@ -61,7 +61,8 @@ func newDeadShow(s *cli.Session) *cobra.Command {
 	return cmd
 }
 
-// whole reads the selected dead letters with all their fields, and with their payloads if asked to.
+// whole reads the selected dead letters with all their fields, and with their payloads if asked to. A payload may hold
+// personal data, so it is not read without need.
 func whole(ctx context.Context, s *cli.Session, f *selection, payload bool) ([]Letter, error) {
 	found, err := letters(ctx, s, f, cli.Most)
 	list := lettersOf(found)
@@ -85,6 +86,8 @@ func printLetter(s *cli.Session, l *Letter, id string) error {
 	if l.Holds {
 		behind = "what comes under its key waits until it is replayed or discarded"
 	}
+	// Each printed command names the box or the consumer, because the same id may be dead in the outbox and
+	// at several consumers.
 	act := func(name string, more ...string) string {
 		words := []string{"dead", name, id, "--outbox"}
 		if l.Consumer != "" {
@@ -97,6 +100,7 @@ func printLetter(s *cli.Session, l *Letter, id string) error {
 		"type", l.Type + " version " + strconv.Itoa(l.SchemaVersion), "topic", l.Topic, "tenant", l.Tenant, "source", l.Source,
 		"aggregate", cli.Join(l.AggregateType, l.AggregateID), "version", version, "key", l.Key, "occurred", cli.Moment(l.OccurredAt), "content", l.ContentType,
 	}
+	// Sorted by name, so that two outputs can be compared.
 	for _, name := range slices.Sorted(maps.Keys(l.Metadata)) {
 		pairs = append(pairs, "metadata "+name, l.Metadata[name])
 	}

@@ -38,7 +38,8 @@ func (e *examination) connection(ctx context.Context) ([]Finding, error) {
 		"no host of the broker takes a connection: %v", errors.Join(failures...))}, nil
 }
 
-// hosts returns the hosts of ONCEBOX_PULSAR_URL, each with a port.
+// hosts returns the hosts of ONCEBOX_PULSAR_URL, each with a port. 6650 and 6651 are the ports of Pulsar without and
+// with TLS. net/url cannot parse a list of hosts, so the address is taken apart by hand.
 func (e *examination) hosts() (list []string) {
 	scheme, hosts, _ := strings.Cut(e.Pulsar.URL, "://")
 	hosts, _, _ = strings.Cut(hosts, "/")
@@ -98,6 +99,7 @@ func (e *examination) broker(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Findings about this database's processes come first: they often explain what the topics below show.
 	found, cut, err := e.cutOff(ctx)
 	if err != nil {
 		return found, err
@@ -132,6 +134,8 @@ func (e *examination) installations(ctx context.Context, t *pulsar.TopicInspecti
 			seen[s.Installation] = "has the subscription " + s.Name
 		}
 	}
+	// Publishers and subscriptions without the property were made by a program that does not use oncebox. They say
+	// nothing about another database.
 	delete(seen, "")
 	for _, other := range slices.Sorted(maps.Keys(seen)) {
 		id, takeOver, err := e.inbox.KnownInstallation(ctx, other)
@@ -156,10 +160,13 @@ func (e *examination) topic(namespace string, t *pulsar.TopicInspection, owners 
 	add := func(severity Severity, mend, format string, args ...any) {
 		found = append(found, finding("broker", severity, mend, "topic "+t.Name+": "+format, args...))
 	}
+	// A topic gets partitions only when it is made. Adding them later moves keys to other partitions, so
+	// the order of a key is lost.
 	if t.Partitions == 0 && e.Pulsar.Partitions != 1 {
 		add(Warning, "make a topic of another name with partitions, and move to it; or set ONCEBOX_PULSAR_PARTITIONS=1 if that is meant",
 			"it has no partitions, so only one process of a consumer works at a time")
 	}
+	// Pulsar deletes messages at once if no subscription needs them and no retention keeps them.
 	if len(t.Subscriptions) == 0 && t.Retained == 0 {
 		add(Problem, fmt.Sprintf("pulsar-admin topics set-retention %s --time 7d --size -1, or start the consumer first", full),
 			"it has no subscription and no retention, so the broker deletes each message at once")
@@ -172,6 +179,7 @@ func (e *examination) topic(namespace string, t *pulsar.TopicInspection, owners 
 		add(Problem, "pulsar-admin namespaces set-backlog-quota "+namespace+" --policy producer_request_hold, with the limit that it has",
 			"the oldest messages are dropped when the backlog is full (consumer_backlog_eviction)")
 	}
+	// The inbox recognizes a message that comes again only as long as it remembers it.
 	if e.outlives(t.Retained) {
 		add(Warning, "raise ONCEBOX_INBOX_RETENTION above "+length(t.Retained),
 			"it keeps messages for %s and the inbox remembers them for %s: what a subscription that is set back gets again is handled twice",
@@ -187,6 +195,7 @@ func (e *examination) topic(namespace string, t *pulsar.TopicInspection, owners 
 			add(Warning, "use Failover (the default) or KeyShared for consumers that need the order",
 				"the subscription %s is of type Shared, so messages with one ordering key may be handled out of order", s.Name)
 		}
+		// Pulsar divides the messages of a subscription among all its consumers, whichever service they belong to.
 		if owner := owners[s.Name]; owner != "" && s.Source != "" && owner != s.Source {
 			add(Problem, "give one of the two services another name for its consumer",
 				"the subscription %s belongs to the service %s, and in this database the consumer of that name belongs to %s: each gets a part of the messages",

@@ -106,6 +106,7 @@ var (
 	}
 )
 
+// newDelayedAct makes cancel and move from one frame. Only cancel needs a reason, because it deletes the event.
 func newDelayedAct(s *cli.Session, d delayedDecision) *cobra.Command {
 	var (
 		by     operator.By
@@ -128,6 +129,8 @@ func newDelayedAct(s *cli.Session, d delayedDecision) *cobra.Command {
 		if err := s.OpenTables(cmd.Context()); err != nil {
 			return err
 		}
+		// The event is not looked up before the question: it may leave at any time, so only the change itself can say
+		// whether it was still there.
 		if err := s.Confirm(yes, d.name+" the delayed event "+args[0]+"?"); err != nil {
 			return err
 		}
@@ -151,7 +154,8 @@ func newDelayedAct(s *cli.Session, d delayedDecision) *cobra.Command {
 	return cmd
 }
 
-// check reports missing flags before the command asks the database anything, and returns the new time.
+// check reports missing flags before the command asks the database anything, and returns the new time. A duration
+// counts from now, by the clock of this machine.
 func (d *delayedDecision) check(to string, by operator.By, now time.Time) (at time.Time, err error) {
 	errs := []error{cli.NeedsActor(by.Actor)}
 	if d.needsReason && by.Reason == "" {

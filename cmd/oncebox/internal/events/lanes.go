@@ -49,6 +49,7 @@ longer than half a minute has no process that publishes it.`,
 		if err != nil {
 			return err
 		}
+		// Not nil, so that JSON has [] if no lane is selected.
 		list := []LaneItem{}
 		for n := range lanes {
 			l := &lanes[n]
@@ -67,6 +68,8 @@ longer than half a minute has no process that publishes it.`,
 func printLanes(s *cli.Session, list []LaneItem) error {
 	header := []string{"LANE", "GROUP", "NEW", "CLAIMED", "HELD", "AGE", "OWNER", "LEASE"}
 	return cli.List(s, list, "No lane matches.", header, func(l *LaneItem) []string {
+		// A lease runs, or it has ended without a successor, which is normal for some seconds, or no relay has taken
+		// the lane since it was given back.
 		lease := "over since " + cli.At(l.LeaseUntil)
 		switch {
 		case l.Leased:

@@ -69,6 +69,7 @@ A message that a consumer has "entered" was handled, unless another line of this
 		}
 		found, err := s.View().Life(cmd.Context(), args[0], sources...)
 		switch {
+		// An unknown id has its own exit code, so a script can distinguish it from a database that does not answer.
 		case errors.Is(err, ops.ErrUnknown):
 			return cli.Exit(cli.ExitNothing, err)
 		case err != nil:
@@ -83,6 +84,7 @@ A message that a consumer has "entered" was handled, unless another line of this
 	return cmd
 }
 
+// lifeOf copies the fields, so the names of the JSON output do not change when a field of ops.Life is renamed.
 func lifeOf(l *ops.Life) LifeItem {
 	item := LifeItem{
 		ID: l.ID, MessageKey: l.MessageKey, Type: l.Type, Topic: l.Topic, Tenant: l.Tenant, Source: l.Source, AggregateType: l.AggregateType,
@@ -120,6 +122,7 @@ func printLife(s *cli.Session, l *LifeItem) error {
 	fmt.Fprintln(s.Out)
 	rows := make([][]string, len(l.History))
 	for n := range l.History {
+		// A moment without a time describes the present, for example that the event waits.
 		m := &l.History[n]
 		where, when := "outbox", "now"
 		if m.Consumer != "" {

@@ -36,13 +36,15 @@ type PauseItem struct {
 	Why   string    `json:"why"`
 }
 
-// tenantItems merges the moved and the paused tenants, ordered by group and name.
+// tenantItems merges the moved and the paused tenants, ordered by group and name. A tenant may be both, and
+// then has one line.
 func tenantItems(moved []tenants.Group, paused []tenants.Pause) []TenantItem {
 	list := []TenantItem{}
 	for n := range paused {
 		p := &paused[n]
 		list = append(list, TenantItem{Tenant: p.Tenant, Paused: &PauseItem{p.Since, p.Actor, p.Reason}})
 	}
+	// Both lists are short: they are made by hand. So a search for each tenant is fast enough.
 	for n := range moved {
 		t := &moved[n]
 		found := slices.IndexFunc(list, func(i TenantItem) bool { return i.Tenant == t.Tenant })

@@ -45,6 +45,8 @@ type TenantResult struct {
 	Tenant string `json:"tenant"`
 }
 
+// newTenantsAct makes pause and resume from one frame. Only pause needs a reason: people who find events
+// waiting must learn why.
 func newTenantsAct(s *cli.Session, d tenantDecision) *cobra.Command {
 	var (
 		by  operator.By
@@ -75,6 +77,8 @@ func newTenantsAct(s *cli.Session, d tenantDecision) *cobra.Command {
 			return err
 		}
 		err := d.do(s.Outbox().Tenants(), cmd.Context(), args[0], by)
+		// The tenant is in the wanted state already, perhaps by another operator. A script that repeats the
+		// command can ignore this exit code.
 		switch {
 		case errors.Is(err, tenants.ErrPaused), errors.Is(err, tenants.ErrNotPaused):
 			return cli.Exit(cli.ExitNothing, err)

@@ -43,12 +43,14 @@ developers. It cannot be corrected afterwards.`,
 	flags.BoolVar(&notDone, "not-done", false, "it was not done, and the next request does it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		errs := []error{cli.NeedsActor(by.Actor)}
+		// The reason is the only record of how the operator knows the outcome: the other system's answer is not stored.
 		if by.Reason == "" {
 			errs = append(errs, errors.New("--why is missing: say how you found out"))
 		}
 		if (done == "") != notDone {
 			errs = append(errs, errors.New("give either --done RESULT or --not-done"))
 		}
+		// The next request decodes this text as the result of the step, so a mistake must be found before it is stored.
 		if done != "" && !json.Valid([]byte(done)) {
 			errs = append(errs, fmt.Errorf("--done %s is not JSON: a text is quoted twice, --done '\"ch_42\"'", done))
 		}
@@ -67,6 +69,8 @@ developers. It cannot be corrected afterwards.`,
 	return cmd
 }
 
+// resolve asks with everything that is known of the step, because a wrong outcome makes the service skip a
+// payment or do it twice.
 func resolve(s *cli.Session, cmd *cobra.Command, key, step, result string, outcome idempotency.Outcome, by operator.By, yes bool) error {
 	u, err := unknownStep(s, cmd, key, step)
 	if err != nil {
@@ -86,6 +90,7 @@ func resolve(s *cli.Session, cmd *cobra.Command, key, step, result string, outco
 	if err := s.Confirm(yes, question); err != nil {
 		return err
 	}
+	// The epoch in u names the attempt that the operator was asked about. A newer attempt is not touched.
 	resolved, err := s.Keys().Resolve(cmd.Context(), s.DB, *u, outcome, by)
 	switch {
 	case err != nil:
@@ -103,7 +108,8 @@ func resolve(s *cli.Session, cmd *cobra.Command, key, step, result string, outco
 // with them. The log shows 16.
 const shortestKey = 8
 
-// unknownStep searches a step by its name and the beginning of its key.
+// unknownStep searches a step by its name and the beginning of its key. It refuses a beginning that fits several keys.
+// It looks at the oldest cli.Most steps only.
 func unknownStep(s *cli.Session, cmd *cobra.Command, key, step string) (*idempotency.Unknown, error) {
 	key = strings.TrimRight(key, ".…")
 	if len(key) < shortestKey {

@@ -58,6 +58,7 @@ Only requests that are handled under a lease have such keys. Unknown steps alone
 		if err := s.OpenList(cmd, limit); err != nil {
 			return err
 		}
+		// One key more than asked for shows whether there are more.
 		open, err := s.Keys().Open(cmd.Context(), s.DB, tenant, limit+1)
 		if err != nil {
 			return err
@@ -77,6 +78,8 @@ Only requests that are handled under a lease have such keys. Unknown steps alone
 	return cmd
 }
 
+// keyOf gives each key one state. A lease comes first: while a request works, the outcome of its present
+// step is naturally open.
 func keyOf(o *idempotency.Open) Item {
 	state := Free
 	switch {

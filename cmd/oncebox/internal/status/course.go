@@ -16,6 +16,8 @@ type course struct {
 // courseWidth is how many values a chart shows.
 const courseWidth = 60
 
+// add appends the values of one reading and drops the oldest beyond courseWidth, so a status that runs for
+// days needs no more memory.
 func (c *course) add(i *Item) {
 	add := func(to *[]float64, v *float64) {
 		if v == nil {
@@ -26,6 +28,7 @@ func (c *course) add(i *Item) {
 	}
 	backlog := float64(i.Outbox.Backlog)
 	add(&c.backlog, &backlog)
+	// The age is measured over all events. Beside a backlog of one tenant it would mislead.
 	if !i.selects {
 		add(&c.age, &i.Outbox.OldestAgeSeconds)
 	}
@@ -43,6 +46,7 @@ func (c *course) rows(i *Item) (rows [][]string) {
 	}
 	add("backlog", c.backlog, count(i.Outbox.Backlog))
 	add("oldest", c.age, cli.Age(i.Outbox.OldestAgeSeconds))
+	// Both rates are known or both are not: they come from the same two readings.
 	if i.Outbox.RecordedPerSecond != nil {
 		add("recorded", c.recorded, fmt.Sprintf("%.1f/s", *i.Outbox.RecordedPerSecond))
 		add("left", c.left, fmt.Sprintf("%.1f/s", *i.Outbox.LeftPerSecond))
@@ -52,7 +56,7 @@ func (c *course) rows(i *Item) (rows [][]string) {
 
 var bars = []rune("▁▂▃▄▅▆▇█")
 
-// sparkline draws a bar for each value, relative to the largest.
+// sparkline draws a bar for each value, relative to the largest. Negative values are drawn as 0.
 func sparkline(values []float64) string {
 	var line strings.Builder
 	most := slices.Max(values)

@@ -92,7 +92,8 @@ func statusOf(st *ops.Status, filter ops.Filter) *Item {
 	return item
 }
 
-// since computes the rates since an earlier reading, if there is one.
+// since computes the rates since an earlier reading. They stay nil for the first reading, and with a tenant or topic,
+// because the counters are kept for the whole outbox only.
 func (i *Item) since(now, before outboxstate.Traffic) {
 	if recorded, left, ok := now.PerSecond(before); ok && !i.selects {
 		i.Outbox.RecordedPerSecond, i.Outbox.LeftPerSecond = &recorded, &left

@@ -34,11 +34,14 @@ func (i *Item) print(to io.Writer) error {
 	return nil
 }
 
-// numbers returns the numbers of the outbox and the requests. Numbers about faults are left out if they are 0.
+// numbers returns the numbers of the outbox, of dead messages and of requests. Rows about refused, delayed and paused
+// events, blocked keys, missing partitions and long transactions appear only if there are any. Dead events and messages
+// have a row even at 0: the operator looks for it.
 func (i *Item) numbers() [][]string {
 	o := &i.Outbox
 	rows := [][]string{{"events waiting", fmt.Sprintf("%s: %s new, %s held", count(o.Backlog), count(o.New), count(o.Held))}}
 	add := func(name, text string) { rows = append(rows, []string{name, text}) }
+	// The age is known for all events only, so a selection has none.
 	if !i.selects {
 		add("oldest", cli.Age(o.OldestAgeSeconds))
 	}
@@ -66,6 +69,8 @@ func (i *Item) numbers() [][]string {
 	if o.PartitionsMissing > 0 {
 		add("days without a partition", strconv.Itoa(o.PartitionsMissing))
 	}
+	// From a minute on it is worth a row. From ops.LongTransaction on it keeps published events from being removed, and
+	// the text says what to do.
 	switch long := o.SnapshotAgeSeconds; {
 	case long > ops.LongTransaction.Seconds():
 		add("oldest transaction", cli.Age(long)+": the outbox becomes slower; what it is, and what ends it: "+cli.Typed("doctor"))
@@ -75,6 +80,8 @@ func (i *Item) numbers() [][]string {
 	return rows
 }
 
+// relays names the running processes and those that have vanished, because "none runs" and "one has died"
+// need different answers.
 func (i *Item) relays() string {
 	var running, gone []string
 	for _, r := range i.Relays {
@@ -94,6 +101,7 @@ func (i *Item) relays() string {
 	return text
 }
 
+// The list is sorted by size already. JSON has all shares, so a script is not cut off.
 // shares returns the largest shares by topic and tenant. The column of paused events appears only if a tenant is paused.
 func (i *Item) shares() [][]string {
 	if len(i.Shares) == 0 {
@@ -125,6 +133,7 @@ func (i *Item) consumers() [][]string {
 	rows := [][]string{{"CONSUMER", "RUNS", "PARKED", "OLDEST", "KEYS THAT FAIL", "KEYS BEHIND DEAD", "DEAD", "AT BROKER"}}
 	for n := range i.Consumers {
 		c := &i.Consumers[n]
+		// Keys are counted over all tenants and topics, so with one selected the number would be too high.
 		failed, dead := strconv.Itoa(c.KeysFailed), strconv.Itoa(c.KeysDead)
 		if i.selects {
 			failed, dead = "-", "-"
@@ -136,7 +145,7 @@ func (i *Item) consumers() [][]string {
 	return rows
 }
 
-// models returns the read models that are not up to date.
+// models returns the read models that are not up to date, nil if all are: then the table is left out.
 func (i *Item) models() [][]string {
 	var rows [][]string
 	for n := range i.ReadModels {

@@ -61,6 +61,8 @@ one line each time, or one JSON document on a line. --tenant and --topic select 
 		if err := item.print(s.Out); err != nil {
 			return err
 		}
+		// The note comes below the numbers and is not in JSON: it is a guess about the operator, and no
+		// state of the service.
 		Unused, err := Unused(cmd.Context(), s)
 		if Unused != "" {
 			fmt.Fprint(s.Out, "\n"+Unused)

@@ -37,6 +37,8 @@ const (
 func watch(ctx context.Context, s *cli.Session, filter ops.Filter, interval time.Duration) error {
 	w := &watcher{session: s, filter: filter}
 	item, err := w.read(ctx)
+	// The first error ends it, because it is probably a wrong address or a missing right. A later one is probably an
+	// outage, which the operator wants to see end.
 	if err != nil && ctx.Err() == nil {
 		return err
 	}
@@ -54,6 +56,7 @@ func watch(ctx context.Context, s *cli.Session, filter ops.Filter, interval time
 			return err
 		}
 		select {
+		// The loop's first line ends it: the deferred text then leaves the alternate screen.
 		case <-ctx.Done():
 		case <-tick.C:
 			item, err = w.read(ctx)
@@ -77,12 +80,15 @@ func (w *watcher) read(ctx context.Context) (*Item, error) {
 	return item, nil
 }
 
-// show prints the status, or the error of the reading.
+// show prints the status, or the error of the reading. An error replaces the screen, so that nobody takes
+// old numbers for present ones.
 func (w *watcher) show(item *Item, failed error) error {
 	if failed != nil {
 		if w.drawn() {
 			lines := []string{"The status could not be read; the next try follows:"}
 			width, _ := w.session.Size()
+			// The error is cut to the width by characters, because the terminal's own wrapping would push
+			// lines out of the screen.
 			for part := range slices.Chunk([]rune(cli.Printable(failed.Error())), max(width, 1)) {
 				lines = append(lines, string(part))
 			}
@@ -109,7 +115,8 @@ func (w *watcher) show(item *Item, failed error) error {
 	return w.draw(append([]string{cli.Moment(item.At) + "  Ctrl-C ends it", ""}, strings.Split(strings.TrimRight(screen.String(), "\n"), "\n")...))
 }
 
-// draw writes lines over those of the previous output, as many as the screen has.
+// draw writes lines over those of the previous output, as many as the screen has. Overwriting flickers less
+// than clearing first.
 func (w *watcher) draw(lines []string) error {
 	width, height := w.session.Size()
 	var screen strings.Builder
@@ -123,7 +130,8 @@ func (w *watcher) draw(lines []string) error {
 	return err
 }
 
-// line returns the status in one line, for a file.
+// line returns the status in one line of key=value pairs, for a file. It has the numbers that change; oncebox status
+// without --watch has the rest.
 func (i *Item) line() string {
 	o := &i.Outbox
 	parked, dead := i.totals()

@@ -65,6 +65,8 @@ func other(f *ops.Stuck) string {
 }
 
 // nextOfMany returns what an operator can do about all things with one cause.
+// The common part selects all things with this cause. Texts with ids or numbers inside differ, so a whole
+// error would select one.
 func nextOfMany(c *ops.Cause) string {
 	var alike []string
 	if part := ops.CommonPart(c.Error); part != "" {
@@ -81,6 +83,7 @@ func nextOfMany(c *ops.Cause) string {
 		return "mend the cause; they are tried again by themselves, or at once with: " +
 			cli.Decided(append([]string{"parked", "retry", "--consumer", c.Consumer}, alike...)...)
 	default:
+		// Kinds without a filter of their own: the operator decides about each.
 		return "each has a command of its own: " + cli.Typed("stuck", "--each")
 	}
 }

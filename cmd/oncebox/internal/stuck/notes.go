@@ -28,6 +28,7 @@ type stuckNotes struct {
 	unused string
 }
 
+// readNotes reads what the list itself cannot show, so that an empty list is not mistaken for "all is well".
 func readNotes(ctx context.Context, s *cli.Session, view *ops.View, filter ops.Filter) (notes stuckNotes, err error) {
 	if notes.unknown, err = view.Unknown(ctx, filter); err != nil {
 		return notes, err

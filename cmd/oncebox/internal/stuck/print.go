@@ -10,12 +10,14 @@ import (
 	"github.com/oncebox/oncebox/ops"
 )
 
-// printStuck prints the stuck things, grouped by cause or one by one. It ends with their total number, also of things that were not printed.
+// printStuck prints the stuck things, grouped by cause or one by one. It ends with their total number, also of things
+// that were not printed. The exit code is ExitFindings if anything is stuck, so a monitor needs no parsing.
 func printStuck(s *cli.Session, found []ops.Stuck, notes stuckNotes, limit int, each bool) error {
 	causes := ops.Group(found)
 	total, more := ops.Total(causes)
 	shown, of := min(len(causes), limit), len(causes)
 	var err error
+	// JSON always has each thing: a script can group them by the field cause.
 	if each || s.JSON {
 		items := firstOfEachKind(found, limit)
 		shown, of = len(items), total
@@ -42,7 +44,8 @@ func printStuck(s *cli.Session, found []ops.Stuck, notes stuckNotes, limit int, 
 	return cli.Exit(cli.ExitFindings, errors.New(text))
 }
 
-// firstOfEachKind returns the first things of each kind, up to limit of each.
+// firstOfEachKind returns the first things of each kind, up to limit of each. A limit over all would let a thousand
+// dead letters hide the one relay that is missing.
 func firstOfEachKind(found []ops.Stuck, limit int) []Item {
 	items, ofKind := []Item{}, map[ops.Kind]int{}
 	for n := range found {
@@ -53,6 +56,7 @@ func firstOfEachKind(found []ops.Stuck, limit int) []Item {
 	return items
 }
 
+// printCauses prints a single thing in full, and a group with its common text and one example.
 func printCauses(s *cli.Session, causes []ops.Cause) error {
 	for n := range causes {
 		if n > 0 {
@@ -70,6 +74,7 @@ func printCauses(s *cli.Session, causes []ops.Cause) error {
 		if c.Holds {
 			behind = "what comes under their keys waits behind them"
 		}
+		// The common text leaves ids and numbers out. The whole error of one thing has them.
 		example := cli.Short(c.Error, 200)
 		if example == c.Text {
 			example = ""
@@ -114,6 +119,7 @@ func causeLine(c *ops.Cause, now time.Time) string {
 }
 
 // in formats how far in the future a time is.
+// The next try of a group is the earliest of its things, and may be over by now.
 func in(d time.Duration) string {
 	if d < time.Second {
 		return "now"
@@ -121,6 +127,8 @@ func in(d time.Duration) string {
 	return "in " + d.Round(time.Second).String()
 }
 
+// printOne prints everything that is known of one stuck thing. For a part that does not run it says in words what is
+// wrong, because there is no event with a type.
 func printOne(s *cli.Session, i *Item) error {
 	what := i.Type
 	switch {

@@ -38,12 +38,15 @@ func NewAdmin(c *Config) (*Admin, error) {
 	if err != nil {
 		return nil, errors.New("pulsar: Config.AdminURL (ONCEBOX_PULSAR_ADMIN_URL) is not a URL")
 	}
+	// A password in the address becomes a header, so that it appears in no error and no log.
 	user := base.User
 	base.User = nil
 	return &Admin{
 		base: base.String() + "/admin/v2", namespace: c.Tenant + "/" + c.Namespace, token: c.Token, tokenFile: c.TokenFile, user: user,
 		http: &http.Client{
-			Timeout:       c.OperationTimeout,
+			Timeout: c.OperationTimeout,
+			// The transport is not the default one, because certificates are set per broker. It keeps the
+			// variables for proxies.
 			Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: tlsConfig, IdleConnTimeout: 30 * time.Second},
 			CheckRedirect: stayAuthorized,
 		},
@@ -63,10 +66,12 @@ func stayAuthorized(req *http.Request, via []*http.Request) error {
 	const name = "Authorization"
 	if credentials := before.Header.Get(name); credentials != "" && req.URL.Scheme == before.URL.Scheme {
 		req.Header.Set(name, credentials) //nolint:gosec // to the broker that the one that was let in names, as Pulsar's own clients do
+		// A header for http would send the token unencrypted, so the scheme has to be equal.
 	}
 	return nil
 }
 
+// adminTLS reads the certificates once, at the start, so a wrong path is found there.
 func adminTLS(c *Config) (*tls.Config, error) {
 	out := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: c.TLSAllowInsecure} //nolint:gosec // on demand
 	if c.TLSTrustCerts != "" {
@@ -116,10 +121,13 @@ func (a *Admin) do(ctx context.Context, method, path, body string, result any) e
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
+	// The limit keeps a wrong server from filling the memory. The statistics of a topic with many
+	// partitions fit by far.
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 8<<20))
 	if err != nil {
 		return fmt.Errorf("%s: %w", call, err)
 	}
+	// Pulsar answers with a reason in JSON. Anything else is probably a proxy or another server at this address.
 	if resp.StatusCode/100 != 2 {
 		var why struct {
 			Reason *string `json:"reason"`
@@ -139,6 +147,8 @@ func (a *Admin) do(ctx context.Context, method, path, body string, result any) e
 	return nil
 }
 
+// authorize reads the file of the token for each request, because tokens are renewed in place (Kubernetes
+// does so for projected ones).
 func (a *Admin) authorize(req *http.Request) error {
 	token := a.token
 	if a.tokenFile != "" {

@@ -33,6 +33,7 @@ func (k *Keeper) NewAudience(topic string, unbatched *atomic.Bool) *Audience {
 func (a *Audience) LookFirst() {
 	k := a.keeper
 	if a.looked.Load() != nil {
+		// Another call may have looked while this one waited for the mutex.
 		return
 	}
 	a.mu.Lock()
@@ -40,6 +41,7 @@ func (a *Audience) LookFirst() {
 	if a.looked.Load() != nil {
 		return
 	}
+	// Not reached: the API was never seen, so there is nothing to wait for. Resting: it just did not answer.
 	if reached, resting := k.Presence.know(); reached && !resting {
 		ctx, cancel := context.WithTimeout(k.to.Open, k.Presence.Patience)
 		defer cancel()
@@ -58,6 +60,7 @@ func (a *Audience) LookFirst() {
 // LookAgain looks in the background, if it is time. The caller must be within a call that Close waits for.
 func (a *Audience) LookAgain() {
 	k := a.keeper
+	// TryLock: if a look is going on, its result is fresh enough.
 	if k.cfg.AudienceInterval < 0 || !a.mu.TryLock() {
 		return
 	}
@@ -65,6 +68,7 @@ func (a *Audience) LookAgain() {
 		a.mu.Unlock()
 		return
 	}
+	// The time is set before the look, so a slow look does not start further ones.
 	a.now()
 	k.to.Background.Go(func() {
 		defer a.mu.Unlock()
@@ -76,6 +80,7 @@ func (a *Audience) LookAgain() {
 	})
 }
 
+// now starts the interval anew. A failed look counts too, so that a broken API is not asked for each batch.
 func (a *Audience) now() {
 	now := time.Now()
 	a.looked.Store(&now)
@@ -88,10 +93,13 @@ func (a *Audience) look(ctx context.Context) error {
 	if err != nil && !answer.IsStatus(err, http.StatusNotFound) {
 		return err
 	}
+	// A subscription covers all partitions, so the first one stands for the topic.
 	subscriptions, err := k.Admin.Subscriptions(ctx, FirstPartition(a.topic, partitions))
 	if err != nil {
 		return err
 	}
+	// It is never set back. The broker sends a batch to one consumer, whatever keys are in
+			// it, and the consumers of this subscription may return at any time.
 	for _, s := range subscriptions {
 		if s.IsUnbatched() {
 			a.unbatched.Store(true)
@@ -103,6 +111,7 @@ func (a *Audience) look(ctx context.Context) error {
 			missing = append(missing, name)
 		}
 	}
+	// No subscription at all is fine with retention: a later consumer can begin at the earliest message.
 	if len(subscriptions) == 0 && len(missing) == 0 {
 		retained, err := k.Admin.Retained(ctx, a.topic)
 		if err != nil {
@@ -112,6 +121,7 @@ func (a *Audience) look(ctx context.Context) error {
 			missing = []string{""}
 		}
 	}
+	// Only changes are logged. The same state may be found every interval.
 	if slices.Equal(missing, a.missing) {
 		return nil
 	}

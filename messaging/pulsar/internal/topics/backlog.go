@@ -11,16 +11,20 @@ import (
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
 )
 
-// State returns the number of messages that wait for a subscription, and of its consumers. Messages counts entries: a batch is one.
+// State returns the number of messages that wait for a subscription, and of its consumers. Messages counts entries, and
+// a batch is one entry. A subscription that does not exist has Missing set and no error.
 func (a *Admin) State(ctx context.Context, topic, name string) (s messaging.SubscriptionState, err error) {
 	parts, err := a.Backlogs(ctx, topic, name)
 	if err != nil && !answer.IsStatus(err, http.StatusNotFound) {
 		return s, fmt.Errorf("pulsar: ask the admin API for subscription %q of topic %q: %w", name, topic, err)
 	}
 	s.Missing = len(parts) == 0
+	// A consumer is connected to several partitions, so its name is counted once.
 	connected := map[string]bool{}
 	for _, part := range parts {
 		s.Messages += part.Waiting
+		// Both times only have to change when something was settled. lastAcked is known for
+		// the present consumers only, lastAdvanced for all.
 		s.Settled = max(s.Settled, part.LastAcked, part.LastAdvanced)
 		if part.Waiting > 0 && len(part.Consumers) == 0 {
 			s.Unattended++
@@ -59,6 +63,7 @@ func (a *Admin) Backlogs(ctx context.Context, topic, subscription string) ([]Bac
 	// Without getPreciseBacklog the broker computes the backlog from counters, which may stay wrong for ever.
 	const precise = "getPreciseBacklog=true&subscriptionBacklogSize=false"
 	err := a.do(ctx, http.MethodGet, a.topic(topic)+"/partitioned-stats?perPartition=true&"+precise, "", &all)
+	// The broker answers 404 here for a topic without partitions.
 	if answer.IsStatus(err, http.StatusNotFound) {
 		var alone stats
 		err = a.do(ctx, http.MethodGet, a.topic(topic)+"/stats?"+precise, "", &alone)
@@ -67,6 +72,7 @@ func (a *Admin) Backlogs(ctx context.Context, topic, subscription string) ([]Bac
 	if err != nil {
 		return nil, err
 	}
+	// Partitions without the subscription are left out: a declaration may have reached only some of them.
 	var out []Backlog
 	for name, part := range all.Partitions {
 		if s, ok := part.Subscriptions[subscription]; ok {

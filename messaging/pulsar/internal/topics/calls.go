@@ -54,6 +54,7 @@ func (a *Admin) MakeTopic(ctx context.Context, topic string, partitions int) (bo
 // makeSubscription makes a subscription at the earliest message. It returns false if the broker answers that there is one, or that
 // another request is making it.
 func (a *Admin) makeSubscription(ctx context.Context, s messaging.Subscription) (bool, error) {
+	// Ledger -1, entry -1 is the earliest message in Pulsar's notation.
 	body, err := json.Marshal(newSubscription{-1, -1, -1, Properties(s)})
 	if err != nil {
 		return false, err
@@ -61,7 +62,8 @@ func (a *Admin) makeSubscription(ctx context.Context, s messaging.Subscription) 
 	return a.makeOnce(ctx, a.subscription(s.Topic, s.Name), string(body))
 }
 
-// makeOnce returns false if the broker answers that it exists, or that another request is making it.
+// makeOnce returns false if the broker answers that it exists, or that another request is making it: several processes
+// of a service start at once, and only one of them can be first.
 func (a *Admin) makeOnce(ctx context.Context, path, body string) (bool, error) {
 	err := a.do(ctx, http.MethodPut, path, body, nil)
 	if answer.IsStatus(err, http.StatusConflict, http.StatusPreconditionFailed) {
@@ -71,6 +73,7 @@ func (a *Admin) makeOnce(ctx context.Context, path, body string) (bool, error) {
 }
 
 // Subscribed reports whether all partitions of a topic have a subscription.
+// The broker makes a subscription partition by partition, so a single partition without it means that the work goes on.
 func (a *Admin) Subscribed(ctx context.Context, topic string, partitions int, name string) (bool, error) {
 	for n := range max(partitions, 1) {
 		subscriptions, err := a.Subscriptions(ctx, partition(topic, partitions, n))
@@ -139,6 +142,7 @@ func (a *Admin) ListTopics(ctx context.Context) ([]string, error) {
 	if err := a.do(ctx, http.MethodGet, "/persistent/"+a.namespace, "", &plain); err != nil {
 		return nil, err
 	}
+	// The second list has partitions as topics of their own. They are left out if their topic is in the first list.
 	prefix := "persistent://" + a.namespace + "/"
 	var names []string
 	for _, full := range append(partitioned, plain...) {

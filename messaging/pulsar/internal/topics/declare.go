@@ -25,9 +25,11 @@ func (k *Keeper) Declare(ctx context.Context, topics []string, subscriptions []m
 	if len(topics) == 0 {
 		return nil
 	}
+	// A topic of several subscriptions is declared once.
 	slices.Sort(topics)
 	topics = slices.Compact(topics)
 	withAdmin := k.HasAdmin(ctx)
+	// All subscriptions are checked before the first topic is made: a refused start leaves nothing behind.
 	if withAdmin {
 		if err := k.admitAll(ctx, subscriptions); err != nil {
 			return err
@@ -57,7 +59,8 @@ func (k *Keeper) Declare(ctx context.Context, topics []string, subscriptions []m
 	return nil
 }
 
-// declareTopics returns how many partitions the topics have, as far as the admin API says so.
+// declareTopics makes the topics that do not exist, and returns how many partitions each has, as far as the
+// admin API says so.
 func (k *Keeper) declareTopics(ctx context.Context, topics []string, withAdmin bool) (map[string]int, error) {
 	partitions := map[string]int{}
 	for _, name := range topics {
@@ -110,6 +113,7 @@ func (k *Keeper) warnOfOnePartition(ctx context.Context, name string) error {
 // put on a missing topic makes it unpartitioned.
 func (k *Keeper) declareTopic(ctx context.Context, name string) (int, error) {
 	made, err := k.Admin.MakeTopic(ctx, name, k.cfg.Partitions)
+	// Without the right to make topics the topic may exist all the same, so its partitions are asked for below.
 	if err != nil && !answer.IsForbidden(err) {
 		return 0, err
 	}
@@ -119,6 +123,7 @@ func (k *Keeper) declareTopic(ctx context.Context, name string) (int, error) {
 	}
 	// "It exists" may mean any number of partitions, none too, or that another process is just making it.
 	n, look := k.Admin.Partitions(ctx, name)
+	// 404 after "it exists" means that another process is making it. It appears within moments.
 	for attempt := 1; err == nil && answer.IsStatus(look, http.StatusNotFound) && answer.Pause(ctx, attempt) == nil; attempt++ {
 		n, look = k.Admin.Partitions(ctx, name)
 	}
@@ -140,8 +145,10 @@ func (k *Keeper) declareSubscription(ctx context.Context, s messaging.Subscripti
 		switch {
 		case made:
 			return nil
+		// The credentials may consume and not administer. The client can then make the subscription by subscribing.
 		case answer.IsForbidden(err):
 			return k.subscribeAndLeave(ctx, s)
+		// These three also come while another process makes the topic or the subscription, so they are not final.
 		case err != nil && !answer.IsStatus(err, http.StatusNotFound, http.StatusInternalServerError, http.StatusServiceUnavailable):
 			return err
 		}
@@ -155,7 +162,9 @@ func (k *Keeper) declareSubscription(ctx context.Context, s messaging.Subscripti
 	}
 }
 
-// subscribeAndLeave makes a subscription with the client alone.
+// subscribeAndLeave makes a subscription with the client alone: subscribing makes it, and closing keeps it.
+// It begins at the earliest message. The queue of one message keeps the broker from sending much to a
+// consumer that leaves at once.
 func (k *Keeper) subscribeAndLeave(ctx context.Context, s messaging.Subscription) error {
 	consumer, err := answer.Insist(ctx, k.to.Background, func() (pulsarclient.Consumer, error) {
 		return k.to.Client.Subscribe(pulsarclient.ConsumerOptions{
@@ -188,6 +197,7 @@ func (k *Keeper) nowhere(ctx context.Context, err error) error {
 	tenant := "tenant " + strconv.Quote(k.cfg.Tenant) + " (ONCEBOX_PULSAR_TENANT), made by: pulsar-admin tenants create " + k.cfg.Tenant
 	name := k.cfg.Tenant + "/" + k.cfg.Namespace
 	namespace := "namespace " + strconv.Quote(name) + " (ONCEBOX_PULSAR_NAMESPACE), made by: pulsar-admin namespaces create " + name
+	// The API can answer which part is missing. Without it all three are named.
 	if reached, _ := k.Presence.know(); reached {
 		switch {
 		case answer.IsStatus(k.Admin.do(ctx, http.MethodGet, "/namespaces/"+k.cfg.Tenant, "", nil), http.StatusNotFound):

@@ -98,7 +98,8 @@ func identity(s messaging.Subscription) messaging.Subscription {
 	return messaging.Subscription{Topic: s.Topic, Name: s.Name, Type: s.Type, Source: s.Source, Installation: s.Installation}
 }
 
-// TypeOf returns Pulsar's type of a subscription.
+// TypeOf returns Pulsar's type of a subscription. Failover is the default of oncebox, because it keeps the order of a
+// key and scales by partition.
 func TypeOf(t messaging.SubscriptionType) pulsarclient.SubscriptionType {
 	switch t {
 	case messaging.KeyShared:

@@ -35,6 +35,7 @@ func ValidateSubscription(s messaging.Subscription) error {
 	if err == nil {
 		err = ValidateTopic(s.Topic)
 	}
+	// The admin API decodes these two characters in a name, so the path would address another subscription.
 	if strings.ContainsAny(s.Name, "%+") {
 		err = errors.Join(err, fmt.Errorf(`pulsar: subscription %q must not contain "%%" or "+"`, s.Name))
 	}

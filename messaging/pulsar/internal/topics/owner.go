@@ -41,6 +41,7 @@ func Properties(s messaging.Subscription) map[string]string {
 // admit returns an error if a subscription is there and belongs to another service, or to another database of this one. It changes nothing: so a
 // start that is refused for one of its subscriptions has made none of them.
 func (k *Keeper) admit(ctx context.Context, s messaging.Subscription) error {
+	// A subscription without an owner belongs to no service, for example that of a program that only reads.
 	if s.Source == "" {
 		return nil
 	}
@@ -66,6 +67,7 @@ func (k *Keeper) foreign(s messaging.Subscription, properties map[string]string)
 	owner, at := properties[SourceProperty], properties[InstallationProperty]
 	switch {
 	case owner != "" && owner != s.Source:
+		// The command sets all properties, so the existing ones have to be in it.
 		given := maps.Clone(properties)
 		maps.Copy(given, Properties(s))
 		return &messaging.SourceError{Topic: s.Topic, Subscription: s.Name, Owner: owner, Source: s.Source, Mend: k.giveTo(s, given)}
@@ -97,6 +99,8 @@ func (k *Keeper) own(ctx context.Context, s messaging.Subscription, partitions i
 	return err
 }
 
+// claim reads, writes if the mark is missing, and reads again. The second reading detects that another
+// service has written meanwhile.
 func (k *Keeper) claim(ctx context.Context, s messaging.Subscription, partitions int) error {
 	first := FirstPartition(s.Topic, partitions)
 	properties, err := k.Admin.PropertiesOf(ctx, first, s.Name)

@@ -54,6 +54,7 @@ func (p *Presence) fail() bool {
 func (p *Presence) AskAgain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// Moving the time back, and not clearing it, keeps the failure from being logged as the first one again.
 	p.failed = p.failed.Add(-rest)
 }
 
@@ -68,6 +69,7 @@ func (k *Keeper) HasAdmin(ctx context.Context) bool {
 	defer cancel()
 	var err error
 	for attempt := 1; ; attempt++ {
+		// A refusal for lack of rights is an answer: the API is there, and asking again would not change it.
 		if err = k.Admin.reachable(asking); err == nil || answer.IsForbidden(err) || answer.Pause(asking, attempt) != nil {
 			break
 		}

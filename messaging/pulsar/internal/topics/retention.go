@@ -40,6 +40,7 @@ func (a *Admin) Retained(ctx context.Context, topic string) (time.Duration, erro
 		return 0, err
 	}
 	switch {
+	// Pulsar keeps messages up to both limits, so 0 in either means that nothing is kept.
 	case r == nil, r.Minutes == 0, r.MB == 0:
 		return 0, nil
 	case r.Minutes < 0:
@@ -64,6 +65,7 @@ func (a *Admin) Evicts(ctx context.Context, topic string) (bool, error) {
 		Policy string `json:"policy"`
 	}
 	err := a.policy(ctx, topic, "backlogQuotaMap", &quotas)
+	// The map has a quota by size and one by time. Either may evict.
 	for _, quota := range quotas {
 		if quota.Policy == "consumer_backlog_eviction" {
 			return true, nil
@@ -75,6 +77,7 @@ func (a *Admin) Evicts(ctx context.Context, topic string) (bool, error) {
 // policy reads a policy that applies to a topic: its own or that of its namespace.
 func (a *Admin) policy(ctx context.Context, topic, name string, result any) error {
 	err := a.do(ctx, http.MethodGet, a.topic(topic)+"/"+name+"?applied=true", "", result)
+	// The policy of the namespace will apply to the topic when it is made.
 	if answer.IsStatus(err, http.StatusNotFound) { // the topic does not exist yet
 		err = a.do(ctx, http.MethodGet, "/namespaces/"+a.namespace+"/"+name, "", result)
 	}
