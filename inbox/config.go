@@ -120,6 +120,7 @@ func (c *Config) Validate() error {
 // WithDefaults returns a copy in which unset fields have their defaults. A nil Config is the zero one.
 func (c *Config) WithDefaults() Config {
 	out := configs.Copy(c)
+	// Every value that can mean "off" is -1 and not 0, because 0 is the unset field here.
 	out.Retention = cmp.Or(out.Retention, DefaultRetention)
 	out.AuditRetention = cmp.Or(out.AuditRetention, DefaultAuditRetention)
 	out.HandlerTimeout = cmp.Or(out.HandlerTimeout, 5*time.Minute)

@@ -63,6 +63,7 @@ func (g *Generations) HandleBatch(ctx context.Context, msgs []*messaging.Message
 
 // within calls fn with the generation that this process knows. If another generation has begun meanwhile, it calls fn again with that one.
 func (g *Generations) within(ctx context.Context, fn func(*Generation) error) error {
+	// A transaction of another generation ends with ErrGeneration and has changed nothing, so fn may be called again.
 	n, err := g.look(ctx, false)
 	for err == nil {
 		if err = fn(n); !errors.Is(err, store.ErrGeneration) {
@@ -88,6 +89,7 @@ func (g *Generations) look(ctx context.Context, again bool) (*Generation, error)
 	}
 	var number int64
 	err := g.box.store.SQL.QueryRow(ctx, g.box.store.DB(ctx), readGeneration, []any{g.name}, &number)
+	// The first process that looks enters the read model. A second one at the same moment does nothing, by ON CONFLICT.
 	if errors.Is(err, sql.ErrNoRows) {
 		_, err = g.box.store.SQL.Exec(ctx, g.box.store.DB(ctx), enrollModel, g.name)
 	}
@@ -115,6 +117,7 @@ func (g *Generations) begin(number int64) {
 		g.current = n
 		return
 	}
+	// Runners look handlers up by name, so the name of the former generation must not lead to its handler any more.
 	if g.current != nil {
 		delete(g.box.handlers, handlerKey{consumer: g.current.Consumer})
 	}
@@ -139,6 +142,7 @@ func (n *Generation) Replay(ctx context.Context, events []event.Envelope) error 
 		if !ok {
 			continue
 		}
+		// A message behind a failed one was not tried itself, so its number of tries stays.
 		if !errors.Is(failed, messaging.ErrBehind) {
 			m.Attempt++
 		}

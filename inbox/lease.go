@@ -50,6 +50,7 @@ type lease struct {
 // askLease asks for the lease of a message. seq is the place of a parked message, nil for a message from the broker. more is 1 if the try has
 // to be counted, 0 if it was counted before.
 func askLease(ctx context.Context, of *consumer, id store.Identity, lock int64, seq *int64, more int) (*lease, store.Asked, error) {
+	// The token names this try. A process that lost the lease and gets it again is another owner with another token.
 	l := &lease{of: of, id: id, name: store.Lease{Consumer: id.Consumer, Lock: lock, Token: uuid.NewString()}, since: time.Now()}
 	a, err := of.box.table.Leases.Take(ctx, id, l.name, seq, more)
 	if err != nil {
@@ -71,6 +72,8 @@ func (l *lease) run(ctx context.Context, h messaging.Handler, m *messaging.Messa
 	timed, cancel := l.of.timed(ctx)
 	defer cancel()
 	lost, err = l.held.Hold(timed, func(ctx context.Context) error {
+		// Statements that the handler sends to the pool are refused: they would be committed by themselves, and
+		// repeated with the next try.
 		if pool, ok := l.of.box.store.DB(ctx).(*bun.DB); ok {
 			ctx = pgsql.UnderLease(ctx, pool.DB)
 		}
@@ -87,6 +90,8 @@ func (l *lease) free(ctx context.Context) bool {
 	if l.freed {
 		return true
 	}
+	// The handler's context may have ended, which is the usual reason for freeing. So freeing gets a
+	// context of its own.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), freeTimeout)
 	defer cancel()
 	ours, err := l.of.box.table.Leases.Free(ctx, l.of.box.store.DB(ctx), l.name)
@@ -105,6 +110,8 @@ func (l *lease) context(ctx context.Context) context.Context {
 // without a lease it does nothing.
 func endLease(ctx context.Context, box *Inbox, u *uow.Unit, id store.Identity) error {
 	l, ok := ctx.Value(leaseKey{}).(*lease)
+	// A handler may settle messages of another inbox or another message in the same context. Their leases
+	// are not this one.
 	if !ok || l.of.box != box || l.id != id {
 		return nil
 	}

@@ -32,6 +32,7 @@ type letter struct {
 	announces bool
 }
 
+// newLetter looks at the metadata once, before the message is reduced and may lose it.
 func newLetter(id store.Identity, m *messaging.Message) letter {
 	return letter{id: id, m: m, announces: m.Metadata[event.DeadLetterOf] != ""}
 }
@@ -44,6 +45,7 @@ type death struct {
 	seq      *int64 // its place in its key; nil: the last
 }
 
+// storeDead writes at least one attempt: a message that was given up without a try would look as if it had never come.
 func (i *Inbox) storeDead(ctx context.Context, tx bun.IDB, l letter, d death) error {
 	args := []any{l.id.KeyLock(), max(d.attempts, 1), pgsql.CleanText(d.cause.Error()), d.holds, d.seq}
 	_, err := i.store.SQL.Exec(ctx, tx, store.StoreDead, append(args, store.MessageArgs(l.id, l.m)...)...)
@@ -156,6 +158,8 @@ func (ls letters) settleLetter(ctx context.Context, l letter, n int, cause error
 			_, err := ls.of.box.table.Parked.Park(ctx, u.DB(), store.Parking{ID: l.id, Message: l.m, Reason: pgsql.CleanText(cause.Error())})
 			return err
 		}
+		// Only a complete letter with an order can hold up others. One that was settled as a copy, or whose consumer
+		// continues, holds nothing.
 		holds := became == store.Fresh && l.id.Lock != nil && !ls.of.continueAfterDead
 		if err := a.make(ctx, u, death{attempts: n, cause: cause, holds: holds}); err != nil || !holds {
 			return err
@@ -184,6 +188,7 @@ func (ls letters) giveUpHead(ctx context.Context, k store.ParkedKey, h store.Hea
 		var moved bool
 		err := ls.announced(ctx, form, func(a *announcement) (err error) {
 			moved, err = ls.moveHead(ctx, k, h, a, death{attempts: n, cause: reason, holds: holds && form.id.Lock != nil, seq: &h.Seq})
+			// A letter under a key of its own has no lock, and nothing waits behind it.
 			return err
 		})
 		if err == nil && moved {
@@ -204,6 +209,8 @@ func (ls letters) giveUpHead(ctx context.Context, k store.ParkedKey, h store.Hea
 func (ls letters) letterOf(k store.ParkedKey, h store.Head, n int) (l letter, holds bool, err error) {
 	m := messaging.NewMessage(h.Envelope, n, nil)
 	l = newLetter(ls.of.ordered(store.Identify(k.Consumer, m)), m)
+	// The key of the parked row and that of the message differ if the consumer has become Unordered since
+	// it was parked.
 	holds = l.id.Lock == any(k.Lock) && !ls.of.continueAfterDead
 	l.id.Key, err = uuid.Parse(h.Key.MessageKey)
 	l.id.Tenant, l.id.Source, l.id.Lock = h.Key.TenantID, h.Key.Source, k.Lock
@@ -253,6 +260,8 @@ func (ls letters) announced(ctx context.Context, l letter, write func(a *announc
 		a.hook = nil
 	}
 	err := write(a)
+	// The first run may have failed because of the hook, so it is repeated without it. A dead letter that is not
+	// announced is better than none.
 	if err != nil && a.called {
 		a.hook, a.failed, a.made = nil, errors.Join(a.failed, err), false
 		err = write(a)
@@ -274,6 +283,7 @@ func (a *announcement) make(ctx context.Context, u *uow.Unit, d death) error {
 	there := false
 	if a.hook != nil {
 		ref = operator.MessageRef{MessageKey: a.l.id.Key.String(), Consumer: a.l.id.Consumer, TenantID: a.l.id.Tenant, Source: a.l.id.Source}
+		// Whether the letter is there already has to be known before it is stored, because afterwards it always is.
 		_, err := a.of.box.dead.Show(ctx, ref)
 		if there = err == nil; err != nil && !errors.Is(err, operator.ErrNotDead) {
 			return err

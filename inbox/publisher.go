@@ -41,6 +41,7 @@ func (p *publisher) store(ctx context.Context, topic string, msgs []*messaging.M
 		// It may be stored all the same: perhaps only the answer to the COMMIT was lost.
 		failed[n] = errors.Join(failed[n], fmt.Errorf("%w: store a message for consumer %q: %w", messaging.ErrUnknown, consumer, err))
 	}
+	// The subscribers are read for each call, from a list that is refreshed each PollInterval: a consumer may be new.
 	all, err := p.box.process.Subscribers(ctx, topic)
 	if err != nil {
 		for n := range msgs {
@@ -57,6 +58,8 @@ func (p *publisher) store(ctx context.Context, topic string, msgs []*messaging.M
 		if err == nil {
 			continue
 		}
+		// A batch that failed as a whole may have been stored in part, so every message of it is reported. Storing it
+		// again is harmless: it is a duplicate.
 		some, ok := errors.AsType[*messaging.BatchError](err)
 		for n := range msgs {
 			switch {
@@ -82,6 +85,7 @@ func (p *publisher) storing(s Subscription) messaging.BatchHandler {
 		if p.box.process.IsUnordered(s.Topic, s.Consumer) {
 			opts = append(opts, Unordered())
 		}
+		// Publishing only stores. If this handler were called, a message would be handled in the relay's process.
 		never := messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
 			return fmt.Errorf("inbox: consumer %s is handled by RunParked", s.Consumer)
 		})

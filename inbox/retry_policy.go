@@ -80,6 +80,7 @@ func (p *RetryPolicy) or(other RetryPolicy) RetryPolicy {
 	return out
 }
 
+// defaultRetry bridges a weekend: 72 hours from Friday evening end on Monday evening.
 func defaultRetry() RetryPolicy {
 	return RetryPolicy{
 		Tries: 3, Policy: retry.Policy{Delay: 5 * time.Second, MaxDelay: 10 * time.Minute}, GiveUpAfter: 72 * time.Hour, MaxAttempts: -1, MaxCrashes: 10,
@@ -97,6 +98,7 @@ func (s *settings) quick() retry.Policy {
 
 // pause is how long a message waits after its nth try.
 func (s *settings) pause(n int, cause error) time.Duration {
+	// What the handler asks for wins, because it knows when the other side is back.
 	if wait, asked := messaging.RetryDelay(cause); asked && wait > 0 {
 		return wait
 	}
@@ -122,6 +124,7 @@ func (p *RetryPolicy) isExhausted(n int, failing time.Duration) bool {
 
 // isDeadly reports whether a message is given up without another try, because too many earlier tries have ended without an outcome.
 func (p *RetryPolicy) isDeadly(earlier store.Attempts) bool {
+	// Only tries without an outcome count here: the process died, or could not store why it failed.
 	return p.MaxAttempts > 0 && earlier.N >= p.MaxAttempts || p.MaxCrashes > 0 && earlier.Unended >= p.MaxCrashes
 }
 
@@ -156,12 +159,15 @@ func (p *RetryPolicy) decide(f failure) decision {
 		return tryHere
 	default:
 		return tryLater
+		// A pause that was asked for and is long would block the messages behind it in the receiving process.
+		// The database waits better.
 	}
 }
 
 // hopeless reports whether another try is pointless.
 func hopeless(err error) bool {
 	var decode *event.DecodeError
+	// Bytes that cannot be decoded, and erased keys, stay so whatever is tried.
 	return messaging.IsPermanent(err) || errors.As(err, &decode) || errors.Is(err, event.ErrErased)
 }
 

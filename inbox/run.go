@@ -29,12 +29,15 @@ func (i *Inbox) Run(ctx context.Context, broker messaging.Subscriber) error {
 	if err := i.EnsurePartitions(ctx); err != nil && ctx.Err() == nil {
 		i.store.Log.WarnContext(ctx, "oncebox: partitions of table inbox could not be created; its rows go to the default partition until then", "error", err)
 	}
+	// Without a broker the database stands for it, so the subscriptions must exist before the first event is published.
 	if broker == nil {
 		err := arrival.Wait{Limit: i.cfg.DatabaseWait, Log: i.store.Log}.Until(ctx, func() error { return i.process.SubscribeAll(ctx) })
 		if err != nil && ctx.Err() == nil {
 			return err
 		}
 	}
+	// One part that ends with an error ends the others, so that the process restarts as a whole and does
+	// not run in half.
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		if err := i.process.Declare(ctx, broker); err != nil {
@@ -145,6 +148,7 @@ func (i *Inbox) Explain(err error) error { return i.process.Explain(err) }
 // Call it before Run. The error names the argument that cannot be used. A topic has at most one consumer of a name.
 func (i *Inbox) Consume(topic, name string, h messaging.Handler, opts ...Option) error {
 	return i.consume(topic, name, opts, func(s *settings, final Option) (messaging.Handler, error) {
+		// Asserted by a method, because package readmodel imports this one.
 		model, isModel := h.(interface{ Generations() *Generations }) // a readmodel.Model
 		switch {
 		case h == nil:
@@ -185,6 +189,7 @@ func (i *Inbox) consume(topic, name string, opts []Option, wrap func(*settings, 
 	if err == nil {
 		err = i.process.CheckNew(topic, name)
 	}
+	// The name is checked before the handler is wrapped, because wrapping already registers the handler.
 	c := &process.Consumer{Subscription: s.subscription, Receive: s.receive, StoresFirst: s.storesFirst, Unordered: s.unordered}
 	if err == nil {
 		c.Handler, err = wrap(&s, func(all *settings) { *all = s })
@@ -227,6 +232,8 @@ func (i *Inbox) Await(ctx context.Context, consumer string, t uow.Token, topics 
 		// Cancelling a statement closes its connection, which would lose the caller's transaction. So the statement does not end with ctx.
 		asking = context.WithoutCancel(ctx)
 	}
+	// The pauses grow from 2 to 50 ms: most events are handled within some milliseconds, and a late
+	// consumer must not be asked all the time.
 	for attempt, done := 1, 0; len(events) > 0; attempt++ {
 		n, dead, err := i.table.Entries.Settled(asking, i.store.DB(ctx), consumer, keys, tenants, sources)
 		switch {

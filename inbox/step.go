@@ -88,6 +88,8 @@ func beginStep(ctx context.Context, function, name string) (*lease, error) {
 	if err := event.ValidateIdentifier("name", name); name == "" || err != nil {
 		return nil, fmt.Errorf("inbox: %s %q: the name is empty or not an identifier", function, name)
 	}
+	// Within a unit the result would be stored with it, and lost with it, although the call to the other
+	// system was made.
 	if _, within := uow.FromContext(ctx); within {
 		return nil, fmt.Errorf("inbox: %s %q: within a unit of work it could be undone: call it outside", function, name)
 	}
@@ -105,6 +107,7 @@ func beginStep(ctx context.Context, function, name string) (*lease, error) {
 
 func (l *lease) storeStep(ctx context.Context, db bun.IDB, name string, result []byte) error {
 	held, err := l.of.box.table.Steps.Store(ctx, db, l.id, l.name, name, result)
+	// Refused under the lease means that another process has it. From here on all steps of this handler fail.
 	if err == nil && !held {
 		l.held.Lose()
 		err = ErrLeaseLost

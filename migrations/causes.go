@@ -52,6 +52,7 @@ func (c *comparison) uses(w, column fact) bool {
 // columnsOf are the columns of a table that a view reads.
 func columnsOf(reads fact) []string { return strings.Split(reads.definition, ", ") }
 
+// word matches a whole column name. A quoted name has no word boundary at its ends.
 func word(name string) *regexp.Regexp {
 	if strings.HasPrefix(name, `"`) {
 		return regexp.MustCompile(regexp.QuoteMeta(name))
@@ -59,8 +60,9 @@ func word(name string) *regexp.Regexp {
 	return regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\b`)
 }
 
-// renamedColumns finds columns that were renamed. The values of a required column exist in no other place. Two columns with the same definition
-// could be confused, so then they count as missing.
+// renamedColumns finds columns that were renamed. The values of a required column exist in no other place,
+// so adding the column anew would lose them. Two columns with the same definition could be confused, so
+// then they count as missing.
 func (c *comparison) renamedColumns() {
 	missing, others := map[string][]fact{}, map[string][]fact{}
 	for k, w := range c.want {

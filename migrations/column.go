@@ -9,11 +9,13 @@ import (
 // columnParts splits a definition into type, NOT NULL, and the default.
 var columnParts = regexp.MustCompile(`^(.*?)( NOT NULL)?( (?:DEFAULT|GENERATED) .*)?$`)
 
+// hasValue reports whether PostgreSQL fills the column if an INSERT does not name it.
 func hasValue(f fact) bool { return value(f) != "" }
 
 // value returns how a column gets its value by default: " DEFAULT 0" or " GENERATED ALWAYS AS IDENTITY".
 func value(f fact) string { return columnParts.FindStringSubmatch(f.definition)[3] }
 
+// typeOf returns the type of a column, without default and NOT NULL.
 func typeOf(f fact) string { return columnParts.FindStringSubmatch(f.definition)[1] }
 
 func isDefault(value string) bool { return strings.HasPrefix(value, " DEFAULT") }
@@ -35,6 +37,8 @@ func (c *comparison) column(w, g fact) {
 	if want[1] != got[1] && !isComputed(want[3]) {
 		c.add(w, "is "+got[1]+", should be "+want[1], c.retype(w, g))
 	}
+	// NOT NULL is reported apart from the type, because each has a statement of its own and they may fail for different
+	// reasons: SET NOT NULL fails if a row has NULL.
 	if want[2] != got[2] && want[2] == "" {
 		c.add(w, "refuses NULL, and should not", alter+" DROP NOT NULL")
 	}
@@ -60,6 +64,7 @@ func (c *comparison) retype(w, g fact) string {
 		mend += "," + column + " SET" + value(w)
 	}
 	// PostgreSQL refuses to change a column that a view reads.
+	// The view is dropped and made again around the change. Its text comes from the files, and not from the database.
 	for _, r := range c.got {
 		if r.kind == readsFact && r.part() == w.relation() && slices.Contains(columnsOf(r), w.part()) {
 			mend = "DROP VIEW IF EXISTS " + c.ident + "." + r.relation() + "; " + mend + "; CREATE VIEW " + c.text(r)
@@ -78,6 +83,7 @@ func (c *comparison) value(w, g fact) {
 	alter := "ALTER TABLE " + table + " ALTER COLUMN " + w.part()
 	var steps []string
 	switch {
+	// A computed column stores nothing of its own, so it may be dropped and added again.
 	case isComputed(want):
 		steps = append(steps, "ALTER TABLE "+table+" DROP COLUMN "+w.part()+", ADD COLUMN "+w.part()+" "+w.definition)
 	case isIdentity(want) && isIdentity(got):
@@ -109,4 +115,5 @@ func orNoDefault(value string) string {
 	return strings.TrimPrefix(value, " ")
 }
 
+// literal quotes a text as an SQL literal. The names come from the catalog and may contain quotes.
 func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }

@@ -52,11 +52,13 @@ func compare(p place, made map[string]source, want, got []fact) []Difference {
 // margin is the space at the beginning of a line. A function that was made by a mend as an error prints it has more.
 var margin = regexp.MustCompile(`(?m)^[ \t]+`)
 
+// same ignores indentation in bodies only: in other definitions PostgreSQL writes the spaces itself.
 func same(w, g fact) bool {
 	return w.definition == g.definition ||
 		w.kind == bodyFact && margin.ReplaceAllString(w.definition, "") == margin.ReplaceAllString(g.definition, "")
 }
 
+// differs reports whether the definitions of one object are unequal, for a key of the maps.
 func (c *comparison) differs(key string) bool { return c.got[key].definition != c.want[key].definition }
 
 func (c *comparison) add(f fact, problem, mend string) {
@@ -66,6 +68,7 @@ func (c *comparison) add(f fact, problem, mend string) {
 	}
 }
 
+// key is unique: a relation and its parts have different kinds, and names are unique within a kind.
 func key(f fact) string { return f.kind + " " + f.name }
 
 func byName(list []fact) map[string]fact {
@@ -104,6 +107,7 @@ func (c *comparison) lost(w fact) bool {
 	case readsFact:
 		whole = viewFact + " " + w.relation()
 	case partitionFact:
+		// A partition whose table is missing cannot be attached. If only the parent is missing, that is reported.
 		if _, there := c.got[tableFact+" "+w.part()]; !there {
 			return true
 		}
@@ -123,27 +127,35 @@ func (c *comparison) extra(g fact) {
 	on := c.ident + "." + g.relation()
 	switch g.kind {
 	case columnFact:
+		// A column without a default that refuses NULL makes each INSERT of oncebox fail.
 		if needsValue(g) {
 			c.add(g, "is not ours and refuses rows without it", "ALTER TABLE "+on+" ALTER COLUMN "+g.part()+" DROP NOT NULL")
 		}
 	case constraintFact:
 		c.add(g, "is not ours and may refuse rows, "+g.definition, "ALTER TABLE "+on+" DROP CONSTRAINT "+g.part())
 	case indexFact:
+		// A plain index costs time and refuses nothing, so it is left alone.
 		if strings.HasPrefix(g.definition, "CREATE UNIQUE ") {
 			c.add(g, "is not ours and may refuse rows, because it is unique", "DROP INDEX "+c.ident+"."+g.part())
 		}
 	case triggerFact, ruleFact:
+		// Both run foreign code inside the statements of oncebox.
 		c.add(g, "is not ours", "DROP "+strings.ToUpper(g.kind)+" "+g.part()+" ON "+on)
 	case securityFact:
+		// Row level security hides rows from the service, which would then take them for published or handled.
 		c.add(g, "has row level security, which may hide rows", "ALTER TABLE "+on+" DISABLE ROW LEVEL SECURITY")
 	case optionFact:
+		// Without autovacuum the outbox keeps its dead rows, and each look of the relay becomes slower.
 		if strings.HasSuffix(g.name, ".autovacuum_enabled") && !slices.Contains([]string{"true", "on", "yes", "1"}, g.definition) {
 			c.add(g, "is "+g.definition+", so dead rows stay", "ALTER TABLE "+on+" RESET (autovacuum_enabled)")
 		}
 	case functionFact:
+		// PostgreSQL chooses among functions of one name by the types of the arguments (10.3), so another
+		// one may fit a call better.
 		c.add(g, "is not ours, and may be called in place of the function of this name", "DROP ROUTINE "+c.ident+"."+g.name)
 	case publicFact:
 		if _, ours := c.want[functionFact+" "+g.name]; ours {
+			// EXECUTE belongs to PUBLIC by default (PostgreSQL, 5.8), so a function that was made anew has it again.
 			c.add(g, "may be called by every role, with the rights of its owner", "REVOKE ALL ON ROUTINE "+c.ident+"."+g.name+" FROM PUBLIC")
 		}
 	case ownerFact:

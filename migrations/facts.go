@@ -76,6 +76,7 @@ type place struct {
 
 // fill replaces {schema} as oncebox_create does.
 func (p place) fill(text string) string {
+	// A quoted schema may contain an apostrophe, which has to be doubled within a literal.
 	literal := "'" + strings.ReplaceAll(p.ident, "'", "''")
 	return strings.NewReplacer("'{schema}.", literal+".", "{schema}.", p.ident+".").Replace(text)
 }
@@ -212,6 +213,7 @@ func read(ctx context.Context, db *bun.DB, schema string, relations, functions [
 	// The transaction writes nothing, so that a standby can be checked, too.
 	tx, err := db.DB.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted, ReadOnly: true})
 	if err != nil {
+		// One transaction, so that the settings that were fixed hold for the query behind them, and end with it.
 		return p, nil, wrap("begin", err)
 	}
 	defer tx.Rollback() //nolint:errcheck // there is nothing to keep

@@ -59,6 +59,7 @@ type rights struct {
 // rightsOf returns the rights that a duty needs.
 func rightsOf(d Duty) []rights {
 	tables, sequences := named(tableFact), named(sequenceFact)
+	// Only the owner may write to the list of applied files. Up and Verify believe what it says.
 	tables = slices.DeleteFunc(tables, func(name string) bool { return name == migrationsTable })
 	schema := rights{[]string{mayUse}, onSchema, nil}
 	switch d {
@@ -71,6 +72,8 @@ func rightsOf(d Duty) []rights {
 			{[]string{mayExecute}, onFunction, definers()},
 		}
 	case Writer:
+		// Rows of the outbox cannot be changed or deleted by a writer, so a writer that was broken into
+		// cannot take events back.
 		return []rights{
 			schema,
 			{[]string{mayRead}, "", []string{migrationsTable, "oncebox_settings"}},

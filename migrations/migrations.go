@@ -63,6 +63,7 @@ const (
 // with oncebox's names, or was made from other files.
 func Up(ctx context.Context, db *bun.DB, cfg *Config) error {
 	s, err := look(ctx, db.DB, cfg)
+	// The usual start of a service ends here, with two reads and without a lock.
 	if err != nil || len(s.missing) == 0 {
 		return err
 	}
@@ -74,6 +75,8 @@ func Up(ctx context.Context, db *bun.DB, cfg *Config) error {
 	}
 	defer tx.Rollback() //nolint:errcheck // after COMMIT it does nothing; before it the first error counts
 
+	// The lock is named after the schema, so installations in different schemas of one database do not wait
+	// for each other.
 	if _, err := tx.ExecContext(ctx, lock, s.schema); err != nil {
 		return fmt.Errorf("migrations: lock: %w", err)
 	}
@@ -82,6 +85,8 @@ func Up(ctx context.Context, db *bun.DB, cfg *Config) error {
 	if err != nil {
 		return err
 	}
+	// The database has files that this program does not know, and lacks files that it has: two versions branched.
+	// Applying them out of order could break both.
 	if len(s.unknown) > 0 && len(s.missing) > 0 {
 		return s.complete()
 	}
@@ -97,6 +102,7 @@ func Up(ctx context.Context, db *bun.DB, cfg *Config) error {
 	if err := tx.Commit(); err != nil {
 		return fmt.Errorf("migrations: commit: %w", err)
 	}
+	// Logged after the commit: before it the migration may still be rolled back.
 	for _, name := range s.missing {
 		cfg.logger().InfoContext(ctx, "oncebox: migration applied", "name", name, "schema", s.schema)
 	}
@@ -120,6 +126,8 @@ func enter(ctx context.Context, tx *sql.Tx, schema string) error {
 	return wrap("set search_path", err)
 }
 
+// apply runs whole files. PostgreSQL runs DDL in the transaction, so a failure in the last file undoes the
+// first as well.
 func apply(ctx context.Context, tx *sql.Tx, s *state) error {
 	for _, name := range s.missing {
 		if _, err := tx.ExecContext(ctx, content(name)); err != nil {
@@ -129,6 +137,7 @@ func apply(ctx context.Context, tx *sql.Tx, s *state) error {
 	return nil
 }
 
+// wrap says which call failed. For a missing right it adds who may grant it.
 func wrap(what string, err error) error {
 	if err == nil {
 		return nil
@@ -148,6 +157,7 @@ func mayNot(what, right string, err error) error {
 	return fmt.Errorf("migrations: %s: %w", what, err)
 }
 
+// names lists the files in the order in which they are applied. Their names begin with a date.
 func names() []string {
 	list, err := fs.Glob(FS(), "*.up.sql")
 	if err != nil {
@@ -157,4 +167,5 @@ func names() []string {
 	return list
 }
 
+// quote quotes an identifier (PostgreSQL, 4.1.1).
 func quote(ident string) string { return `"` + strings.ReplaceAll(ident, `"`, `""`) + `"` }

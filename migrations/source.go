@@ -33,8 +33,10 @@ type source struct {
 	template bool   // contains {schema} in place of the schema
 }
 
+// statement returns what follows CREATE FUNCTION or CREATE VIEW, with the schema filled in.
 func (s source) statement(p place) string { return p.ident + "." + s.in(p, s.create) }
 
+// bodyIn returns the text that PostgreSQL stores in pg_proc.prosrc.
 func (s source) bodyIn(p place) string { return s.in(p, s.body) }
 
 func (s source) in(p place, text string) string {
@@ -51,6 +53,7 @@ func sources() map[string]source {
 	for _, file := range names() {
 		text := content(file)
 		addFunctions(text, false, list)
+		// The bodies of these functions name the schema, so they are made from a template with {schema}.
 		for template := range between(text, "SELECT oncebox_create($text$", "$text$);") {
 			addFunctions(template, true, list)
 		}

@@ -41,6 +41,7 @@ func free(ctx context.Context, db querier, s *state) error {
 	rows := pgsql.QueryPlain(ctx, db, listTaken, s.schema, relations, functions)
 	err := pgsql.Each(rows, func(scan pgsql.Scan) error {
 		var kind, name, whole string
+		// The error shows a complete statement for the first name only. The others need the same.
 		if err := scan(&kind, &name, &whole); err != nil {
 			return err
 		}

@@ -63,6 +63,7 @@ func Verify(ctx context.Context, db *bun.DB, cfg *Config) error {
 	if len(s.unknown) > 0 {
 		return nil // files of a newer program may have changed anything
 	}
+	// What the tables should be is embedded in this program, so Verify needs no second database to compare with.
 	facts, made := parse(tables), sources()
 	relations, functions := ours(facts)
 	p, got, err := read(ctx, db, s.schema, relations, functions)
@@ -113,6 +114,7 @@ func (s *state) complete() error {
 	return &MissingError{Database: s.database, Schema: s.schema, Missing: s.missing, Unknown: s.unknown}
 }
 
+// querier is a pool or a transaction: Up looks once outside of its lock and once under it.
 type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
@@ -149,6 +151,7 @@ func look(ctx context.Context, db querier, cfg *Config) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
+	// All files count as missing until the table of applied files says otherwise.
 	s := &state{schema: schema, missing: names()}
 	var exists bool
 	if err := db.QueryRowContext(ctx, tableExists, s.schema).Scan(&s.database, &exists); err != nil || !exists {

@@ -20,6 +20,8 @@ type TenantCounter struct {
 func (c *TenantCounter) Add(n int64, topic, tenant string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	// A tenant that is new after MaxSeries pairs goes to the common series, so the metric's memory stays bounded
+	// however many tenants there are.
 	pair := [2]string{topic, tenant}
 	if _, known := c.totals[pair]; !known && len(c.totals) >= MaxSeries {
 		pair = [2]string{Other, Other}
@@ -42,6 +44,7 @@ func (c *TenantCounter) Show(m metric.Meter, name, description string, before fu
 		if before != nil {
 			before(ctx)
 		}
+		// Cloned, because observing calls foreign code, and counting must not wait for that.
 		c.mu.Lock()
 		totals := maps.Clone(c.totals)
 		c.mu.Unlock()
@@ -53,7 +56,8 @@ func (c *TenantCounter) Show(m metric.Meter, name, description string, before fu
 	handle(err)
 }
 
-// Histogram returns a histogram of seconds with these bucket bounds.
+// Histogram returns a histogram of seconds with these bucket bounds. The default bounds of OpenTelemetry are meant for
+// milliseconds, and would put nearly everything into one bucket.
 func Histogram(m metric.Meter, name, description string, bounds ...float64) metric.Float64Histogram {
 	return made[metric.Float64Histogram](noop.Float64Histogram{})(
 		m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description), metric.WithExplicitBucketBoundaries(bounds...)))

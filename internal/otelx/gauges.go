@@ -24,6 +24,7 @@ func (g *Gauges) Count(name, description string) metric.Int64ObservableGauge {
 	gauge, err := g.meter.Int64ObservableGauge(name, metric.WithDescription(description))
 	if err != nil || gauge == nil {
 		handle(err)
+		// An idle gauge is returned and not added to the set, so that observing it does nothing.
 		return noop.Int64ObservableGauge{}
 	}
 	g.all = append(g.all, gauge)
@@ -51,6 +52,7 @@ func (g *Gauges) Show(show metric.Callback) (end func()) {
 	return func() { handle(registration.Unregister()) }
 }
 
+// handle reports an error of the metrics to OpenTelemetry's own handler. The work goes on.
 func handle(err error) {
 	if err != nil {
 		otel.Handle(err)

@@ -37,6 +37,7 @@ func (l *Later[T]) Use(to telemetry.Config) {
 		h := l.to.Logger.Handler()
 		l.log.Store(&h)
 	}
+	// Instruments made for the former destination are dropped, and made anew when they are needed.
 	l.made.Store(nil)
 }
 
@@ -45,6 +46,7 @@ func (l *Later[T]) Instruments() *T {
 	if made := l.made.Load(); made != nil {
 		return made
 	}
+	// Two callers may come here at once. Only one makes the instruments, because a provider keeps what was made twice.
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	made := l.made.Load()
@@ -64,6 +66,8 @@ type following struct {
 	with []func(slog.Handler) slog.Handler
 }
 
+// handler repeats all WithAttrs and WithGroup calls on the present destination, in their order. So a logger that was
+// derived before Use writes to the new destination as well.
 func (f following) handler() slog.Handler {
 	h := slog.Default().Handler()
 	if to := f.to.Load(); to != nil {
@@ -91,6 +95,7 @@ func (f following) WithGroup(name string) slog.Handler {
 	return f.and(func(h slog.Handler) slog.Handler { return h.WithGroup(name) })
 }
 
+// Clipped, so that two loggers derived from one do not write into the same array.
 func (f following) and(with func(slog.Handler) slog.Handler) slog.Handler {
 	return following{f.to, append(slices.Clip(f.with), with)}
 }

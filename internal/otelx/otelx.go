@@ -72,6 +72,8 @@ func Started(m metric.Meter, name, description string, options map[string][]metr
 // Inject writes the trace context of ctx into carrier, in the format of W3C Trace Context. It replaces a trace context that is there: the state of
 // another trace never stays beside this one's parent. Without a span in ctx the carrier is left as it is.
 func Inject(ctx context.Context, carrier map[string]string) {
+	// A tracestate belongs to one traceparent (W3C Trace Context, section 3.3). Inject would leave the old
+	// one if the new trace has none.
 	if trace.SpanContextFromContext(ctx).IsValid() {
 		delete(carrier, "tracestate")
 	}

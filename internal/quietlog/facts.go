@@ -37,6 +37,8 @@ var many = []string{
 //nolint:gochecknoglobals // a constant list
 var waits = []string{"wait", "pause"}
 
+// add sorts an attribute: it is the error, a pause, the place, or it does not count. Attributes that are no text, such
+// as numbers and times, never separate groups.
 func (f *facts) add(a slog.Attr) {
 	value := a.Value.Resolve()
 	switch {
@@ -57,6 +59,8 @@ func (f *facts) add(a slog.Attr) {
 	}
 }
 
+// fail notes the error and whether it means that a service is down. A nil error is an attribute without a
+// value, and no failure.
 func (f *facts) fail(value slog.Value) {
 	err, is := value.Any().(error)
 	switch {
@@ -66,6 +70,7 @@ func (f *facts) fail(value slog.Value) {
 		f.away, f.late = awayBy(err), isLate(err)
 	}
 	f.failed = true
+	// While the service is down, its errors differ from one call to the next, and mean the same.
 	if f.away == "" {
 		f.reason = cause.Of(value.String())
 	}
@@ -90,16 +95,20 @@ type key struct {
 // keyOf returns the key of a record's group. message is the record's message without numbers.
 func keyOf(level slog.Level, message string, f *facts) key {
 	switch {
+	// Lines at INFO that something is back are counted by message, because they report different parts.
 	case f.away != "" && level < slog.LevelWarn:
 		return key{level: level, away: f.away, message: message}
 	case f.away != "":
 		return key{level: level, away: f.away}
+	// Lines of a consumer at WARN with one reason are one group, whatever their messages. An ERROR asks somebody for
+	// something, so its message counts as well.
 	case f.failed && f.consumer != "" && level < slog.LevelError:
 		return key{level: level, reason: f.reason, place: f.consumer}
 	case f.failed && f.consumer != "":
 		return key{level: level, message: message, reason: f.reason, place: f.consumer}
 	}
 	place := append(slices.Clip(f.place), f.consumer)
+	// Without an error the type of the event is all that separates one line from another.
 	if !f.failed {
 		place = append(place, f.kinds...)
 	}

@@ -37,6 +37,7 @@ type group struct {
 	all       map[string]int // counts of all records, by label
 }
 
+// begin makes the first record the start of the group. It was written by itself, so it does not count as unwritten.
 func (g *group) begin(e *entry, now time.Time) {
 	g.began, g.written, g.among, g.all = now, now, map[string]int{}, map[string]int{}
 	g.add(e, now)
@@ -50,10 +51,13 @@ func (g *group) count(e *entry, now time.Time) {
 	tally(g.among, label(e))
 }
 
+// The record and its context are kept beyond the call. The copy holds no cancellation, because the line may be written
+// long after the request has ended.
 func (g *group) add(e *entry, now time.Time) {
 	kept := *e
 	kept.ctx, kept.record = context.WithoutCancel(e.ctx), e.record.Clone()
 	g.latest, g.last = &kept, now
+	// A part that announces a pause is silent until then, which does not mean that it works again.
 	if until := now.Add(e.facts.wait); until.After(g.until) {
 		g.until = until
 	}
@@ -71,6 +75,7 @@ func (g *group) quiet() time.Time {
 
 // line returns the latest record, with the number of records that it stands for.
 func (g *group) line(now time.Time) *entry {
+	// The latest record is the most useful one: it has the present error and the present attempt.
 	out := g.repeat(g.latest, now, g.key.level, g.latest.record.Message, g.among, slog.Int("lines", g.unwritten))
 	g.written, g.unwritten = now, 0
 	clear(g.among)
@@ -83,6 +88,7 @@ func (g *group) end(now time.Time) *entry {
 	if g.total == 1 || g.key.level < slog.LevelWarn {
 		return nil
 	}
+	// The end is written from the first record: it has the message that a reader has seen when the failure began.
 	return g.repeat(g.first, now, slog.LevelInfo, notSeen(g.first.record.Message), g.all, slog.Duration("quiet", now.Sub(g.last).Round(time.Millisecond)))
 }
 
@@ -109,6 +115,7 @@ func notSeen(message string) string {
 }
 
 // speaker separates the name of the program, with which its messages begin, from the rest.
+// A long text before a colon is part of the message, not a name.
 func speaker(message string) (who, what string) {
 	who, what, found := strings.Cut(message, ": ")
 	if !found || len(who) > len("Pulsar's client") {

@@ -67,9 +67,12 @@ func (s *groups) note(e *entry) *entry {
 		return e
 	}
 	g.count(e, now)
+	// Without a timer the group would never end, and a failure that stopped would look as if it went on.
 	switch due := g.written.Add(s.interval); {
 	case !now.Before(due):
+		// The interval is over, so this record becomes the line at once. No timer is needed for it.
 		return g.line(now)
+	// The first record that was only counted starts the timer for its line.
 	case g.unwritten == 1:
 		s.look(g, due)
 	}
@@ -79,17 +82,21 @@ func (s *groups) note(e *entry) *entry {
 // groupOf returns the group of a record, and makes it if there is none. When there are too many groups, it
 // uses coarser ones.
 func (s *groups) groupOf(e *entry, now time.Time) *group {
+	// A timeout has no name of its server. If the database is known to be down, it is most probably one
+	// more sign of that.
 	if e.facts.late && e.facts.away == "" && s.isOfDatabase(&e.facts) {
 		e.facts.away = Database
 	}
 	message := cause.Of(e.record.Message)
 	k, family := keyOf(e.record.Level, message, &e.facts), key{level: e.record.Level, message: message, place: e.facts.consumer}
+	// Texts that differ each time must not make groups without end. The message alone is then the group.
 	if s.live[k] == nil && k.away == "" && s.reasons[family] >= mostReasons {
 		k = family
 	}
 	if s.live[k] == nil && k.away == "" && len(s.live) >= most {
 		k = key{level: k.level, message: message}
 	}
+	// Even messages can be without end. The last resort is one group for each level.
 	if s.live[k] == nil && len(s.live) >= 2*most {
 		k = key{level: k.level}
 	}
@@ -113,9 +120,12 @@ func (s *groups) isOfDatabase(f *facts) bool {
 // holdOf returns how long a group must be quiet to be over. It is longer for a group that has come again
 // soon after its end.
 func (s *groups) holdOf(k key, now time.Time) time.Duration {
+	// Half an interval more than the distance of two lines, so that a failure that comes once in an
+	// interval does not end each time.
 	hold := s.interval + s.interval/2
 	before, came := s.past[k]
 	delete(s.past, k)
+	// A pause of twice the last one is tolerated, so that a retry with growing pauses is one failure and not many.
 	if pause := now.Sub(before.last); came && pause < 10*s.interval {
 		hold = max(hold, before.hold, 2*pause)
 	}
@@ -140,6 +150,7 @@ func (s *groups) looked(g *group, n int) *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
+	// A later timer looks at the group in place of this one.
 	switch quiet := g.quiet(); {
 	case s.live[g.key] != g || g.looked != n:
 		return nil
@@ -169,6 +180,7 @@ func (s *groups) remember(g *group) {
 	if g.total > 1 && g.last.Sub(g.began) < time.Duration(g.total-1)*s.interval/4 {
 		return
 	}
+	// Forgetting all is better than growing: the groups then end a little too early once.
 	if len(s.past) >= most {
 		clear(s.past)
 	}
@@ -185,6 +197,7 @@ func (s *groups) flush() {
 	}
 }
 
+// drain empties all maps at once, so records that come meanwhile begin new groups.
 func (s *groups) drain() (lines []*entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

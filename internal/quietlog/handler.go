@@ -21,6 +21,7 @@ func New(l *slog.Logger, interval time.Duration) *slog.Logger {
 	if l == nil {
 		l = slog.Default()
 	}
+	// Two of these handlers in a row would count each record twice.
 	if find(l.Handler()) != nil {
 		return l
 	}
@@ -37,6 +38,7 @@ func Every(l *slog.Logger) *slog.Logger {
 	if l == nil {
 		l = slog.Default()
 	}
+	// The groups are skipped and the handler behind is kept, so the record goes to the same place.
 	if h, is := l.Handler().(*handler); is {
 		return slog.New(&handler{next: h.next})
 	}
@@ -82,6 +84,7 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	if h.groups == nil {
 		return h.next.Handle(ctx, r)
 	}
+	// The facts of the logger are shared by all its records, so each record works on a copy.
 	f := h.facts.clone()
 	r.Attrs(func(a slog.Attr) bool {
 		f.add(a)
@@ -90,6 +93,7 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	if f.away == "" {
 		f.away = awayIn(ctx)
 	}
+	// INFO is grouped only about an outage: a hundred parts report that they are back. Other INFO lines are news.
 	if r.Level < slog.LevelWarn && (r.Level < slog.LevelInfo || f.away == "") {
 		return h.next.Handle(ctx, r)
 	}
@@ -109,6 +113,7 @@ func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 }
 
 // WithGroup returns a handler that shares the groups of this one.
+// The group's name is not part of the facts: an error is the same error within any group.
 func (h *handler) WithGroup(name string) slog.Handler {
 	return &handler{next: h.next.WithGroup(name), groups: h.groups, facts: h.facts}
 }
