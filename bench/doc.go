@@ -38,7 +38,7 @@
 //
 // consume handles messages that wait in a topic with 4 partitions, through a Failover subscription; the clock runs from the
 // first message to the last acknowledgement. The handler of single and batch sends the statement of the floor, prepared, so
-// that their ratios are those of what is around it; single-raw and single-model send it as users of bun do.
+// that their ratios show the cost of the layers around it; single-raw and single-model send it as users of bun do.
 //
 // http asks a service on a loopback socket, with clients in the same program: what they use is in all rates and CPU times alike.
 //

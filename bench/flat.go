@@ -19,7 +19,7 @@ func relayFlat(ctx context.Context, args []string) error {
 	sent := flags.Int("sent", 10_000_000, "rows of the large archive, in full thousands")
 	rounds := flags.Int("rounds", 3, "how often each variant is measured")
 	flags.StringVar(&b.only, "only", "", "run this variant beside the floor, for profiles: base (nothing beside it), large, sent or snapshot")
-	flags.StringVar(&b.profile, "cpuprofile", "", "have the projector write a CPU profile to this file; the last run stays")
+	flags.StringVar(&b.profile, "cpuprofile", "", "write a CPU profile of the projector to this file; the last run stays")
 	if err := parse(flags, args); err != nil {
 		return err
 	}

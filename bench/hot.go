@@ -32,7 +32,7 @@ func hot(ctx context.Context, args []string) error {
 	var b hotBench
 	flags := flag.NewFlagSet("hot", flag.ContinueOnError)
 	flags.IntVar(&b.n, "n", 10_000, "messages, of 100 aggregates")
-	flags.IntVar(&b.share, "share", 3, "percent of them that are of the one that fails")
+	flags.IntVar(&b.share, "share", 3, "percent of them that belong to the aggregate whose handler fails")
 	flags.IntVar(&b.rate, "rate", 400, "messages published per second, well below what the consumer can do")
 	rounds := flags.Int("rounds", 3, "how often each run is made")
 	if err := parse(flags, args); err != nil {

@@ -65,7 +65,7 @@ func launch(ctx context.Context, p part) (*member, error) {
 	return &member{child: c, part: p}, nil
 }
 
-// write has the process write its events, and returns when it and the consumer have ended by themselves. When that takes
+// write orders the process to write its events, and returns when it and the consumer have ended by themselves. When that takes
 // too long, the events that came are counted.
 func (m *member) write(ctx context.Context, consumer *member) error {
 	if err := m.say.Encode("go"); err != nil {

@@ -179,7 +179,7 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// write stores events at the rate until ctx is done, then those that are missing to full versions.
+// write stores events at the rate until ctx is done, and then the events that are missing to full versions.
 func (b *outageBench) write(ctx context.Context, db *bun.DB, store *outbox.Store) (stored int, err error) {
 	work := backlog{topic: outageTopic}
 	tick := time.NewTicker(50 * time.Millisecond)

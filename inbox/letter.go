@@ -158,7 +158,7 @@ func (ls letters) settleLetter(ctx context.Context, l letter, n int, cause error
 			_, err := ls.of.box.table.Parked.Park(ctx, u.DB(), store.Parking{ID: l.id, Message: l.m, Reason: pgsql.CleanText(cause.Error())})
 			return err
 		}
-		// Only a complete letter with an order can hold up others. One that was settled as a copy, or whose consumer
+		// Only a complete letter with an order can hold up others. A letter that was settled as a copy, or whose consumer
 		// continues, holds nothing.
 		holds := became == store.Fresh && l.id.Lock != nil && !ls.of.continueAfterDead
 		if err := a.make(ctx, u, death{attempts: n, cause: cause, holds: holds}); err != nil || !holds {

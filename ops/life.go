@@ -154,8 +154,8 @@ func (v *View) Life(ctx context.Context, id string, sources ...string) ([]Life, 
 	if err != nil {
 		return nil, err
 	}
-	// An event is from elsewhere only if its source is known and is none of ours. An event that an operator
-	// deleted had its place here.
+	// An event is from elsewhere only if its source is known, and no service of this database has it. An event that an
+	// operator deleted had its place here.
 	for _, l := range found.list {
 		l.Elsewhere = len(l.Outbox) == 0 && l.Source != "" && len(own) > 0 && !slices.Contains(own, l.Source) && !l.deleted()
 	}

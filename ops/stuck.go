@@ -205,7 +205,7 @@ func (v *View) parts(ctx context.Context, filter Filter, limit int) (list []Stuc
 	if v.outbox != nil {
 		if overdue, err = v.outbox.State().Overdue(ctx); err != nil {
 			return nil, err
-			// A lane may have an owner whose lease has ended: that is a relay that vanished, and not one that is late.
+			// A lane may have an owner whose lease has ended: such a relay has vanished and is not late.
 		}
 	}
 	for _, o := range overdue {

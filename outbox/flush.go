@@ -42,7 +42,7 @@ func (s *Store) Enqueue(ctx context.Context, tx bun.IDB, q *unit.Queue, evs []ev
 	return nil
 }
 
-// statement returns the statement that stores the events of evs, without those that repeat another event. n is their
+// statement returns the statement that stores the events of evs, without events that repeat another one. n is their
 // number. xid is the id of the transaction, if a statement has returned it already.
 func (s *Store) statement(ctx context.Context, h outboxdb.Conn, evs []event.Envelope) (n int, text string, args []any, xid string, err error) {
 	l, err := s.box.Layout(ctx, h)

@@ -72,7 +72,7 @@ func uniqueName() string {
 	return fmt.Sprintf("%.100s-%d-%.8s", host, os.Getpid(), uuid.NewString())
 }
 
-// Name returns the name under which this projector owns lanes: that of the configuration, or one that New has made.
+// Name returns the name under which this projector owns lanes: that of the configuration, or a name that New has made.
 func (p *Projector) Name() string { return p.cfg.Name }
 
 // Wake makes a running projector look for rows at once instead of after its pause. It does nothing if the projector

@@ -89,7 +89,7 @@ func (w *worker) longerPause() time.Duration {
 	return w.pause
 }
 
-// rest waits for d, or until hear has reported a commit.
+// rest waits for d, or until a commit is reported.
 func (w *worker) rest(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

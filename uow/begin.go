@@ -44,6 +44,7 @@ func (m *Manager) Begin(ctx context.Context, opts ...Option) (*Tx, error) {
 		}
 		return &Tx{Unit: s.level.in(ctx), savepoint: s}, nil
 	}
+	// Begin runs no function again, so no aggregate can be stale from an earlier try.
 	l, err := m.begin(ctx, &o, staleSet{})
 	if err != nil {
 		return nil, err
@@ -78,6 +79,8 @@ func (t *Tx) Rollback() error {
 	if t.savepoint != nil {
 		return t.savepoint.undo(t.ctx)
 	}
+	// The connection goes back to the pool here. Without the deferred Rollback it would be lost to the pool
+	// until its session ends.
 	t.root.rollback()
 	t.root.manager.count(t.ctx, rolledBack)
 	return nil

@@ -21,6 +21,8 @@ func (w *write) byBun(ctx context.Context, tx bun.Tx) (stored bool, err error) {
 	w.mapping.hold(w.model, w.next)
 	defer w.mapping.hold(w.model, held)
 	if w.insert {
+		// A row with this key makes the INSERT do nothing instead of failing: an error would end the transaction, and
+		// the function could not load the existing row.
 		return affected(tx.NewInsert().Model(w.aggregate).On("CONFLICT (?) DO NOTHING", bun.Safe(w.mapping.keys)).Exec(ctx))
 	}
 	return affected(w.updateByBun(tx).Exec(ctx))
@@ -81,6 +83,8 @@ func (o overwritten) AppendQuery(gen schema.QueryGen, b []byte) ([]byte, error) 
 }
 
 // affected reports whether a statement has found its row. If it has RETURNING, bun reports a missing row as [sql.ErrNoRows].
+// bun sends RETURNING if a column is read back, for example a default. Then a row that was not found is an
+// error of Scan.
 func affected(res sql.Result, err error) (bool, error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
@@ -104,6 +108,7 @@ func (w *write) conflict(ctx context.Context, tx bun.Tx, gen schema.QueryGen) er
 	for _, f := range m.table.PKs {
 		query.Where("? = ?", f.SQLName, bun.Safe(f.AppendValue(gen, nil, w.model)))
 	}
+	// No row is no error here: it was deleted, or there never was one, and Found stays 0.
 	if err := query.Scan(ctx, &c.Found, &c.Deleted); !errors.Is(err, sql.ErrNoRows) {
 		c.Err = err
 	}

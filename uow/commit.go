@@ -24,6 +24,7 @@ func (u *level) finish(ctx context.Context) error {
 			return err
 		}
 	}
+	// The unit is closed before the events are collected, so no goroutine can add an event that nobody stores.
 	entries, err := r.seal(u)
 	if err != nil {
 		return err
@@ -38,12 +39,14 @@ func (u *level) finish(ctx context.Context) error {
 	} else {
 		events, aggregates, err = r.collect(entries)
 	}
+	// From here on the sinks get the events, so an aggregate that changes afterwards fails the unit.
 	if err != nil {
 		return err
 	}
 	if err := r.flushAndCommit(ctx, u, events); err != nil {
 		return err
 	}
+	// Only a committed unit gives a token. A token of events that do not exist would be waited for in vain.
 	if r.token != nil && len(events) > 0 {
 		*r.token = makeToken(events)
 	}
@@ -62,6 +65,7 @@ func (r *root) collect(entries []entry) (events []event.Envelope, aggregates []e
 		}
 		if _, twice := seen[e.aggregate]; twice {
 			continue
+			// One aggregate may be tracked and saved, and its events must go out once.
 		}
 		seen[e.aggregate] = struct{}{}
 		aggregates = append(aggregates, e.aggregate)
@@ -225,6 +229,7 @@ func (r *root) outcome(ctx context.Context, err error, events []event.Envelope, 
 		r.abandon()
 		return fmt.Errorf("uow: at COMMIT the transaction was found failed: an error was not returned: %w", err)
 	case refused(err) || errors.Is(err, sql.ErrTxDone):
+		// No answer from here on: whether the transaction was committed has to be found out.
 		r.abandon()
 		return fmt.Errorf("uow: commit: %w", err)
 	case r.tx.xid == "":
@@ -259,6 +264,7 @@ func (r *root) committed(ctx context.Context, hooks []func(context.Context), agg
 		if s, ok := r.saved[a]; ok {
 			s.confirm()
 		}
+		// A sink is called before the hooks, so an outbox wakes its relay before slow hooks run.
 	}
 	for _, s := range r.manager.sinks {
 		if c, ok := s.(CommitSink); ok && len(events) > 0 {
@@ -270,6 +276,7 @@ func (r *root) committed(ctx context.Context, hooks []func(context.Context), agg
 	}
 }
 
+// survive runs a function that can no longer undo anything: its panic must not look like a unit that failed.
 func (r *root) survive(ctx context.Context, what string, fn func()) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -32,6 +32,7 @@ func (m *Manager) Do(ctx context.Context, fn func(ctx context.Context, u *Unit) 
 	var before error
 	began := time.Now()
 	stale, outdated := staleSet{}, 0
+	// Each turn of the loop is a transaction of its own, on a connection of its own.
 	for attempt := 1; ; attempt++ {
 		err := m.once(ctx, fn, &o, stale)
 		if before != nil && errors.Is(err, ErrStale) {
@@ -46,6 +47,8 @@ func (m *Manager) Do(ctx context.Context, fn func(ctx context.Context, u *Unit) 
 			m.retries.Add(ctx, 1)
 			continue
 		}
+		// An existing row under the id of a new aggregate is tried again only once: a function that always makes a new
+		// aggregate would fail each time.
 		if err == nil || attempt >= o.attempts || time.Since(began) >= m.cfg.Retry.MaxElapsed ||
 			errors.Is(err, ErrCommitUnknown) || !m.again(err) || errors.Is(err, ErrExists) && errors.Is(before, ErrExists) {
 			return err
@@ -136,6 +139,8 @@ func (t *transaction) begin(ctx context.Context, o *sql.TxOptions) (err error) {
 	return err
 }
 
+// sessionOf identifies server and backend before BEGIN, because after a lost COMMIT nobody can ask this
+// connection any more.
 func sessionOf(ctx context.Context, conn bun.Conn) (s pgsql.Session) {
 	_, _ = pgsql.NativeConn(conn, func(c *pgx.Conn) error { // a broken connection shows at BEGIN
 		pgsql.TroubleOf(c).Forget(c)
@@ -175,6 +180,8 @@ func (u *level) end(ctx context.Context, work func() error) error {
 		ended = committed
 		return nil
 	}
+	// The explanation says what the error of the statement cannot: that the connection was lost, or that an
+	// earlier error was ignored.
 	if err = u.root.tx.explain(ctx, err, u.root.doomedBy()); errors.Is(err, ErrCommitUnknown) {
 		ended = unknown
 	}

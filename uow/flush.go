@@ -70,6 +70,7 @@ func (f *flush) give(ctx context.Context, events []event.Envelope) error {
 		if err := f.giveTo(ctx, s, events); err != nil {
 			return fmt.Errorf("uow: flush: %w", err)
 		}
+		// The last sink's statements stay in the queue, so that they can leave together with COMMIT.
 		if ids == nil {
 			break
 		}
@@ -81,6 +82,8 @@ func (f *flush) give(ctx context.Context, events []event.Envelope) error {
 	return nil
 }
 
+// giveTo queues the statements of oncebox's own sinks. A foreign sink sends its own, so after it nothing is
+// known about the transaction.
 func (f *flush) giveTo(ctx context.Context, s Sink, events []event.Envelope) error {
 	if err := f.look(ctx); err != nil {
 		return err
@@ -161,6 +164,7 @@ func (f *flush) settle(ctx context.Context) error {
 	return f.tx.probed(ctx)
 }
 
+// noSink names the first event, by which the code that emitted it is found.
 func noSink(first string) error { return fmt.Errorf("%w: the first is %s", ErrNoSink, first) }
 
 func idsOf(events []event.Envelope) []string {

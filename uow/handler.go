@@ -42,6 +42,8 @@ func (u *level) handle(ctx context.Context) error {
 		u.root.handled = map[event.Aggregate]int{}
 	}
 	d := dispatch{level: u, handled: u.root.handled}
+	// A handler may record events on an aggregate that was passed already, so the aggregates are gone
+	// through until a round finds nothing new.
 	for again := true; again; {
 		before := d.count
 		for i := 0; ; i++ {
@@ -104,6 +106,8 @@ func (d *dispatch) all(ctx context.Context, e entry) error {
 	return nil
 }
 
+// one calls each handler for one event. The order of registration is kept, because a handler may rely on
+// what an earlier one did.
 func (d *dispatch) one(u *Unit, e event.Event) error {
 	if err := interrupted(u.ctx); err != nil {
 		return fmt.Errorf("uow: before COMMIT: %w", err)
@@ -122,6 +126,7 @@ func (u *level) rules(ctx context.Context) error {
 	if !u.parent.around {
 		return nil
 	}
+	// The code within a middleware's unit must get its own errors, because the middleware can only answer with 500.
 	if err := u.handle(ctx); err != nil {
 		return err
 	}

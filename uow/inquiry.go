@@ -104,12 +104,14 @@ func (q *inquiry) inquire(ctx context.Context) (fate, error) {
 	recovering, mark, outcome, err := q.status(ctx, conn)
 	switch {
 	case err != nil && pgerr.Code(err) != codeFutureXID, recovering: // no answer, or that of a standby
+		// A standby may lag behind the server of the transaction, so its answer proves nothing.
 		return isOpen, err
 	case outcome == "committed":
 		return confirmed(ctx, conn)
 	case outcome == "aborted":
 		return isAborted, nil
 	case outcome != "": // in progress
+		// The end of the session makes the outcome certain. The next attempt reads it.
 		return isOpen, q.terminate(ctx, conn)
 	}
 	found, later, notFound := q.found(ctx, conn)
@@ -133,6 +135,8 @@ func (q *inquiry) status(ctx context.Context, conn bun.Conn) (recovering bool, m
 	return recovering, mark, told.String, err
 }
 
+// terminate ends the session that still runs the transaction. It does nothing to a session that may be
+// waiting for the standby.
 func (q *inquiry) terminate(ctx context.Context, conn bun.Conn) error {
 	var ended int
 	return conn.Conn.QueryRowContext(ctx, q.question(terminate), q.subject()...).Scan(&ended)
@@ -192,6 +196,7 @@ func confirmed(ctx context.Context, conn bun.Conn) (fate, error) {
 	return isCommitted, nil
 }
 
+// unknown has everything that a person needs to look the transaction up in the server's log.
 func (q *inquiry) unknown(err error) error {
 	s := &q.tx.session
 	return &CommitUnknownError{XID: q.tx.xid, PID: s.PID, Start: s.Start, Timeline: s.Timeline, Err: err}

@@ -44,6 +44,7 @@ type root struct {
 // staleSet holds the aggregates that lived through a rollback, within this try or an earlier one.
 type staleSet map[event.Aggregate]struct{}
 
+// add marks the aggregates of a level. Envelopes that were added by hand hold no state, so they cannot be stale.
 func (s staleSet) add(entries []entry) {
 	for _, e := range entries {
 		if e.aggregate != nil {
@@ -114,6 +115,7 @@ func (u *level) nearest(fits func(*level) bool) *level {
 	return u
 }
 
+// open reports whether the level can still take entries.
 func (u *level) open() bool {
 	u.root.mu.Lock()
 	defer u.root.mu.Unlock()
@@ -134,6 +136,7 @@ func (r *root) doom(err error) {
 	}
 }
 
+// doomedBy returns why the transaction must not be committed, nil if it may.
 func (r *root) doomedBy() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -41,6 +41,7 @@ func (m *Manager) mapping(typ reflect.Type) (*mapping, error) {
 	return known.(*mapping), nil //nolint:forcetypeassert // only mappings are stored
 }
 
+// newMapping looks at the fields once for each type. A tag wins over the name "version".
 func newMapping(gen schema.QueryGen, table *schema.Table) *mapping {
 	m := &mapping{table: table, name: gen.FormatQuery(string(table.SQLName)), byBun: hooked(table.ZeroIface)}
 	for _, f := range table.Fields {
@@ -80,6 +81,7 @@ func (m *mapping) validate(typ reflect.Type) error {
 	return errors.Join(errs...)
 }
 
+// hooked reports whether the model has hooks that only bun's own queries call.
 func hooked(model any) bool {
 	switch model.(type) {
 	case bun.BeforeAppendModelHook, bun.BeforeInsertHook, bun.AfterInsertHook, bun.BeforeUpdateHook, bun.AfterUpdateHook:
@@ -132,6 +134,7 @@ func (m *mapping) text(insert bool, kinds []kind) (text string, ok bool) {
 
 const returningXID = " RETURNING pg_current_xact_id()::text"
 
+// insertText makes an INSERT that returns the id of the transaction, so that COMMIT needs no statement before it.
 func (m *mapping) insertText(kinds []kind) string {
 	names := make([]string, len(kinds))
 	for i, f := range m.table.Fields {
@@ -142,6 +145,7 @@ func (m *mapping) insertText(kinds []kind) string {
 		") ON CONFLICT (" + m.keys + ") DO NOTHING" + returningXID
 }
 
+// updateText makes an UPDATE that finds its row only in the expected version: that is the optimistic lock.
 func (m *mapping) updateText(kinds []kind) string {
 	sets, n := placeholders(kinds)
 	for i, f := range m.changed {
@@ -221,6 +225,7 @@ func parameter(f *schema.Field, literal []byte) (arg any, k kind, ok bool) {
 	}
 }
 
+// isNumber reports whether a literal consists of digits, with a sign and points. bun writes no exponents.
 func isNumber(text string) bool {
 	digits := strings.TrimPrefix(text, "-")
 	return digits != "" && strings.Trim(digits, "0123456789.") == ""

@@ -88,6 +88,7 @@ func (t pgxTx) QueryRow(ctx context.Context, query string, args ...any) (row pgx
 	return row
 }
 
+// SendBatch returns before the results are read. That is safe, because the connection stays with the unit until its end.
 func (t pgxTx) SendBatch(ctx context.Context, b *pgx.Batch) (results pgx.BatchResults) {
 	err := t.do(ctx, "SendBatch", func(c *pgx.Conn, _ []any) error {
 		results = c.SendBatch(ctx, b)
@@ -115,6 +116,7 @@ func (t pgxTx) Prepare(ctx context.Context, name, query string) (d *pgconn.State
 	return d, err
 }
 
+// Conn returns the connection of the unit for code that needs pgx itself. Such code must not end the transaction.
 func (t pgxTx) Conn() (conn *pgx.Conn) {
 	_ = t.do(context.Background(), "Conn", func(c *pgx.Conn, _ []any) error {
 		conn = c

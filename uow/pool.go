@@ -58,6 +58,7 @@ func (p *pool) checked(ctx context.Context, conn bun.Conn, err error, ping bool,
 	good := func() bool {
 		return (!ping || conn.PingContext(ctx) == nil) && (outdated == 0 || pgsql.Fresh(ctx, conn, outdated))
 	}
+	// At most as many connections are tried as are open, so a server that is down does not keep this loop going.
 	for left := p.db.Stats().OpenConnections; left > 0 && err == nil && !good(); left-- {
 		_ = conn.Close()
 		conn, err = p.db.Conn(ctx)

@@ -58,6 +58,8 @@ func (u *Unit) Save(ctx context.Context, aggregates ...event.Aggregate) error {
 		return fmt.Errorf("uow: Save: %w", err)
 	}
 	inLockOrder(writes)
+	// A row that is missing is no error of the server, so the transaction goes on and the stored version
+	// can still be read.
 	missed, err := u.root.save(ctx, writes)
 	if missed != nil {
 		err = missed.conflict(ctx, u.root.tx.bun, u.root.manager.db.QueryGen())
@@ -121,6 +123,8 @@ func (r *root) save(ctx context.Context, writes []*write) (missed *write, err er
 	return missed, err
 }
 
+// saveByBun writes one aggregate after the other with bun's own queries, for models that a prepared
+// statement cannot serve.
 func (r *root) saveByBun(ctx context.Context, writes []*write) (missed *write, err error) {
 	if err := r.tx.ended(); err != nil {
 		return nil, err
@@ -149,6 +153,7 @@ type write struct {
 	events int
 }
 
+// newWrite checks the aggregate and finds out whether it is inserted or updated. It sends nothing.
 func (r *root) newWrite(a event.Aggregate) (*write, error) {
 	if !identifiable(a) || reflect.TypeOf(a).Kind() != reflect.Pointer {
 		return nil, fmt.Errorf("%#v is not a pointer to an aggregate", a)
@@ -180,6 +185,7 @@ func (r *root) newWrite(a event.Aggregate) (*write, error) {
 	if held := m.held(w.model); held < w.expected || held > w.next {
 		return nil, fmt.Errorf("%s: AggregateVersion is %d, but the field %s holds %d", name, w.expected, m.version.GoName, held)
 	}
+	// It was saved before in this unit, so its row has the version that the earlier write stored.
 	if before != nil {
 		w.insert, w.expected = false, before.next
 	}

@@ -76,6 +76,8 @@ type savepoint struct {
 	before map[event.Aggregate]int
 }
 
+// push makes a level within the active one, and notes how many events the aggregates around it have: undo finds by the
+// numbers which of them changed.
 func (r *root) push() *savepoint {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,6 +104,7 @@ func (s *savepoint) pop(keep bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	inner.ended = true
+	// A level that is not the innermost one must not move its entries: they belong to a unit that runs beside it.
 	if r.doomIfOpen(inner); r.active != inner {
 		return r.doomed
 	}

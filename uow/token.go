@@ -37,6 +37,7 @@ func makeToken(events []event.Envelope) Token {
 	type series struct{ key, topic string }
 	seen := map[series]bool{}
 	var groups []announced
+	// From the last event on, so that the last one of a key is the one that is named.
 	for i := range slices.Backward(events) {
 		e := &events[i]
 		// An event with a dedup key may have the id of an earlier unit's event, which may have been handled long ago. So it does not stand for others.
@@ -119,6 +120,8 @@ func (u *Unit) Token(ctx context.Context) (Token, error) {
 	return makeToken(r.flushed.events), nil
 }
 
+// flushEarly passes the events to the sinks before the end. It is refused within a savepoint, which could
+// still be undone.
 func (u *level) flushEarly(ctx context.Context) error {
 	r := u.root
 	if err := u.handle(ctx); err != nil {

@@ -13,7 +13,7 @@
 //
 // # Erasure
 //
-// [Keys.Erase] forgets the secrets of a tenant and keeps their ids, so that "erased" can be told from "not here". The events
+// [Keys.Erase] forgets the secrets of a tenant and keeps their ids, so that "erased" and "not here" can be distinguished. The events
 // stay where they are, in tables, topics and backups, and nobody can read them. Processes remember keys for [Lifetime]:
 // after that the erasure is complete. The tenant gets no other key; what it still tries to announce fails with
 // [event.ErrErased].

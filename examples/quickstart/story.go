@@ -48,7 +48,7 @@ func (s *story) tell(ctx context.Context) error {
 func (s *story) killed(ctx context.Context) error {
 	s.sayf(`
 1. Four processes place an order, and each is killed (kill -9) in the middle.
-   A service that stores an order and tells others about it writes twice: to the database and to the broker. That is a dual write.
+   A service that stores an order and announces it to others writes twice: to the database and to the broker. That is a dual write.
    With an outbox it writes once: the event is a row of the same transaction. A relay, in this process or another one,
    publishes the rows that are committed.
 `)
@@ -84,7 +84,7 @@ func yesNo(b bool) string {
 func verdict(stored, published bool) string {
 	switch {
 	case stored && !published:
-		return "the event is LOST: nobody will ever hear of the order"
+		return "the event is LOST: no other service will ever know of the order"
 	case !stored && published:
 		return "the event is FALSE: others count an order that is not there"
 	case stored:

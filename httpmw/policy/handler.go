@@ -41,7 +41,7 @@ func Handler(s *idempotency.Store, cfg *httpmw.IdempotencyConfig) http.Handler {
 		"":          {"text/html; charset=utf-8", p.index()},
 		openAPIName: {"application/json", p.openAPI()},
 	}
-	// Pages exist for all kinds, also for those that this configuration cannot cause: another version of
+	// Pages exist for all kinds, also for kinds that this configuration cannot cause: another version of
 	// the service may have caused them.
 	for _, k := range p.kinds(true) {
 		documents[k.Type] = document{"text/html; charset=utf-8", p.page(k)}

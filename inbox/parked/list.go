@@ -86,8 +86,8 @@ func (f Filter) where(args ...any) (w *pgsql.Where, ofKey string) {
 			w.Add(c.column+" = %s::text", c.value)
 		}
 	}
-	// The filter belongs inside the lateral query, so that a key with a thousand messages gives those that match. With
-	// FirstOnly it belongs outside: inside, the second message of a key could pass for the first.
+	// The filter belongs inside the lateral query, so that a key with a thousand messages gives the matching
+	// ones. With FirstOnly it belongs outside: inside, the second message of a key could pass for the first.
 	of := &pgsql.Where{Args: w.Args}
 	message := "x."
 	if f.FirstOnly { // the first message of a key is chosen without the filter, and then compared with it

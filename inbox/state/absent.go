@@ -91,6 +91,7 @@ func (r *Reader) AbsentTopics(ctx context.Context) ([]AbsentTopic, error) {
 	return r.absentTopics(ctx, run)
 }
 
+// absentTopics is AbsentTopics for consumers that are known to run.
 func (r *Reader) absentTopics(ctx context.Context, consumers []string) (list []AbsentTopic, err error) {
 	list, err = pgsql.Collect(r.h.Patient.Query(ctx, r.h.DB(ctx), absentTopics, consumers), func(scan pgsql.Scan, a *AbsentTopic) error {
 		return scan(&a.Consumer, &a.Topic, &a.Since)

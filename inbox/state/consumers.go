@@ -98,6 +98,7 @@ func (r *Reader) Consumers(ctx context.Context) ([]Consumer, error) {
 	return all.sorted(), nil
 }
 
+// readBeats reads the heartbeats, which also name consumers that only handle parked messages.
 func (r *Reader) readBeats(ctx context.Context, all *states) error {
 	return pgsql.Each(r.h.Patient.Query(ctx, r.h.DB(ctx), listConsumers), func(scan pgsql.Scan) error {
 		var name string
@@ -111,6 +112,7 @@ func (r *Reader) readBeats(ctx context.Context, all *states) error {
 	})
 }
 
+// readProcesses reads the reports of all processes, old ones included: they show when a process was last seen.
 func (r *Reader) readProcesses(ctx context.Context, all *states) error {
 	return pgsql.Each(r.h.Patient.Query(ctx, r.h.DB(ctx), listProcesses), func(scan pgsql.Scan) error {
 		var p process
@@ -125,6 +127,7 @@ func (r *Reader) readProcesses(ctx context.Context, all *states) error {
 	})
 }
 
+// readSubscriptions reads the last answers of the broker. An error that is older than the last answer is over.
 func (r *Reader) readSubscriptions(ctx context.Context, all *states) error {
 	return pgsql.Each(r.h.Patient.Query(ctx, r.h.DB(ctx), listSubscriptions), func(scan pgsql.Scan) error {
 		var s subscriptionRow

@@ -113,6 +113,7 @@ func (r *Reader) Locate(ctx context.Context, messageKeys ...string) ([]Located, 
 		if err != nil {
 			return err
 		}
+		// The order of the statement puts the rows of one message side by side.
 		if last := len(list) - 1; last >= 0 && list[last].Key == l.Key {
 			list[last] = list[last].with(l)
 		} else {
@@ -144,6 +145,7 @@ func (l Located) with(other Located) Located {
 	return l
 }
 
+// addSteps adds the steps that are done. They have a table of their own, and exist only until the message is settled.
 func (r *Reader) addSteps(ctx context.Context, list []Located, keys []string) error {
 	return pgsql.Each(r.h.AdHoc().Query(ctx, r.h.DB(ctx), locateSteps, keys), func(scan pgsql.Scan) error {
 		var k operator.MessageRef

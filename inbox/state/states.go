@@ -44,6 +44,7 @@ type subscriptionRow struct {
 	consumer, topic string
 }
 
+// sorted merges the rows of the three tables by consumer. Answers older than a minute are kept and marked as not known.
 func (a *states) sorted() []Consumer {
 	for _, p := range a.processes {
 		a.of(p.consumer)
@@ -69,6 +70,7 @@ func (a *states) sorted() []Consumer {
 	return sortedStates(a.list)
 }
 
+// of returns the consumer of this name, and makes it if there is none.
 func (a *states) of(name string) *Consumer {
 	if a.list[name] == nil {
 		a.list[name] = &Consumer{Consumer: name}
@@ -76,6 +78,7 @@ func (a *states) of(name string) *Consumer {
 	return a.list[name]
 }
 
+// topic returns the consumer's topic of this name, and makes it if there is none.
 func (c *Consumer) topic(name string) *Topic {
 	for n := range c.Topics {
 		if c.Topics[n].Topic == name {
@@ -105,6 +108,7 @@ func (a *states) judge(name string, c *Consumer) {
 	beat := c.SeenAt
 	c.SeenAt = later(later(beat, said), stopped)
 	c.Stopped = !c.Runs && !stopped.IsZero() && c.SeenAt.Equal(stopped)
+	// The beat is newer than all reports, so a process that only handles parked messages runs the consumer.
 	if !c.Runs && !c.Stopped && beat.After(said.Add(store.ReportInterval+store.ReportInterval/2)) {
 		c.Runs = beat.After(a.now.Add(-unseenAfter))
 	}

@@ -73,7 +73,7 @@ func (s *subscription) put(d *delivery) {
 	s.wake(d.slot)
 }
 
-// insert keeps the order by position. A message that was given back goes before those that were published after it.
+// insert keeps the order by position. A message that was given back goes before the messages that were published after it.
 func (l *slot) insert(d *delivery) {
 	at, _ := slices.BinarySearchFunc(l.waiting, d.entry.position, func(w *delivery, position uint64) int {
 		if w.entry.position < position {

@@ -60,6 +60,8 @@ func (rc *receipt) entry() (e entryOf, place int32) {
 	return entryOf{id.PartitionIdx(), id.LedgerID(), id.EntryID()}, id.BatchIdx()
 }
 
+// add and remove work by the place within the entry, because a batch counts as left until all of its
+// messages are settled.
 func (l left) add(rc *receipt) {
 	e, place := rc.entry()
 	if l[e] == nil {

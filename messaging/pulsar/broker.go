@@ -85,6 +85,7 @@ func Connect(ctx context.Context, cfg *Config) (*Broker, error) {
 	return b, nil
 }
 
+// connect checks what a person can get wrong in the configuration, and then lets start try to reach the broker.
 func (b *Broker) connect(ctx context.Context) error {
 	admin, err := topics.NewAdmin(b.cfg.keeper())
 	if err != nil {
@@ -106,6 +107,7 @@ func (b *Broker) connect(ctx context.Context) error {
 	return b.start.begin(ctx)
 }
 
+// clientOptions leaves reconnecting, batching and logging to the client as far as its defaults keep the guarantees.
 func clientOptions(c *Config, log slog.Handler) pulsarclient.ClientOptions {
 	o := pulsarclient.ClientOptions{
 		URL:                        c.URL,
@@ -188,12 +190,14 @@ func (b *Broker) Close() error {
 	return nil
 }
 
+// openReceivers returns a copy, because closing a receiver removes it from the map.
 func (b *Broker) openReceivers() []*receiver {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Collect(maps.Keys(b.receivers))
 }
 
+// waitFor reports whether the group was done within the limit. The waiting goroutine stays until it is.
 func waitFor(group *sync.WaitGroup, limit time.Duration) bool {
 	done := make(chan struct{})
 	go func() {

@@ -140,6 +140,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, errors.New("pulsar: Config.AudienceInterval is negative: give a duration, or -1 for never"))
 	}
 	for name, v := range map[string]string{"Tenant": d.Tenant, "Namespace": d.Namespace} {
+		// These are the characters that Pulsar allows in names of tenants and namespaces.
 		if !regexp.MustCompile(`^[-=:.\w]+$`).MatchString(v) {
 			errs = append(errs, fmt.Errorf("pulsar: Config.%s %q: letters, digits and -=:._ are allowed", name, v))
 		}
@@ -163,6 +164,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
+// validateURLs recognizes the usual mistake, the address of the admin API in place of that of the broker, and says so.
 func (c *Config) validateURLs() error {
 	if c.URL == "" {
 		return errors.New("pulsar: Config.URL is empty: give the broker's address, pulsar://host:6650 (ONCEBOX_PULSAR_URL)")

@@ -43,12 +43,13 @@ type flight struct {
 	stop context.CancelCauseFunc // ends the wait when no receipt can come any more
 
 	mu     sync.Mutex
-	errs   []error         // keys with a refused message: their later messages are not sent
+	errs   []error         // the answer for each message, by its place in indexes
 	stuck  map[string]bool // keys with a message that was refused
 	flying int
 	idle   chan struct{} // gets a token when every message has its answer
 }
 
+// newFlight marks each message as waiting, so a flight that ends early has an answer for all of them.
 func newFlight(p *producer, t *topic, limit int, msgs []event.Envelope, indexes []int) *flight {
 	f := &flight{
 		producer: p, topic: t, limit: limit, msgs: msgs, indexes: indexes, careful: t.careful.Load(),
@@ -66,6 +67,8 @@ func (f *flight) run(ctx context.Context) bool {
 	defer f.stop(nil)
 	undecided := map[string]bool{} // keys whose last message is large and has no receipt yet
 	for n, i := range f.indexes {
+		// A large message has a batch of its own and may be refused alone. The next message of its key
+		// waits for that answer.
 		key := f.msgs[i].RoutingKey
 		if undecided[key] {
 			if f.flush(ctx) != nil || f.wait(ctx) != nil {
@@ -81,6 +84,8 @@ func (f *flight) run(ctx context.Context) bool {
 			return false
 		}
 	}
+	// The careful flight has sent each message by itself, so the large one was found and refused. The next
+	// flight may batch again.
 	if f.careful {
 		f.topic.careful.Store(false)
 	}
@@ -123,6 +128,7 @@ func (f *flight) refuse(n int, err error) {
 	f.refused(n, err)
 }
 
+// refused is refuse for a caller that holds the lock.
 func (f *flight) refused(n int, err error) {
 	f.errs[n] = err
 	if key := f.msgs[f.indexes[n]].RoutingKey; key != "" {
@@ -130,6 +136,7 @@ func (f *flight) refused(n int, err error) {
 	}
 }
 
+// isStuck reports whether an earlier message of the key was refused. Without a key nothing waits.
 func (f *flight) isStuck(key string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -160,6 +167,7 @@ func (f *flight) handOver(ctx context.Context, n int, m *pulsarclient.ProducerMe
 	return f.errs[n]
 }
 
+// receipt writes an answer of the client into the account. Answers after the first one, and after land, are ignored.
 func (f *flight) receipt(n int, id pulsarclient.MessageID, err error) {
 	if err == nil && !isPlace(id) {
 		err = errNotStored
@@ -180,6 +188,7 @@ func (f *flight) receipt(n int, id pulsarclient.MessageID, err error) {
 		f.errs[n] = err
 		return
 	}
+	// alone: the refusal can only mean this message. Otherwise it may mean another message of the same batch.
 	alone := f.careful || !f.producer.batched || len(f.msgs[f.indexes[n]].Payload) > batchBytes(f.limit)
 	f.refused(n, classify(f.topic.name, err, alone))
 	if isBatchTooLarge(err) && !alone {

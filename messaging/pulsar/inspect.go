@@ -113,6 +113,7 @@ func Inspect(ctx context.Context, cfg *Config, names ...string) (*Inspection, er
 	return found, nil
 }
 
+// inspect asks for one topic. Subscriptions are those of the first partition, because they belong to all partitions.
 func inspect(ctx context.Context, a *topics.Admin, name string) (t TopicInspection, err error) {
 	t.Name = name
 	if t.Partitions, err = a.Partitions(ctx, name); err != nil {
@@ -143,6 +144,7 @@ func inspect(ctx context.Context, a *topics.Admin, name string) (t TopicInspecti
 	}
 	for _, p := range stats.Publishers {
 		is := PublisherInspection{p.Metadata[topics.SourceProperty], p.Metadata[topics.InstallationProperty]}
+		// Producers of other programs have no such properties and are left out.
 		if is.Source != "" && !slices.Contains(t.Publishers, is) {
 			t.Publishers = append(t.Publishers, is)
 		}

@@ -63,6 +63,8 @@ func (l *links) lose(consumer int, policy clientbackoff.Policy) clientbackoff.Po
 	lost := &lostLink{Policy: policy, links: l, consumer: consumer}
 	if consumer == l.made {
 		l.lost[lost] = struct{}{}
+		// Only the steps between none, some and all are worth a new time: operators see since when a
+		// consumer is away or incomplete.
 		if n := len(l.lost); n == 1 || n == l.parts {
 			l.changed = time.Now()
 		}
@@ -82,6 +84,7 @@ func (l *lostLink) Next() time.Duration {
 	return l.Policy.Next()
 }
 
+// report stores the reason that ask has found out.
 func (l *links) report(why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,6 +97,7 @@ func (l *lostLink) Reset() {
 	all := l.links
 	all.mu.Lock()
 	defer all.mu.Unlock()
+	// An earlier consumer's connections do not count any more, see made.
 	if l.consumer != all.made {
 		return
 	}

@@ -47,11 +47,13 @@ func (d discreet) level(client slog.Level) slog.Level {
 	return client
 }
 
+// Enabled accepts all warnings, whatever the level of the log: Handle looks for refused connections in them.
 func (d discreet) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelWarn || level >= slog.LevelInfo && d.Handler.Enabled(ctx, d.level(level))
 }
 
 func (d discreet) Handle(ctx context.Context, r slog.Record) error {
+	// The client reports a refused connection in its log only, so the text is the only way to learn of it.
 	if reason, ok := strings.CutPrefix(r.Message, refusal); ok {
 		d.refused(strings.Trim(reason, "'"))
 	}
@@ -91,13 +93,16 @@ func (d discreet) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return with
 }
 
+// WithGroup keeps the rest: the component is known from attributes that were set before.
 func (d discreet) WithGroup(name string) slog.Handler {
 	d.Handler = d.Handler.WithGroup(name)
 	return d
 }
 
+// private matches the properties of messages, which may hold personal data.
 func private(a slog.Attr) bool { return a.Key == "properties" }
 
+// saysCut reports whether an error in an attribute is about a missing connection.
 func saysCut(a slog.Attr) bool { return a.Key == "error" && unconnected.MatchString(a.Value.String()) }
 
 // componentOf returns the component that a line is about, as far as its attributes show it.

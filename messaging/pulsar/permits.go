@@ -44,6 +44,7 @@ func (r *receiver) lookForPermits(parts []topics.Backlog) {
 	for _, part := range parts {
 		if part.Waiting > 0 && !r.paused && !r.renewing && r.silence.inHand[part.Partition] == 0 && part.MayGetNothing(r.name) {
 			p.starved = append(p.starved, part.Partition)
+			// Two looks in a row, because a permit may be on its way to the broker during one of them.
 		}
 	}
 	for _, n := range p.starved {
@@ -121,6 +122,7 @@ func (r *receiver) forget() {
 	r.silence, r.left = silence{since: time.Now(), inHand: map[int32]int{}}, left{}
 }
 
+// subscribeAgain is bounded like Subscribe, and ends when the broker is closed.
 func (r *receiver) subscribeAgain(ctx context.Context) (pulsarclient.Consumer, error) {
 	if err := r.broker.enter("receive"); err != nil {
 		return nil, err

@@ -55,6 +55,7 @@ func (b *Broker) publish(ctx context.Context, msgs []event.Envelope) map[int]err
 		failed = map[int]error{}
 		under  sync.WaitGroup
 	)
+	// Side by side, so that a topic that hangs does not delay the others.
 	for name, indexes := range byTopic {
 		under.Go(func() {
 			errs := b.publishTopic(ctx, name, msgs, indexes)
@@ -88,6 +89,7 @@ func (b *Broker) publishTopic(ctx context.Context, name string, msgs []event.Env
 	return f.land()
 }
 
+// all returns one error for all messages of a call.
 func all(indexes []int, err error) map[int]error {
 	failed := make(map[int]error, len(indexes))
 	for _, i := range indexes {

@@ -89,6 +89,7 @@ func (r *receiver) redeliverAll(c pulsarclient.Consumer, partition int32, idle b
 	return true
 }
 
+// lostPartition forgets messages that were left in a partition: its next receiver counts them.
 func (r *receiver) lostPartition(partition int32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,6 +119,7 @@ func (r *receiver) Receive(ctx context.Context) (*messaging.Message, error) {
 		if m != nil {
 			return m, nil
 		}
+		// Messages that have arrived go before the wait, so a receiver under load starts no timer.
 		select {
 		case cm := <-incoming:
 			if m := r.deliver(cm.Message); m != nil {
@@ -202,6 +204,7 @@ func (r *receiver) message(rc *receipt) *messaging.Message {
 	return messaging.NewMessage(r.limits().Envelope(rc.message, r.subscription.Topic), rc.attempt, rc)
 }
 
+// limits returns the sizes from which on a message becomes a dead letter unread.
 func (r *receiver) limits() wire.Limits {
 	return wire.Limits{MaxReceived: r.broker.cfg.MaxReceivedBytes, MaxMessage: r.broker.cfg.MaxMessageBytes}
 }
@@ -248,6 +251,7 @@ func (r *receiver) Redeliver(_ context.Context, m *messaging.Message) error {
 	return nil
 }
 
+// receipt returns what is needed to settle the message. A message of another receiver would settle a message there.
 func (r *receiver) receipt(m *messaging.Message, call string) (*receipt, error) {
 	if r.isClosed() {
 		return nil, messaging.ErrClosed
@@ -282,6 +286,7 @@ func (r *receiver) setPaused(paused bool) {
 	r.wake()
 }
 
+// wake makes Receive look again. It never blocks.
 func (r *receiver) wake() {
 	select {
 	case r.look <- struct{}{}:

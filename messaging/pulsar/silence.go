@@ -35,6 +35,7 @@ func (s *silence) left() time.Duration {
 	return time.Until(s.since.Add(backoff.Exponential(s.asked+1, firstSilence, longestSilence)))
 }
 
+// broken ends the silence: a message has come.
 func (s *silence) broken() { s.since, s.asked = time.Now(), 0 }
 
 // patience returns a timer for the present silence, nil for types of subscription that need none.

@@ -52,6 +52,7 @@ func (s *start) isUnder() bool {
 	}
 }
 
+// failed keeps the error for callers that wait meanwhile.
 func (s *start) failed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,6 +72,7 @@ func (s *start) begin(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, b.cfg.ConnectTimeout)
 	defer cancel()
 	began := time.Now()
+	// A broker that has just started refuses some requests for moments. Required does not fail for that.
 	err := s.greet(limited)
 	for attempt := 1; err != nil && b.cfg.Required && !answer.Lasts(err) && answer.Pause(limited, attempt) == nil; attempt++ {
 		err = s.greet(limited)

@@ -51,6 +51,8 @@ func (b *Broker) Subscribe(ctx context.Context, s messaging.Subscription) (messa
 	return r, nil
 }
 
+// subscribe tries until the broker answers. A consumer that comes too late is closed, because nobody would
+// receive from it.
 func (r *receiver) subscribe(ctx context.Context) (pulsarclient.Consumer, error) {
 	return answer.Insist(ctx, &r.broker.background, r.join, pulsarclient.Consumer.Close)
 }
@@ -67,6 +69,8 @@ func (r *receiver) join() (pulsarclient.Consumer, error) {
 	return r.broker.client.Subscribe(options)
 }
 
+// unsubscribed sorts the error of a failed subscription: for good, about the topic, or about the broker. Each asks the
+// caller for something else.
 func (b *Broker) unsubscribed(s messaging.Subscription, err error) error {
 	if answer.IsForeign(err) {
 		return messaging.Permanent(fmt.Errorf("pulsar: subscribe: %w", err))
@@ -86,6 +90,7 @@ func (b *Broker) declareOnce(ctx context.Context, s messaging.Subscription) erro
 	return b.declare(ctx, nil, []messaging.Subscription{s})
 }
 
+// consumerOptions names the consumer and sets what oncebox's guarantees need of the client.
 func (b *Broker) consumerOptions(s messaging.Subscription, r *receiver) pulsarclient.ConsumerOptions {
 	name := s.Consumer
 	if name == "" {

@@ -62,10 +62,12 @@ func (t *instruments) published(ctx context.Context, msgs []event.Envelope, fail
 	return err
 }
 
+// unwatched counts a topic that may lose messages because no subscription keeps them.
 func (t *instruments) unwatched(ctx context.Context, topic string) {
 	t.unwatchedTopics.Add(ctx, 1, metric.WithAttributes(attribute.String("topic", topic)))
 }
 
+// outcome sorts an error for the metric. The classes are those by which the relay decides who waits.
 func outcome(err error) string {
 	_, isTopic := errors.AsType[*messaging.TopicError](err)
 	switch {

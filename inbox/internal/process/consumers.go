@@ -89,6 +89,7 @@ func (c *Consumers) IsUnordered(topic, name string) bool {
 func (c *Consumers) AtOnce(name string, n int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	// A read model's generations share the pause of the read model, because an operator knows only that name.
 	if c.paused[store.Family(name)] {
 		return 0
 	}

@@ -50,6 +50,7 @@ func (c *Consumers) Own(ctx context.Context) error {
 	if _, err := c.h.SQL.Exec(ctx, c.h.DB(ctx), own, names, sources); err != nil {
 		return store.Wrap("look for the services that the consumers belong to", err)
 	}
+	// The statement may have recorded nothing because one consumer belongs to another service. The error says which.
 	return c.checkOwners(ctx)
 }
 
@@ -75,6 +76,8 @@ func (c *Consumers) checkOwners(ctx context.Context) error {
 	}
 	for _, s := range all {
 		if owner := known[s.Name]; owner != "" && owner != s.Source {
+			// The mend is a complete statement, because the operator who reads the error may know neither
+			// schema nor table.
 			mend, err := c.h.SQL.TextFor(ctx, c.h.DB(ctx), reassign)
 			if err != nil {
 				return err
@@ -110,7 +113,8 @@ func (c *Consumers) unowned(name string) bool {
 	return false
 }
 
-// InsistOnOwners is checkOwners, tried until the database answers.
+// InsistOnOwners is checkOwners, tried until the database answers. It returns an error only if a consumer belongs to
+// another service: only then must nothing be handled.
 func (c *Consumers) InsistOnOwners(ctx context.Context) error {
 	for failures := 1; ; failures++ {
 		err := c.checkOwners(ctx)
@@ -127,6 +131,7 @@ func (c *Consumers) InsistOnOwners(ctx context.Context) error {
 	}
 }
 
+// literal quotes a text for a statement that an operator pastes into psql.
 func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
 // Installation returns the id of this database. The first call makes it. A copy or a replica has the id of its origin.

@@ -24,6 +24,7 @@ func (c *Consumers) Declare(ctx context.Context, broker messaging.Subscriber) er
 	err := c.Explain(d.Declare(ctx, nil, c.Subscriptions()))
 	_, source := errors.AsType[*messaging.SourceError](err)
 	_, installation := errors.AsType[*messaging.InstallationError](err)
+	// Only these two need a person. Other errors may pass, and each consumer reports its own.
 	if source || installation {
 		return err
 	}
@@ -58,6 +59,7 @@ func (c *Consumers) Receive(ctx context.Context, broker messaging.Subscriber) er
 	}
 	defer c.received()
 	group, ctx := errgroup.WithContext(ctx)
+	// This member keeps the group alive without loops, so that Receive ends with ctx and not at once.
 	group.Go(func() error { <-ctx.Done(); return nil })
 	for _, l := range loops {
 		group.Go(func() error { return l.Run(ctx) })
@@ -65,6 +67,7 @@ func (c *Consumers) Receive(ctx context.Context, broker messaging.Subscriber) er
 	return c.Explain(group.Wait())
 }
 
+// loops makes a loop for each consumer. From here on no consumer can be added, because nothing would run it.
 func (c *Consumers) loops(broker messaging.Subscriber) (loops []*messaging.Loop, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

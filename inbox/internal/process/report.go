@@ -81,13 +81,16 @@ func (c *Consumers) RunReporting(ctx context.Context, broker messaging.Subscribe
 	failing := false
 	for ctx.Err() == nil {
 		err := r.round(ctx)
+		// The consumer belongs to another service, so this process must not go on.
 		if _, refused := errors.AsType[*messaging.SourceError](err); refused {
 			return err
 		}
+		// Only the first failure in a row is logged: operators see a missing report by its age.
 		if err != nil && !failing && ctx.Err() == nil {
 			c.h.Log.WarnContext(ctx, "oncebox: what the consumers of this process do could not be written down, it is tried again", "error", err)
 		}
 		failing = err != nil
+		// After a failure the next try comes later, so that a database in trouble is not asked every second.
 		pause := reportLooks
 		if failing {
 			pause = store.ReportInterval / 4
@@ -113,6 +116,7 @@ type reporter struct {
 // round writes a report if one is due: when the state has changed, or every store.ReportInterval.
 func (r *reporter) round(ctx context.Context) error {
 	now := r.now()
+	// Recorded once. Before that a refused start would leave its name behind.
 	if !r.settled && allIn(now) {
 		if err := r.all.SubscribeAll(ctx); err != nil {
 			return err
@@ -144,6 +148,7 @@ func (r *reporter) now() []reported {
 func (r *reporter) of(c *Consumer) reported {
 	out := reported{consumer: c.Subscription.Name, topic: c.Subscription.Topic, state: stateStored, since: r.began}
 	if !r.stored {
+		// Until the loop exists, the connection counts as missing, with the reason of the caller.
 		is := messaging.Connection{Parts: 1, Away: 1}
 		if c.loop != nil {
 			is = c.loop.Connection()
@@ -169,6 +174,7 @@ func (r *reporter) of(c *Consumer) reported {
 			out.err = is.Err.Error()
 		}
 	}
+	// A pause is reported only while there is a connection: without one, the outage is what an operator must see.
 	if at, paused := r.all.pausedAt[out.consumer]; paused && out.state != stateAway {
 		out.state, out.since = statePaused, at
 	}

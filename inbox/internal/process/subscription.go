@@ -66,6 +66,7 @@ func (c *Consumers) Subscribers(ctx context.Context, topic string) ([]Subscripti
 	if ok && time.Since(known.seen) < c.h.PollInterval {
 		return known.all, nil
 	}
+	// The age counts from before the question, so an answer that took long is not kept for longer than PollInterval.
 	asked := time.Now()
 	ctx, cancel := c.h.Bounded(ctx)
 	defer cancel()

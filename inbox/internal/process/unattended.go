@@ -26,6 +26,7 @@ func (c *Consumers) WarnIfUnattended(ctx context.Context, consumer string) {
 	var since float64
 	err := c.h.SQL.QueryRow(ctx, c.h.DB(ctx), lastBeat, []any{consumer}, &since)
 	last := time.Duration(since * float64(time.Second))
+	// No row means that the consumer never ran RunParked anywhere, so the messages wait for ever.
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		c.h.Log.ErrorContext(ctx, "oncebox: messages are parked, and no process handles what is parked: they wait for ever. Have Inbox.Run run "+

@@ -120,8 +120,8 @@ func (s *Service) config() config.Config {
 	cfg.Projector.SleepBusy, cfg.Projector.SleepIdle = 5*time.Millisecond, 20*time.Millisecond
 	cfg.Projector.CleanInterval = -1 // disorder calls the cleaner
 	cfg.Consumer.Retry.Delay = time.Millisecond
-	cfg.Outbox.OnDead = func(context.Context, bun.Tx, outbox.DeadLetter) error { return errors.New("nobody to tell") }
-	cfg.Inbox.OnDead = func(context.Context, *uow.Unit, inbox.DeadLetter) error { return errors.New("nobody to tell") }
+	cfg.Outbox.OnDead = func(context.Context, bun.Tx, outbox.DeadLetter) error { return errors.New("nobody to notify") }
+	cfg.Inbox.OnDead = func(context.Context, *uow.Unit, inbox.DeadLetter) error { return errors.New("nobody to notify") }
 	cfg.Outbox.BeforeDrop = func(context.Context, outbox.Partition) error { return errors.New("the archive is full") }
 	return cfg
 }

@@ -230,7 +230,7 @@ func (b *Batch) Advance(group []*Lane) {
 	}
 }
 
-// end returns the number up to which a lane is done if no row of it was left. It is never beyond the mark, because
+// end returns the end of the done part of a lane, if no row of it was left. It is never beyond the mark, because
 // rows may still appear there. If the fetch ended before the end of the lane, it is never beyond the last row that
 // came, because the rows behind it were not read.
 func (b *Batch) end(n int16, mark int64) int64 {

@@ -14,7 +14,7 @@ import (
 type Out struct {
 	logged map[int16][]int64 // numbers of rows that stay in the log, by lane; an empty list records the position alone
 	Moved  []outboxdb.RowID  // rows that leave the log
-	ends   map[int16]int64   // the number up to which a lane is done, once the rows are recorded
+	ends   map[int16]int64   // the end of the done part of each lane, once the rows are recorded
 }
 
 const (
@@ -56,7 +56,7 @@ func (b *Batch) Out(keeps bool) Out {
 	return o
 }
 
-// findEnds finds the number up to which each lane is done, and the room for further rows in each position. A lane
+// findEnds finds the end of the done part of each lane, and the room for further rows in each position. A lane
 // with rows that go to other tables is not done: these rows are in the log until that is written down, and a crash in
 // between must not lose them.
 func (b *Batch) findEnds(o *Out, keeps bool, room map[int16]int) {

@@ -68,8 +68,8 @@ func (m *Watermark) Begin() Look {
 
 // Take takes an answer of [lanedb.Log.ReadWatermark].
 //
-// A number below the one that was known before the look means that the server has forgotten numbers. A number below
-// that of a took that was answered meanwhile means nothing, so the comparison is with before and not with last.
+// A number below that of the look before means that the server has forgotten numbers. A number below that of a took
+// that was answered meanwhile means nothing, so the comparison is with before and not with last.
 func (m *Watermark) Take(before Look, now lanedb.Watermark) {
 	last := m.last
 	m.last = now

@@ -78,7 +78,7 @@ func (c Counts) String() string {
 	return fmt.Sprintf("%d of the outbox, %d of consumers", c.Outbox, c.Inbox)
 }
 
-// count counts the selected dead letters. The count takes no lock, so it may differ from what is treated afterwards.
+// count counts the selected dead letters. The count takes no lock, so the letters that are treated afterwards may be others.
 func count(ctx context.Context, s *cli.Session, f *selection) (c Counts, err error) {
 	for _, box := range f.Boxes() {
 		n, err := s.View().Dead().Count(ctx, box, f.filter)

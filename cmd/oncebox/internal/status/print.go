@@ -80,7 +80,7 @@ func (i *Item) numbers() [][]string {
 	return rows
 }
 
-// relays names the running processes and those that have vanished, because "none runs" and "one has died"
+// relays names the running and the vanished processes, because "none runs" and "one has died"
 // need different answers.
 func (i *Item) relays() string {
 	var running, gone []string

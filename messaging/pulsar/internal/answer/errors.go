@@ -36,6 +36,7 @@ func IsTopicTrouble(err error) bool {
 }
 
 // Came reports whether err is an answer of the broker. If not, the broker did not answer.
+// A MetadataError is the broker's own trouble, but it proves that a broker answers.
 func Came(err error) bool {
 	return IsTopicTrouble(err) || strings.Contains(err.Error(), "MetadataError")
 }

@@ -65,7 +65,7 @@ func stayAuthorized(req *http.Request, via []*http.Request) error {
 	}
 	const name = "Authorization"
 	if credentials := before.Header.Get(name); credentials != "" && req.URL.Scheme == before.URL.Scheme {
-		req.Header.Set(name, credentials) //nolint:gosec // to the broker that the one that was let in names, as Pulsar's own clients do
+		req.Header.Set(name, credentials) //nolint:gosec // to the broker that the first broker names, as Pulsar's own clients do
 		// A header for http would send the token unencrypted, so the scheme has to be equal.
 	}
 	return nil

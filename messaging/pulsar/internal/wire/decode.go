@@ -66,6 +66,7 @@ func decode(m pulsarclient.Message, topic string) event.Envelope {
 
 type property struct{ name, value string }
 
+// takeText sets the field of a property that is a text. It returns false for other properties.
 func takeText(env *event.Envelope, name, value string) bool {
 	for _, t := range texts(env) {
 		if t.property == name {
@@ -108,6 +109,7 @@ func takeValue(env *event.Envelope, name, value string) bool {
 	return false
 }
 
+// parseNumber refuses negative numbers: no number of an envelope is negative.
 func parseNumber(value string, most int64) (n int64, ok bool) {
 	n, err := strconv.ParseInt(value, 10, 64)
 	return n, err == nil && n >= 0 && n <= most
@@ -150,6 +152,7 @@ func metadataKey(prop string) string {
 	}
 }
 
+// keep does not overwrite: the first call for a key is that with the higher rank.
 func keep(md event.Metadata, key, value string) {
 	if _, taken := md[key]; !taken {
 		md[key] = value
@@ -237,6 +240,7 @@ func partOf(m pulsarclient.Message) part {
 	}
 	room := KeptProperties
 	for _, own := range []bool{true, false} {
+		// Map order is random, so which of many short properties are kept differs. The identifying ones come first.
 		for name, value := range m.Properties() {
 			if n := len(name) + len(value); ownProps[name] == own && n <= min(room, keptProperty) {
 				p.properties[name] = value

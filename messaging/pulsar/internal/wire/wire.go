@@ -63,6 +63,7 @@ func Fill(m *pulsarclient.ProducerMessage, env *event.Envelope) *pulsarclient.Pr
 	return m
 }
 
+// setProperties writes metadata first, so that no key of the metadata can replace a field of the envelope.
 func setProperties(props map[string]string, env *event.Envelope) {
 	for key, value := range env.Metadata {
 		props[metadataProp(key)] = value
@@ -82,6 +83,7 @@ func setProperties(props map[string]string, env *event.Envelope) {
 	}
 }
 
+// setNumber leaves 0 out, as texts leave "" out: an absent property means the zero value.
 func setNumber(props map[string]string, name string, n int64) {
 	if n != 0 {
 		props[name] = strconv.FormatInt(n, 10)
