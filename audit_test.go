@@ -17,7 +17,7 @@ const entered = `
 INSERT INTO oncebox_audit (part, at, actor, action, tenant_id)
 SELECT ?, now() - CASE WHEN n = 1 THEN interval '1 day' ELSE interval '500 days' END, 'ann', 'x', 't' FROM generate_series(1, 12000) n`
 
-// bound and bounded have a statement fail that deletes more than 5,000 rows of the audit.
+// bound and bounded make a statement fail that deletes more than 5,000 rows of the audit.
 const (
 	bound = `
 CREATE FUNCTION bounded() RETURNS trigger LANGUAGE plpgsql AS $f$
@@ -28,7 +28,7 @@ END $f$`
 	bounded = `CREATE TRIGGER bounded AFTER DELETE ON oncebox_audit REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION bounded()`
 )
 
-// Each part deletes the entries of its own that are older than 400 days, in batches, and leaves those of the others.
+// Each part deletes its own entries that are older than 400 days, in batches, and leaves the entries of the other parts.
 func TestEachPartExpiresItsAuditInBatches(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Migrated(t)

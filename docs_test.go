@@ -90,7 +90,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// Every link to a heading of a page leads to one that the page has.
+// Every link to a heading of a page leads to a heading that the page has.
 func TestLinksLeadToHeadings(t *testing.T) {
 	links, headingsOf := 0, map[string][]string{}
 	for _, page := range prosePages(t) {

@@ -124,7 +124,7 @@ var handles = map[string]send{
 	},
 }
 
-// pools are those that a unit may run on.
+// pools lists the pools that a unit may run on.
 var pools = map[string]func(t *testing.T, db *pgtest.DB) *bun.DB{
 	"OpenDB": func(t *testing.T, db *pgtest.DB) *bun.DB { return opened(t, config.Config{DatabaseURL: db.DSN}) },
 	"OpenDB, pooler": func(t *testing.T, db *pgtest.DB) *bun.DB {
@@ -163,7 +163,7 @@ func opened(t *testing.T, cfg config.Config) *bun.DB {
 	return pool
 }
 
-// possible tells whether a handle can send a text. Behind a pooler nothing stays prepared, what is prepared has one command.
+// possible reports whether a handle can send a text. Behind a pooler nothing stays prepared, and a prepared statement has one command.
 func possible(pool, handle, text string) bool {
 	prepares := strings.HasSuffix(handle, "prepared")
 	return (!prepares || pool != "OpenDB, pooler") && (!prepares && handle != "Pgx batch" || !strings.Contains(text, ";"))
@@ -221,7 +221,7 @@ func (e *ender) requireFailure(kind, handle, text string, run func(*ender) error
 	require.Empty(e, stored, cell)
 }
 
-// What only looks like an end is none.
+// A statement that only looks like the end of a transaction does not count as one.
 func TestWhatOnlyLooksLikeAnEnd(t *testing.T) {
 	for name, open := range pools {
 		t.Run(name, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each word of the glossary is one that the code uses: in a name, a comment or a statement of SQL.
+// The code uses each word of the glossary: in a name, a comment or a statement of SQL.
 func TestWordsOfTheGlossaryOccurInTheCode(t *testing.T) {
 	var code strings.Builder
 	for _, file := range proseFiles(t) {

@@ -231,7 +231,7 @@ func TestGrantedService(t *testing.T) {
 	require.NotContains(t, book.String(), "permission denied")
 }
 
-// Each right that the role lacks is told of once, and not by each part with each try.
+// Each right that the role lacks is reported once, and not by each part with each try.
 func TestMissingRightsAreToldOfOnce(t *testing.T) {
 	db := pgtest.Migrated(t)
 	role := db.Schema + "_app"

@@ -152,7 +152,7 @@ func TestNothingLinksTheBrokerUnasked(t *testing.T) {
 	}
 }
 
-// Of a database that the program opened itself, only Run can tell.
+// About a database that the program opened itself, only Run can report it.
 func TestRunNamesTheSettingForAPooler(t *testing.T) {
 	db := pgtest.Migrated(t).Pooled(t)
 	app, err := oncebox.New(db.DB, nil, quickConfig())

@@ -102,7 +102,7 @@ func globally(t *testing.T) *nobodys {
 	return n
 }
 
-// Logs, traces and metrics of all parts go where config.Config says, also those of a broker that was made before, and of what has no configuration.
+// Logs, traces and metrics of all parts go where config.Config says, also of a broker that was made before, and of parts without a configuration.
 func TestTelemetryGoesWhereTheConfigurationSays(t *testing.T) {
 	for name, broker := range map[string]func(*testing.T) oncebox.Broker{
 		"memory": func(*testing.T) oncebox.Broker { return memory.New(nil) },

@@ -123,7 +123,7 @@ func TestManyFailingKeysAreAFewLines(t *testing.T) {
 	}
 }
 
-// The database is away: a thousand requests are one line, and what else fails by it is none of its own.
+// The database is away: a thousand requests are one line, and their other failures add no lines of their own.
 func TestManyFailingRequestsAreOneLine(t *testing.T) {
 	const requests = 1000
 	db, err := config.OpenDB(t.Context(), config.Config{DatabaseURL: pgtest.URL(t)})

@@ -68,7 +68,7 @@ func (r *replicas) drop() {
 func (r *replicas) everyTable() {
 	r.t.Helper()
 	const message = "SELECT 'c', 1, gen_random_uuid(), 't', 's', 'm', 'e', 'order', 'text/plain'"
-	for _, row := range []string{ // of most there is none when a service has stopped
+	for _, row := range []string{ // most tables have no such row when a service has stopped
 		"oncebox_lease VALUES ('test', 'c', 1, gen_random_uuid(), now())",
 		"outbox (id, " + eventColumns + ") SELECT gen_random_uuid(), now(), 1, 't', 'order', 'e', 's', '' FROM generate_series(1, 20)",
 		"outbox_held SELECT o.*, now(), 'e' FROM outbox o",

@@ -58,7 +58,7 @@ func newTenants(t *testing.T) *tenants {
 	return s
 }
 
-// pool opens a pool of which each session is prepared with a script.
+// pool opens a pool whose sessions are all prepared with a script.
 func (s *tenants) pool(script string, tracer pgx.QueryTracer) *bun.DB {
 	s.t.Helper()
 	cfg, err := pgx.ParseConfig(s.DSN)

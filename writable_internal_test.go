@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// However often somebody probes, the database is asked now and then. There is none here.
+// However often probes come, the database is asked only now and then. There is no database here.
 func TestProbesShareAnAnswer(t *testing.T) {
 	planted := errors.New("planted")
 	w := &writable{asked: time.Now().Add(time.Hour), err: planted}

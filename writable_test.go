@@ -27,7 +27,7 @@ func TestReadyNoticesADatabaseThatIsReadOnly(t *testing.T) {
 	}
 	require.NoError(t, ready())
 	db.ReadOnly(t)
-	await.True(t, func() bool { // connections that were ended tell of that first
+	await.True(t, func() bool { // connections that were ended report that first
 		err := ready()
 		return err != nil && strings.Contains(err.Error(), "takes no writes: it is read-only")
 	}, "the app says that the database is read-only")

@@ -16,7 +16,7 @@ import (
 	"github.com/oncebox/oncebox/migrations"
 )
 
-// described are the configurations of docs/config.md. Those of the other packages are within config.Config.
+// described lists the configurations of docs/config.md. The configurations of other packages are fields of config.Config.
 func described() []configdoc.Struct {
 	return []configdoc.Struct{
 		{

@@ -83,7 +83,7 @@ func TestFlushPastTheMiddlewareIsCut(t *testing.T) {
 	}
 }
 
-// Writers of other kinds, as those of tests, get what they got.
+// Writers of other kinds, such as the writers of tests, get what they got before.
 func TestSilenceOnAWriterThatIsNoConnection(t *testing.T) {
 	t.Parallel()
 	s := newService(t)

@@ -36,7 +36,7 @@ const (
 	siegeHeader  = "X-Siege" // the schema: whose process it is that answers
 )
 
-// doom is what a process is told: where to serve what, and at which point to kill itself.
+// doom is the order to a process: where to serve what, and at which point to kill itself.
 type doom struct {
 	DSN    string `json:"dsn"`
 	Schema string `json:"schema"`
@@ -107,7 +107,7 @@ func (c *doomedConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// commits tells whether COMMIT is sent: as a text, or, where it is prepared, in one packet with an event and the answer.
+// commits reports whether COMMIT is sent: as a text, or, where it is prepared, in one packet with an event and the answer.
 func (c *doomedConn) commits(p []byte) bool {
 	if c.d.Lease {
 		return false

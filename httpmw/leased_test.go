@@ -338,7 +338,7 @@ func TestLateHandler(t *testing.T) {
 	}
 }
 
-// The handler was told to end, so nobody knows what its answer is worth, also if nobody has taken the request over after all.
+// The handler was told to end, so the worth of its answer is unknown, even if no other process has taken the request over.
 func TestAnswerAfterTheLeaseWasLost(t *testing.T) {
 	t.Parallel()
 	s := newLeased(t)

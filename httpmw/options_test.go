@@ -59,7 +59,7 @@ func TestWaitForTheAnswer(t *testing.T) {
 	require.Equal(t, map[string]int64{"executed": 1, "replayed": 2}, s.counter("oncebox.idempotency.requests"))
 }
 
-// The first one frees the key: one of those that wait is executed.
+// The first request frees the key, and a request that waits is executed.
 func TestWaitForAKeyThatIsFreed(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
@@ -175,7 +175,7 @@ func TestAPIVersionIsPartOfTheRequest(t *testing.T) {
 	require.Equal(t, "true", s.post("k", "{}", header("Api-Version", "1")).header.Get("Idempotent-Replayed"))
 }
 
-// A deployment that changes what is compared serves the retries of what was done before it.
+// A deployment that changes what is compared still recognizes the retries of earlier requests.
 func TestFingerprintsOfTwoConfigurationsAreNotCompared(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
@@ -283,7 +283,7 @@ func TestProblemsAsPlainJSON(t *testing.T) {
 	require.Equal(t, "application/problem+json", got.header.Get("Content-Type"))
 }
 
-// Under a lease the key is not locked but claimed. Who waits for it gets the answer all the same.
+// Under a lease the key is not locked but claimed. A request that waits for it gets the answer all the same.
 func TestWaitForTheAnswerUnderALease(t *testing.T) {
 	t.Parallel()
 	s := newService(t)

@@ -172,7 +172,7 @@ func TestLateWritesAreLoggedAtABoundedRate(t *testing.T) {
 	require.Contains(t, s.log.String(), `route="POST /others"`)
 }
 
-// A framework that has taken the error of a deadlock leaves a silent handler behind: it is run again, as one that answered 500.
+// A framework that has taken the error of a deadlock leaves a silent handler behind: it is run again, like a handler that answered 500.
 func TestSilentHandlerIsRunAgainAfterAConflict(t *testing.T) {
 	t.Parallel()
 	for kind, mount := range kindsOfUnit() {

@@ -16,7 +16,7 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 )
 
-// The type of a problem is an address that tells more about it, however the policy is mounted.
+// The type of a problem is an address with more about the problem, however the policy is mounted.
 func TestTypesOfProblemsLeadToTheirPages(t *testing.T) {
 	t.Parallel()
 	for name, mount := range map[string]func(base string, pages, api http.Handler) http.Handler{

@@ -21,7 +21,7 @@ func (s *service) edit(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A client that was told to add a precondition, or that its own was false, adds another one under the same key.
+// A client whose precondition was missing or false adds another one under the same key.
 func TestPreconditionThatIsAdded(t *testing.T) {
 	t.Parallel()
 	s := newService(t)

@@ -103,7 +103,7 @@ func TestRouterThatIsMountedWithin(t *testing.T) {
 	require.Equal(t, http.StatusCreated, s.post("k", "{}", at("/payments/7/refunds")).status)
 }
 
-// Of several routes, the log tells which one failed.
+// The log names the route that failed.
 func TestRouteIsLogged(t *testing.T) {
 	t.Parallel()
 	for mode, lease := range map[string]*httpmw.LeaseConfig{"atomic": nil, "lease": {}} {

@@ -143,7 +143,7 @@ func (s *service) watch(tracer pgx.QueryTracer) {
 	require.NoError(s.t, err)
 	cfg.Tracer = tracer
 	pool := sql.OpenDB(pgsql.NewConnector(*cfg))
-	pool.SetMaxOpenConns(20) // as those of pgtest: the server is that of other tests as well
+	pool.SetMaxOpenConns(20) // as the pools of pgtest: other tests use the same server
 	s.t.Cleanup(func() { require.NoError(s.t, pool.Close()) })
 	s.pool = bun.NewDB(pool, pgdialect.New())
 	s.units = uow.New(s.pool, &s.unitConfig, s.sink)
@@ -307,7 +307,7 @@ func (s *service) emitted() int { return s.count("SELECT count(*) FROM emitted")
 
 func (s *service) stored() int { return s.count("SELECT count(*) FROM idempotency_keys") }
 
-// counter sums a metric by its attribute "outcome", without those that are 0.
+// counter sums a metric by its attribute "outcome", and leaves out sums that are 0.
 func (s *service) counter(name string) map[string]int64 {
 	s.t.Helper()
 	var all metricdata.ResourceMetrics

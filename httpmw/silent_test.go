@@ -106,7 +106,7 @@ func TestSilenceIsNoSuccess(t *testing.T) {
 	}
 }
 
-// Each method, also those that only read: what a framework renders further out would be a 200 as well.
+// Each method, also methods that only read: an answer that a framework writes further out would be a 200 as well.
 func TestSilenceIsNoSuccessOfAnyMethod(t *testing.T) {
 	t.Parallel()
 	s := newService(t)

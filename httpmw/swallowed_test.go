@@ -69,7 +69,7 @@ func TestDeadlockThatNoUnitSees(t *testing.T) {
 	}
 }
 
-// A handler that takes every error of its SELECT for "there is none" has not found out that there is none.
+// A handler that takes every error of its SELECT for "there is no row" does not know whether there is a row.
 func TestNothingIsStoredOfASessionThatDied(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -117,7 +117,7 @@ func TestNothingIsStoredOfASessionThatDied(t *testing.T) {
 func TestStatementThatTheHandlerCancelled(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
-	s.cfg.Wait = 2 * time.Minute // the server may not have heard of it yet
+	s.cfg.Wait = 2 * time.Minute // the server may not have noticed it yet
 	s.start(func(w http.ResponseWriter, r *http.Request) {
 		if s.runs.Load() == 1 {
 			ctx, cancel := context.WithTimeout(r.Context(), 10*time.Millisecond)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The middleware's metrics go where those of the units go, unless it is told otherwise.
+// The middleware's metrics go where the metrics of the units go, unless its configuration says otherwise.
 func TestTelemetryIsThatOfTheManager(t *testing.T) {
 	t.Parallel()
 	s := newService(t)

@@ -78,7 +78,7 @@ func TestMissingRouteIsNoAnswer(t *testing.T) {
 		})
 	}
 
-	// Without a router that tells, it is the handler's.
+	// Without a router that reports the pattern, it is the handler's.
 	s := newService(t)
 	s.start(notFound)
 	s.post("k", "{}")

@@ -32,7 +32,7 @@ func queued(t *testing.T, db *pgtest.DB, store *idempotency.Store, key idempoten
 	return begun, xid.String
 }
 
-// An id is taken by requests that are about to work, and by none that is sent away: retries, conflicts, and each look of those that wait.
+// Requests that are about to work take an id. Requests that are sent away take none: retries, conflicts, and each look of a waiting request.
 func TestOnlyNewKeysTakeAnIDOfATransaction(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
@@ -113,7 +113,7 @@ func TestIdleTimeoutIsThatOfTheTransaction(t *testing.T) {
 	}
 }
 
-// The server hears nothing of a machine that has vanished.
+// The server gets no message from a machine that has vanished.
 func TestKeyIsFreeAfterItsTransactionWasIdle(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)

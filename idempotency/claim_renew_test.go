@@ -135,7 +135,7 @@ func TestRenewalThatHangsIsTriedAgain(t *testing.T) {
 	})
 }
 
-// Renewals succeed for a while and then fail: the function is told when the last one ends, and not when it believes it to.
+// Renewals succeed for a while and then fail: the function's context ends when the last renewal ends, and not when the function believes it to.
 func TestLostLeaseIsTheOneOfTheLastRenewal(t *testing.T) {
 	t.Parallel()
 	patiently(t, time.Second, func(lease time.Duration) bool {

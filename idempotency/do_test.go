@@ -87,7 +87,7 @@ func TestDoRunsACommandOnce(t *testing.T) {
 	require.NotEqual(t, c.keys[0], c.keys[1])
 }
 
-// What fails leaves nothing behind, and the next try tells others the same keys.
+// A try that fails leaves nothing behind, and the next one gives other systems the same keys.
 func TestDoThatFails(t *testing.T) {
 	c := newCashier(t)
 	planted := errors.New("planted")

@@ -74,7 +74,7 @@ func TestOpenStepIsRecognised(t *testing.T) {
 	require.Zero(t, stored(), "it is known now")
 }
 
-// Two keys of one principal can be told to be his, and those of nobody are nobody's.
+// Two keys of one principal can be recognized as its keys, and keys of nobody belong to nobody.
 func TestKeysOfOnePrincipalAreSeenAsSuch(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)

@@ -54,7 +54,7 @@ func TestStepThatWasBegunMakesTheKeyUnknown(t *testing.T) {
 	require.Empty(t, d.calls)
 }
 
-// A call that was not answered may have been heard.
+// A call that got no answer may have arrived.
 func TestErrorOfAStepOnceIsAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -211,7 +211,7 @@ func TestKeyStaysUnknownUntilAllIsResolved(t *testing.T) {
 	}
 }
 
-// Who has done it knows best, however late.
+// The request that has done the step knows its outcome best, however late it is.
 func TestLateResultEndsTheDoubt(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -235,7 +235,7 @@ func TestLateResultEndsTheDoubt(t *testing.T) {
 	require.ErrorIs(t, late.Complete(t.Context(), d.db.DB, idempotency.Response{Status: 500}), idempotency.ErrLeaseLost)
 }
 
-// Who said so, and why, is written down together with what was said.
+// The actor and the reason are stored together with the outcome.
 func TestAuditOfWhatOperatorsResolve(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

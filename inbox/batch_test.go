@@ -194,7 +194,7 @@ func TestDurableMessagesAreStoredFirst(t *testing.T) {
 	require.Empty(t, w.parked())
 }
 
-// However many keys a batch has, a transaction takes few locks: those of all transactions share a table of the server.
+// However many keys a batch has, a transaction takes few locks: the locks of all transactions share a table of the server.
 func TestBatchOfManyKeysTakesFewLocksAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// slowly has the server wait for a lock while it counts a try, and count it although the statement is cancelled meanwhile.
+// slowly makes the server wait for a lock while it counts a try, and count the try although the statement is cancelled meanwhile.
 const slowly = `
 CREATE FUNCTION slowly() RETURNS trigger LANGUAGE plpgsql AS $f$
 BEGIN

@@ -233,7 +233,7 @@ func TestReplayWaitsForTheDeadLetterThatHolds(t *testing.T) {
 	}
 }
 
-// The discard of a dead letter that holds nothing does not free the key for the one that does.
+// The discard of a dead letter that holds nothing does not free the key if another dead letter holds it.
 func TestDiscardOfAnotherDeadLetterFreesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -398,7 +398,7 @@ func TestDeadLetterThatDiesAgainKeepsItsPlace(t *testing.T) {
 	require.Empty(t, w.keys())
 }
 
-// deadRows are n dead letters of a hundred keys, all but those of the first in their key holding nothing.
+// deadRows makes n dead letters of a hundred keys. Only the first letter of each key holds its key.
 const deadRows = `
 INSERT INTO inbox_dead (message_key, consumer, tenant_id, source, message_id, event_type, topic, ordering_key, content_type, payload,
 	error_message, key_lock, seq, holds, died_at)

@@ -21,7 +21,7 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// news is a type that the first release has never heard of.
+// news is a type that the first release does not know.
 type news struct {
 	N int `json:"n"`
 }

@@ -296,13 +296,13 @@ func TestLateProcessIsRefused(t *testing.T) {
 	}
 }
 
-// The handler of the process that lost the lease is told so without asking.
+// The handler of the process that lost the lease learns of it without asking.
 func TestHandlerIsCancelledWhenItsLeaseIsLost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	m := ordered("m", "o1")
 	other := w.process(nil).WrapLeased("billing", messaging.HandlerFunc(w.effect))
-	soon := func(c *inbox.Config) { c.LeaseTTL = time.Second } // it hears of it when it renews the lease
+	soon := func(c *inbox.Config) { c.LeaseTTL = time.Second } // it notices when it renews the lease
 	h := w.process(soon).WrapLeased("billing", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
 		w.takeOver(other, m)
 		<-ctx.Done()
@@ -401,7 +401,7 @@ func TestUnorderedLeasedMessageIsParkedAlone(t *testing.T) {
 	w.nothingLeft()
 }
 
-// A panic is a failure like any other, for messages that come and for those that were parked.
+// A panic is a failure like any other, for messages from the broker and for parked messages.
 func TestLeasedMessageIsGivenUpAfterItsAttempts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

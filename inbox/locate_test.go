@@ -36,7 +36,7 @@ func TestLocateTellsOnePlacePerConsumer(t *testing.T) {
 	require.ErrorContains(t, err, `the message key "order-7" is not a UUID`)
 }
 
-// The steps of a message that are done are told while it fails.
+// The steps of a message that are done are shown while the message fails.
 func TestLocateTellsTheStepsThatAreDone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

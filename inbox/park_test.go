@@ -540,7 +540,7 @@ func TestInterruptedFirstTryDoesNotCount(t *testing.T) {
 	require.Zero(t, w.count("inbox_attempt"))
 }
 
-// Whose tries are counted before they are made: those of as many messages as may have been there when a process died.
+// Tries are counted before they are made for as many messages as may have been in flight when a process died.
 func TestAsManyMessagesAreCountedFirstAsTheConsumerHas(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -28,7 +28,7 @@ const (
 	processLease = "INBOX_TEST_PROCESS_LEASE"
 )
 
-// twoCalls is a handler of two steps: between them it says that it has begun, and goes on when it is told to.
+// twoCalls is a handler of two steps. Between them it reports that it has begun, and waits for permission to go on.
 func twoCalls(pool bun.IDB, began func(), goOn func()) messaging.Handler {
 	return messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
 		for _, name := range []string{"first", "second"} {

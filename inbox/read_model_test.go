@@ -189,7 +189,7 @@ func TestProcessRunsAcrossAReset(t *testing.T) {
 	require.Equal(t, []string{"a1", "a2", "a3", "a4", "a5", "a6"}, w.effects())
 }
 
-// A process that nothing comes to finds what was parked in a generation that it has not heard of.
+// A process without new messages finds parked messages of a generation that it does not know yet.
 func TestIdleProcessHearsOfARebuild(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

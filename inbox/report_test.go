@@ -92,7 +92,7 @@ func (w *world) consumer() (c state.Consumer) {
 	return c
 }
 
-// states are those of its processes.
+// states returns the states of its processes.
 func (w *world) states() (list []string) {
 	w.t.Helper()
 	for _, topic := range w.consumer().Topics {
@@ -109,7 +109,7 @@ func (w *world) awaitStates(want ...string) {
 		"the processes of billing are %v", want)
 }
 
-// trouble is the one of billing, and zero if there is none.
+// trouble returns the trouble of billing, zero if there is none.
 func (w *world) trouble() state.Trouble {
 	w.t.Helper()
 	c := w.consumer()

@@ -28,7 +28,7 @@ func child(at time.Time) string { return "inbox_" + at.UTC().Format("20060102") 
 
 const day = 24 * time.Hour
 
-// where tells which child each entry lies in.
+// where returns the child partition of each entry.
 func (w *world) where(id string) string {
 	w.t.Helper()
 	list := column[string](w.t, w.db.DB, "SELECT tableoid::regclass::text FROM inbox WHERE message_key = ?", id)

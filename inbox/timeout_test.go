@@ -207,7 +207,7 @@ func TestConsumerWorksAgainWhenAConnectionHasFallenSilent(t *testing.T) {
 	}
 }
 
-// line makes connections. The first one that sends a text falls silent.
+// line makes connections. The first connection that sends a given text falls silent.
 type line struct {
 	until string
 	fell  atomic.Bool

@@ -210,7 +210,7 @@ func TestClaimReadsOnlyKeysOfItsTopics(t *testing.T) {
 	require.Equal(t, 4, w.count("inbox_key WHERE owner IS NOT NULL AND topic = 'b'"), "the statement was run: %s", plan)
 }
 
-// What no process handles is told to operators, and in the log of those that run the consumer: once a minute, and not for each key.
+// A topic that no process handles is shown to operators, and logged by the processes that run the consumer: once a minute, and not for each key.
 func TestTopicThatNoProcessHandlesIsTold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

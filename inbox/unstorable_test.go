@@ -129,7 +129,7 @@ func TestMessageThatCannotBeParkedIsADeadLetter(t *testing.T) {
 	require.Equal(t, 1, w.count("inbox_dead WHERE message_id = 'behind' AND NOT holds"))
 }
 
-// refuseDeadLetters has the database take no dead letter in any form.
+// refuseDeadLetters makes the database refuse dead letters in every form.
 func (w *world) refuseDeadLetters() {
 	w.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no dead letters here'; END $$`)
 	w.exec(`CREATE TRIGGER refuse BEFORE INSERT ON inbox_dead FOR EACH ROW EXECUTE FUNCTION refuse()`)

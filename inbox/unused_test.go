@@ -15,7 +15,7 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// A handler that changes the database through a pool of its own does so again with each try. It is told of once.
+// A handler that changes the database through a pool of its own does so again with each try. The log warns once.
 func TestHandlerThatNeverUsesItsUnitIsToldOf(t *testing.T) {
 	t.Parallel()
 	const line = "a handler succeeded without using its unit of work"

@@ -16,7 +16,7 @@ import (
 	"github.com/oncebox/oncebox/telemetry"
 )
 
-// informed is a receiver whose broker tells what waits.
+// informed is a receiver whose broker reports what waits.
 type informed struct {
 	*fakeReceiver
 	messages, settled atomic.Int64

@@ -51,7 +51,7 @@ func never(context.Context, *messaging.Message) error { return errNotNow }
 
 func fine(context.Context, *messaging.Message) error { return nil }
 
-// held answers a batch only when it is told to, and then as it was told.
+// held answers a batch only when the test says so, and with the answer that the test gives.
 func held(release <-chan error) func(context.Context, []*messaging.Message) error {
 	return func(context.Context, []*messaging.Message) error { return <-release }
 }

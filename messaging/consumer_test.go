@@ -22,7 +22,7 @@ import (
 
 var errNotNow = errors.New("not now")
 
-// script is a handler that writes down what it was called with, and answers as it was told.
+// script is a handler that records its calls and gives the answers that the test has set.
 type script struct {
 	mu     sync.Mutex
 	calls  []string

@@ -198,7 +198,7 @@ func TestConsumeRefusesWhatCannotWork(t *testing.T) {
 	require.ErrorContains(t, messaging.Consume(t.Context(), &shop{}, order, nil, &messaging.ConsumerConfig{Queue: -1}), "ConsumerConfig.Queue")
 }
 
-// Two handlers that cannot be ended are the program's affair, but somebody has to hear of it.
+// Two handlers that cannot be ended are the program's affair, but the log has to report them.
 func TestLoopTellsOfADrainThatFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

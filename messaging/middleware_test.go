@@ -49,7 +49,7 @@ func TestFirstMiddlewareIsTheOutermost(t *testing.T) {
 	require.Equal(t, []string{"a", "b", "c", "handler", "/c", "/b", "/a"}, passed)
 }
 
-// A message that cannot be read is none for middleware, and one whose type has no handler is.
+// Middleware does not get a message that cannot be read. It gets a message whose type has no handler.
 func TestMiddlewareOfARouterSeesAllThatCanBeRead(t *testing.T) {
 	var passed []string
 	r := messaging.NewRouter(newRegistry())

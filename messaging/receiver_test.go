@@ -85,7 +85,7 @@ func (r *fakeReceiver) isClosed() bool {
 	return r.closed
 }
 
-// msg is the n-th message of an aggregate; its id tells both.
+// msg returns the n-th message of an aggregate. Its id shows both.
 func msg(aggregate string, n int) *messaging.Message {
 	return messaging.NewMessage(event.Envelope{
 		ID: fmt.Sprintf("%s%d", aggregate, n), Type: "thing.happened", Source: "test", TenantID: "t1", Topic: "thing",

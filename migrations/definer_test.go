@@ -37,7 +37,7 @@ func TestFunctionsWithTheOwnersRightsSearchPgCatalogOnly(t *testing.T) {
 		WHERE c.relnamespace = ?::regnamespace AND NOT tgisinternal`, plain.Schema), "triggers run with the rights of the role that writes")
 }
 
-// Functions and operators whose arguments fit better than those of pg_catalog. Each of them ends the statement that calls it.
+// Functions and operators whose arguments fit better than the ones of pg_catalog. Each of them ends the statement that calls it.
 var planted = []string{
 	"CREATE FUNCTION captured(what text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'captured: % as %', what, current_user; END $$",
 	"CREATE FUNCTION to_char(date, text) RETURNS text LANGUAGE sql AS $$ SELECT captured('to_char') $$",

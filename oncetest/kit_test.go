@@ -22,7 +22,7 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// Not oncetest.Main: this one fails if goroutines are left, also those of a service that died.
+// Not oncetest.Main: this one fails if goroutines are left, also goroutines of a service that died.
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
 type Placed struct{ ID string }
@@ -270,7 +270,7 @@ func TestServerOfTheEnvironment(t *testing.T) {
 	require.Contains(t, string(out), "PostgreSQL: ONCEBOX_DATABASE_URL, ")
 }
 
-// A service that takes the pool for the unit is wrong only where the unit is rolled back. The kit tells at once.
+// A service that takes the pool for the unit is wrong only when the unit is rolled back. The kit reports it at once.
 func TestThePoolIsRefusedWithinAUnit(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, never)

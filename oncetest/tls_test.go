@@ -24,7 +24,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
-// withTLS has a server take connections with TLS, and returns its address for clients that insist on it.
+// withTLS makes a server accept TLS, and returns its address for clients that insist on it.
 func withTLS(t *testing.T) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

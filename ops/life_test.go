@@ -133,7 +133,7 @@ func TestLifeOfAnEvent(t *testing.T) {
 	require.Empty(t, l.Gone)
 }
 
-// A delayed event says until when it waits, one that was cancelled who did it, and one whose rows the retention has removed that they are gone.
+// A delayed event shows until when it waits. A cancelled event shows who did it, and an event whose rows the retention has removed shows that they are gone.
 func TestLifeAfterTheRowsAreGone(t *testing.T) {
 	s := newService(t)
 	soon := time.Now().Add(time.Hour)

@@ -123,7 +123,7 @@ func TestEachWayToAddTakesTheLockOfTheKey(t *testing.T) {
 	}
 }
 
-// lockedBuckets are those of the ordering keys that transactions hold now.
+// lockedBuckets returns the buckets of the ordering keys that transactions hold now.
 func (f *fixture) lockedBuckets() (buckets []int64) {
 	f.T.Helper()
 	require.NoError(f.T, f.DB.NewRaw(`SELECT l.objid::bigint FROM pg_locks l, oncebox_settings

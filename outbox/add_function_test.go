@@ -22,7 +22,7 @@ func (f *fixture) addBy(tx bun.IDB, key, name, args string) (id string, err erro
 	return id, err
 }
 
-// Keys with what is escaped, beyond ASCII, and of all lengths.
+// Keys with escaped characters, beyond ASCII, and of all lengths.
 func TestFunctionHashesAsGo(t *testing.T) {
 	f := newFixture(t, nil)
 	for i := range 200 {

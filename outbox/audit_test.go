@@ -92,7 +92,7 @@ func TestAuditIsListedNewestFirst(t *testing.T) {
 	require.ErrorContains(t, err, "AuditFilter.EventID")
 }
 
-// Without the entry there is no deed, and the other way round.
+// Without the entry there is no change, and without the change no entry.
 func TestDeedAndEntryAreOneTransaction(t *testing.T) {
 	f := newFixture(t, nil)
 	id := f.Record("a", "a1")

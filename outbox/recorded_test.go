@@ -19,7 +19,7 @@ CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'ref
 CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON outbox DEFERRABLE INITIALLY DEFERRED
 	FOR EACH ROW WHEN (NEW.event_type = 'refused') EXECUTE FUNCTION refuse()`
 
-// Of a caller's own transaction the metric counts what was committed, as soon as it is, and nothing of what was not.
+// In a caller's own transaction, the metric counts what was committed, as soon as it is committed, and nothing else.
 func TestRecordedInATransactionOfACallersOwn(t *testing.T) {
 	metrics := metric.NewManualReader()
 	f := newFixture(t, &outbox.Config{Telemetry: telemetry.Config{MeterProvider: metric.NewMeterProvider(metric.WithReader(metrics))}})

@@ -42,7 +42,7 @@ func TestClockOfTheProcessDecidesNothing(t *testing.T) {
 			}
 			cfg := quick()
 			cfg.Name, cfg.MaxRetryAttempts = "one", -1
-			cfg.Lease, cfg.Renew = 2*time.Hour, time.Hour // one does not hear of two, and gives it nothing
+			cfg.Lease, cfg.Renew = 2*time.Hour, time.Hour // the first projector does not know of the second, and gives it nothing
 			one := f.relay(f.pub, cfg, store)
 			f.run(one)
 			f.add("a", "a1")

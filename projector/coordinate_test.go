@@ -22,7 +22,7 @@ func (f *fixture) keeping(name string, renew time.Duration) *projector.Projector
 	return p
 }
 
-// countBeats has the database count the heartbeats of each projector.
+// countBeats makes the database count the heartbeats of each projector.
 func (f *fixture) countBeats() {
 	f.t.Helper()
 	_, err := f.db.Exec(`CREATE TABLE beats (owner text);
@@ -66,7 +66,7 @@ func TestLanesThatAreHandedBackAreTakenByABeatThatComesAtOnce(t *testing.T) {
 	require.LessOrEqual(t, f.rows("beats WHERE owner = 'second'"), 2+3, "one for each worker that handed lanes back, none for the commits")
 }
 
-// A projector that has just started has its share as soon as those that had too much have given it back.
+// A projector that has just started has its share as soon as the others have given back what they had too much.
 func TestSurplusLanesAreTakenByABeatThatComesAtOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -80,7 +80,7 @@ func TestSurplusLanesAreTakenByABeatThatComesAtOnce(t *testing.T) {
 	require.LessOrEqual(t, f.rows("beats WHERE owner = 'second'"), 2+2*3, "two for each worker that gave lanes back")
 }
 
-// So it has if it hears of nothing.
+// The same holds for a projector that gets no notifications.
 func TestSurplusLanesAreTakenBehindAPooler(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

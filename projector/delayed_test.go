@@ -138,7 +138,7 @@ func TestEventThatIsCancelledWhileAProjectorHasItInMemory(t *testing.T) {
 	}
 }
 
-// commitsBehindTheRead has a projector run once, in which tx commits as soon as the row was read.
+// commitsBehindTheRead runs a projector once. tx commits as soon as the projector has read the row.
 func (f *fixture) commitsBehindTheRead(tx bun.Tx, held bool) {
 	f.t.Helper()
 	read := "ORDER BY o.seq LIMIT" // the fetch

@@ -93,7 +93,7 @@ func TestACommitCostsOneFetch(t *testing.T) {
 		f.add("a", name)
 		store.Wake()
 		f.eventually(name+" is settled", func() bool { return f.statuses()[name] == "SENT" })
-		<-time.After(20 * time.Millisecond) // rows come so seldom that the worker waits to hear of them
+		<-time.After(20 * time.Millisecond) // rows come so seldom that the worker waits for a notification
 	}
 	// One more each time a busy machine makes two rows follow each other closely; else it would be two for each, and a look.
 	require.Less(t, fetches.Load(), int32(2*rows), "fetches")

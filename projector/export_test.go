@@ -26,7 +26,7 @@ func Mark(p *Projector) int64 {
 	return low
 }
 
-// PausedTenants are those that a running projector knows to be paused.
+// PausedTenants returns the tenants that a running projector knows to be paused.
 func PausedTenants(p *Projector) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/oncebox/oncebox/internal/logbook"
 )
 
-// A server that takes a statement and is never heard of again, while the connection stays open, is given up after a lease
+// A server that takes a statement and never answers, while the connection stays open, is given up after a lease
 // at the latest.
 func TestNoStatementWaitsForEver(t *testing.T) {
 	t.Parallel()

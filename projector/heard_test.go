@@ -12,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// A writer that is no Go program, or does not call Wake, waits no longer beside others that are heard of all the time.
+// An event of a writer that is no Go program, or does not call Wake, waits no longer beside events that are announced all the time.
 func TestASilentWriterBesideOthersThatAreHeard(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

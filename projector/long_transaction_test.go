@@ -37,7 +37,7 @@ func TestLongTransactionHoldsUpNoOther(t *testing.T) {
 					late.Store(true)
 				}
 			}}, nil))
-			f.add("b", "b0") // the first event of a tenant makes those of others of it wait
+			f.add("b", "b0") // the first event of a tenant makes the tenant's other events wait
 			long, err := f.db.BeginTx(t.Context(), nil)
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = long.Rollback() })

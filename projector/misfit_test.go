@@ -58,7 +58,7 @@ func TestProjectorThatCannotServeLanesHasNoShareOfThem(t *testing.T) {
 	}
 }
 
-// writer has a log handled line by line.
+// writer is an output whose lines are handled one by one.
 type writer func(line string)
 
 // Write hands a line on.

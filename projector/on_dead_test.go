@@ -188,7 +188,7 @@ func TestAnnouncementThatDiesIsNotAnnounced(t *testing.T) {
 	require.Empty(t, failed())
 }
 
-// Whatever a hook does, the event is given up. Nothing of what the hook has done stays, and the log tells.
+// Whatever a hook does, the event is given up. Nothing of the hook's work stays, and the log says so.
 func TestHookThatFailsKeepsNoEventAlive(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(ctx context.Context, tx bun.Tx) error{

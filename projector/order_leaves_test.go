@@ -209,7 +209,7 @@ func leaveInOrder(t *testing.T, seed uint64) {
 	names := []string{"one", "two"}
 	for _, name := range names {
 		cfg := quick()
-		cfg.BlockExpired = true // or what has expired leaves before what is behind it
+		cfg.BlockExpired = true // or an expired row leaves before the rows behind it
 		cfg.Name, cfg.MaxRetryAttempts, cfg.MaxCrashes, cfg.CleanInterval, cfg.BatchSize = name, -1, -1, -1, 50
 		cfg.Renew = 200 * time.Millisecond
 		f.run(f.relay(pub, cfg, f.store))

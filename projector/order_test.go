@@ -144,7 +144,7 @@ func (w *writers) write(i int) error {
 	return nil
 }
 
-// vanish makes it look as if a projector had not been heard of for longer than its leases last. It goes on all the same.
+// vanish makes it look as if a projector had been silent for longer than its leases last. The projector goes on all the same.
 func (f *fixture) vanish(name string) error {
 	_, err := f.db.Exec("DELETE FROM outbox_projector WHERE owner = ?", name)
 	if err != nil {

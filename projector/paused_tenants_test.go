@@ -23,7 +23,7 @@ import (
 
 var night = operator.By{Actor: "ann", Reason: "their system is down at night"}
 
-// pause pauses the tenant and waits until the projectors have heard of it.
+// pause pauses the tenant and waits until the projectors know of it.
 func (f *fixture) pause(tenant string, by ...*projector.Projector) {
 	f.t.Helper()
 	require.NoError(f.t, f.store.Tenants().Pause(f.t.Context(), tenant, night))
@@ -107,7 +107,7 @@ func TestLateRowLeavesDuringAPause(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.pause("acme")
-	f.add("first", "first") // the first event of a tenant makes those of others of it wait
+	f.add("first", "first") // the first event of a tenant makes the tenant's other events wait
 	late, err := f.db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = late.Rollback() })

@@ -230,7 +230,7 @@ func TestProbeOfARowThatCannotBeSent(t *testing.T) {
 	require.Subset(t, f.pub.types(), []string{"good-1", "bad-10", "bad-639"})
 }
 
-// A projector that is told to stop waits for its probe before it gives its lanes away: the next owner may send that row.
+// A projector that is stopped waits for its probe before it gives its lanes away: the next owner may send that row.
 func TestProbeEndsBeforeItsLaneIsHandedBack(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -316,7 +316,7 @@ func TestSequenceOfThePositionsThatIsBehind(t *testing.T) {
 	require.Equal(t, 1, f.pub.total())
 }
 
-// The numbers of a copy without its sequences have come beyond those that were published before anything could be published from it.
+// In a copy without its sequences, the numbers have passed the published ones before anything could be published from it.
 func TestSequenceThatWasBehindItsRows(t *testing.T) {
 	t.Parallel()
 	for name, meets := range map[string]func(f *fixture){

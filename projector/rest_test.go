@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/projector/internal/leases"
 )
 
-// The pauses of a worker that hears nothing grow up to SleepIdle. Each commit that it hears of makes them short again.
+// The pauses of a worker without notifications grow up to SleepIdle. Each commit that is reported to it makes them short again.
 func TestPausesOfAnIdleWorkerGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := (&Config{}).WithDefaults()

@@ -48,7 +48,7 @@ func TestOwnerThatLostItsLanesSettlesNothing(t *testing.T) {
 	reader := metric.NewManualReader()
 	cfg := quick()
 	cfg.Name, cfg.Telemetry.MeterProvider = "frozen", metric.NewMeterProvider(metric.WithReader(reader))
-	cfg.Lease, cfg.Renew = 2*time.Hour, time.Hour // frozen: it does not renew, and hears nothing
+	cfg.Lease, cfg.Renew = 2*time.Hour, time.Hour // frozen: it does not renew, and gets no answers
 	frozen := f.relay(g, cfg, outbox.NewStore(f.db.DB, &outbox.Config{Source: "test", PollOnly: true}))
 	f.run(frozen)
 	t.Cleanup(g.release)

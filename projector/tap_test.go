@@ -31,7 +31,7 @@ type tap struct {
 	seen map[*pgx.Conn]map[string]bool
 }
 
-// schemas are those of tests, as they stand before a name.
+// schemas matches the schemas of tests, as they stand before a name.
 var schemas = regexp.MustCompile(`"test_[a-z0-9]+"\.`)
 
 func (t *tap) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryStartData) context.Context {

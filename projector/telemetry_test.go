@@ -48,7 +48,7 @@ func shown(t *testing.T, r metric.Reader) (gauges map[string]float64, recorded m
 	return gauges, recorded
 }
 
-// Each refusal counts: one that is for good, and the last one of several.
+// Each refusal counts: a permanent one, and the last one of several.
 func TestEachRefusalIsCounted(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

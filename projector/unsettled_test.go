@@ -18,7 +18,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// fillDisk has every note of what is published fail, as on a full disk, until the returned function is called.
+// fillDisk makes every write about published rows fail, as on a full disk, until the returned function is called.
 func (f *fixture) fillDisk() (empty func()) {
 	f.t.Helper()
 	_, err := f.db.Exec(`CREATE TABLE full_disk AS SELECT true AS full_disk;

@@ -343,7 +343,7 @@ func TestTrackOfWhatIsNoAggregate(t *testing.T) {
 	require.Equal(t, []string{"value 1 v1 by pointer"}, s.sunk(t))
 }
 
-// Tenant and metadata are those of the context in which the unit was given to the function.
+// Tenant and metadata are taken from the context in which the unit was given to the function.
 func TestContextOfEvents(t *testing.T) {
 	s := newService(t, nil)
 	ctx := event.WithMetadata(event.WithTenant(t.Context(), "outer"), event.Metadata{"k": "outer"})

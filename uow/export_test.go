@@ -6,7 +6,7 @@ import (
 	"github.com/oncebox/oncebox/internal/unit"
 )
 
-// Same tells whether two units are one, each as a context of its own has it.
+// Same reports whether two units are one, each as a context of its own has it.
 func Same(a, b *Unit) bool { return a.level == b.level }
 
 // Inside returns the unit as oncebox's own packages use it.
@@ -15,5 +15,5 @@ func Inside(u *Unit) unit.Unit { return (*inside)(u.level) }
 // TellOfWaitsAfter says how long a unit waits for a connection before that is logged.
 func TellOfWaitsAfter(m *Manager, d time.Duration) { m.pool.starvedAfter = d }
 
-// WaitIsDue tells whether a unit that waits would be logged at a time, and notes it.
+// WaitIsDue reports whether the log would report a waiting unit at a given time, and notes it.
 func WaitIsDue(m *Manager, now time.Time) bool { return m.pool.due(now) }

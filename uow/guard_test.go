@@ -99,7 +99,7 @@ func TestThePoolIsRefusedWithinAUnit(t *testing.T) {
 	})
 }
 
-// What has to pass: the unit's own statements with whatever context, those that are meant, and those of other databases.
+// Statements that have to pass: the unit's own with whatever context, the intended ones, and statements of other databases.
 func TestWhatIsNoMistakeIsNotRefused(t *testing.T) {
 	eachGuarded(t, func(t *testing.T, s *service, pool *bun.DB, open func(*service) *bun.DB) {
 		units, other := s.manager(nil, pool, s.sink), newServiceApart(t)

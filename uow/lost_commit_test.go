@@ -314,7 +314,7 @@ func TestCommitThatStaysInProgress(t *testing.T) {
 	})
 }
 
-// A COMMIT that hangs where nobody hears of it is ended, with all its locks, and the function run again.
+// A COMMIT that hangs unnoticed is ended, with all its locks, and the function is run again.
 func TestCommitThatHangsIsEnded(t *testing.T) {
 	s := newService(t, quick())
 	f := &faults{detached: true}
@@ -348,7 +348,7 @@ func TestOutcomeOnAnotherTimeline(t *testing.T) {
 	f := &faults{timeline: "000000FF", commit: func(c *faultyConn, commit func() error) error {
 		pid := c.Conn().PgConn().PID()
 		err := executeThenFail(c, commit)
-		// As long as the session goes on, the server is the one that it was.
+		// As long as the session goes on, it is the same server.
 		await.True(t, func() bool {
 			return lines(t, s, "SELECT count(*)::text FROM pg_stat_activity WHERE pid = ?", pid)[0] == "0"
 		}, "the session has ended")

@@ -180,7 +180,7 @@ func (s *tableSink) Committed(_ context.Context, evs []event.Envelope) {
 	}
 }
 
-// logs keeps what was logged, and tells a waiting test at once.
+// logs keeps the log lines, and notifies a waiting test at once.
 type logs struct {
 	mu    sync.Mutex
 	texts []string

@@ -106,7 +106,7 @@ func TestInnerRuleThatPanics(t *testing.T) {
 	require.Equal(t, []string{"x"}, s.notes(t))
 }
 
-// What else fails a unit at its end fails an inner one too, as far as it can be told.
+// Other reasons to fail at the end of a unit also fail an inner unit, as far as they are known then.
 func TestInnerUnitsThatCannotBeEmitted(t *testing.T) {
 	s := newService(t, nil)
 	inner := func(units *uow.Manager, fn func(context.Context, *uow.Unit) error) (err error) {

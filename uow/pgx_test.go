@@ -148,7 +148,7 @@ func TestPgxLeavesTheEndToTheUnit(t *testing.T) {
 	require.Equal(t, []string{"kept"}, s.notes(t))
 }
 
-// opaque is a driver that wraps pgx, as those that trace do, and does not show the connection beneath.
+// opaque is a driver that wraps pgx, like drivers for tracing, and does not show the connection beneath.
 type opaque struct{ driver.Connector }
 
 func (o opaque) Connect(ctx context.Context) (driver.Conn, error) {
@@ -209,7 +209,7 @@ func TestHandlesOfAUnitThatHasEnded(t *testing.T) {
 	})
 }
 
-// A function that commits by itself has committed its data, and its events were not in that. Nobody may be told that all is well.
+// A function that commits by itself has committed its data without its events. The unit must not report success.
 func TestFunctionThatEndsTheTransactionItself(t *testing.T) {
 	eachDriver(t, func(t *testing.T, _ *service, units *uow.Manager) {
 		for what, end := range map[string]func(*sql.Tx) error{"commit": (*sql.Tx).Commit, "rollback": (*sql.Tx).Rollback} {

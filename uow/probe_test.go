@@ -80,7 +80,7 @@ func (s *probeSink) Enqueue(ctx context.Context, tx bun.IDB, q *unit.Queue, evs 
 	return err
 }
 
-// A connection that does not know what goes over it is also asked before what the sinks store, and after those of others.
+// A connection that does not know which statements go over it is also probed before the sinks store, and after foreign statements.
 func TestProbeSinkSparesTheProbe(t *testing.T) {
 	s := newService(t, nil)
 	for name, c := range map[string]struct {

@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// victim fails as the one that a deadlock is ended with.
+// victim fails like the victim of a deadlock.
 func victim(ctx context.Context, u *uow.Unit) error {
 	_, err := u.DB().ExecContext(ctx, "DO $$ BEGIN RAISE deadlock_detected; END $$")
 	return err
@@ -22,7 +22,7 @@ func inPipelines(t *testing.T, s *service) *bun.DB {
 	return pipelined(t, s.DSN)
 }
 
-// A deadlock that the function swallows, or that is hidden behind what it does next, has the function run again.
+// A deadlock that the function swallows, or hides behind its next statement, makes the function run again.
 func TestSwallowedDeadlockIsRunAgain(t *testing.T) {
 	for name, fn := range map[string]func(ctx context.Context, s *service, u *uow.Unit) error{
 		"swallowed": func(ctx context.Context, _ *service, u *uow.Unit) error {
@@ -74,11 +74,11 @@ func TestSwallowedDeadlockIsRunAgain(t *testing.T) {
 	}
 }
 
-// Retryable tells what the code between may have hidden, until that code has mended it.
+// Retryable returns an error that the code between may have hidden, until that code has mended it.
 func TestRetryable(t *testing.T) {
 	for name, c := range map[string]struct {
 		fn   func(ctx context.Context, s *service, u *uow.Unit)
-		code string // of what is there to be told
+		code string // SQLSTATE of the error to return
 	}{
 		"a statement": {func(ctx context.Context, _ *service, u *uow.Unit) { _ = victim(ctx, u) }, pgerr.Deadlock},
 		"a statement that failed of itself": {func(ctx context.Context, _ *service, u *uow.Unit) {

@@ -105,7 +105,7 @@ func TestSaveOfWhatIsDeletedSoftly(t *testing.T) {
 	}
 }
 
-// many has a key of several columns, one of which the database makes, and a version that bun's own updates leave alone.
+// many has a key of several columns, one of which is made by the database, and a version that bun's own updates leave alone.
 type many struct {
 	bun.BaseModel  `bun:"table:?shop.many"`
 	event.Recorder `bun:"-"`

@@ -182,7 +182,7 @@ func TestSaveConflict(t *testing.T) {
 				require.Equal(t, []string{"a v2"}, s.accounts(t))
 				require.Len(t, s.sunk(t), 2)
 
-				// A unit that ignores it publishes nothing of what was not stored.
+				// A unit that ignores the error publishes no event of an aggregate that was not stored.
 				c.stale = &account{ID: c.stale.ID, Version: before}
 				c.stale.Record(changed{"ghost"})
 				require.ErrorIs(t, s.units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
@@ -246,7 +246,7 @@ func TestSaveLocksInOneOrder(t *testing.T) {
 	})
 }
 
-// A change that nobody hears of leaves the version as it is, and is refused all the same if an event came in between.
+// A change without an event leaves the version as it is, and is refused all the same if an event came in between.
 func TestSaveWithoutAnEvent(t *testing.T) {
 	eachPool(t, func(t *testing.T, s *saver) {
 		require.NoError(t, s.save(t.Context(), newAccount("a", "one", "two")))

@@ -16,7 +16,7 @@ import (
 
 var errTooLate = errors.New("the connection cannot do that")
 
-// sendLast inserts an event, and a row with what is sent last. known tells the unit its id before.
+// sendLast inserts an event, and a row with the statements that are sent last. known gives the unit its id before.
 func (s *saver) sendLast(t *testing.T, known bool, last string) error {
 	t.Helper()
 	return s.units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {

@@ -28,7 +28,7 @@ type replicated struct {
 	*service
 
 	primary, standby *pgtest.Own
-	// pools are those of config.OpenDB.
+	// pools lists pools of config.OpenDB.
 	pools map[string]*bun.DB
 }
 

@@ -19,12 +19,12 @@ import (
 	"github.com/oncebox/oncebox/operator"
 )
 
-// hints are the commands that a text tells to type: from the word oncebox to the end of the line.
+// hints returns the commands that a text asks the reader to type: from the word oncebox to the end of the line.
 func hints(text string) []string {
 	return regexp.MustCompile(`oncebox [a-z].*`).FindAllString(text, -1)
 }
 
-// What a command tells to type is complete: typed as it is printed, in a shell, it does what it says.
+// A printed command is complete: typed as it is printed, in a shell, it does what the text says.
 func TestHintsRunAsTheyArePrinted(t *testing.T) {
 	t.Setenv("EDITOR", "true")
 	s := newShop(t)

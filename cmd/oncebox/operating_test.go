@@ -55,7 +55,7 @@ type play struct {
 
 	title string
 	typed int
-	// same are ids of the page, and those of this run in their place. first is that of the last output, for an update.
+	// same maps ids of the page to ids of this run. first is the first id of the last output, for an update.
 	same, first map[string]string
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
-// The relay is a service: it may start before its database, answers probes meanwhile, and ends when it is told to.
+// The relay is a service: it may start before its database, it answers probes meanwhile, and it ends when it is stopped.
 func TestRelayStartsBeforeItsDatabase(t *testing.T) {
 	t.Setenv("ONCEBOX_PULSAR_URL", "pulsar://127.0.0.1:1")
 	db := pgtest.OpenApart(t)
@@ -63,7 +63,7 @@ func readiness(t *testing.T, book *logbook.Book) (status int, body string) {
 	return resp.StatusCode, string(text)
 }
 
-// An operator is told at once that the database is away, whatever the service is set to.
+// An operator gets an error at once if the database is away, whatever the service is set to.
 func TestCommandsDoNotWaitForTheDatabase(t *testing.T) {
 	t.Setenv("ONCEBOX_DATABASE_WAIT", "1h")
 	for _, args := range [][]string{{"status"}, {"migrate", "up"}, {"doctor"}, {"stuck"}, {"keys", "list"}} {

@@ -16,7 +16,7 @@ import (
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 )
 
-// commands are those that do something, by what is typed for them.
+// commands lists the commands that do something, as they are typed.
 func commands(cmd *cobra.Command) map[string]*cobra.Command {
 	all := map[string]*cobra.Command{}
 	for _, sub := range cmd.Commands() {
@@ -91,7 +91,7 @@ func TestCompletionOffersEveryCommand(t *testing.T) {
 	}
 }
 
-// Each command has examples, and each of them is one that it understands.
+// Each command has examples, and the command line understands each of them.
 func TestExamplesOfCommandsParse(t *testing.T) {
 	t.Parallel()
 	for path, cmd := range commands(newRoot(&cli.Session{Terminal: &cli.Terminal{}})) {
@@ -106,7 +106,7 @@ func TestExamplesOfCommandsParse(t *testing.T) {
 	}
 }
 
-// Each command line in the documentation is one that oncebox understands: each piece of code that begins with its name, and each such line of a block.
+// The command line understands each command line in the documentation: each piece of code that begins with its name, and each such line of a block.
 func TestCommandLinesOfTheDocumentationParse(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob("../../docs/*.md")

@@ -153,7 +153,7 @@ func TestWatchWithoutATerminalPrintsLines(t *testing.T) {
 	}
 }
 
-// teller is an output that tells what was written so far.
+// teller is an output that reports what was written so far.
 type teller struct {
 	bytes.Buffer
 
@@ -166,7 +166,7 @@ func (o *teller) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// A database that is away for a while ends no watch; one that is not there at the beginning does.
+// A database that is away for a while ends no watch. A database that is not there at the beginning does.
 func TestWatchGoesOnAfterAnError(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -40,7 +40,7 @@ func (s *shop) stuck() map[ops.Kind]stuck.Item {
 	return kinds
 }
 
-// typed runs what a command tells to type, at a terminal whose user agrees.
+// typed runs a printed command, at a terminal whose user agrees.
 func (s *shop) typed(do string, more ...string) answer {
 	s.t.Helper()
 	at := strings.Index(do, "oncebox ")
@@ -58,7 +58,7 @@ func words(t *testing.T, line string) []string {
 	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
 }
 
-// unknownStep has a request fail in a call to somebody else, so that nobody knows whether it was done.
+// unknownStep makes a request fail in a call to another system, so that nobody knows whether the call was done.
 func (s *shop) unknownStep() {
 	s.t.Helper()
 	scope := idempotency.Scope{Tenant: "default", Principal: "u-17", Caller: "ann"}
@@ -84,7 +84,7 @@ func (s *shop) delayed() {
 	}))
 }
 
-// An operator finds what is stuck, is told what to type, and each of it flows again after at most three commands.
+// An operator finds what is stuck and which commands to type. After at most three commands each stuck thing flows again.
 func TestOperatorMendsWhatIsStuck(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -102,7 +102,7 @@ func (s *shop) poisonMessage(order, currency string) {
 	require.Len(s.t, s.DrainFailing(), 1)
 }
 
-// stuckMessage has a message that fails and is tried again, and one that waits behind it.
+// stuckMessage makes a message that fails and is tried again, and a second message that waits behind it.
 func (s *shop) stuckMessage(order string) {
 	s.t.Helper()
 	s.closed.Store(true)

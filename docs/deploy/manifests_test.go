@@ -115,7 +115,7 @@ func selects(t *testing.T, s *metav1.LabelSelector, pod labels.Set) bool {
 	return selector.Matches(pod)
 }
 
-// The variables are those of oncebox, and a process that is told to stop is given longer than it may need.
+// The variables are known to oncebox, and a process that is stopped gets more time than it may need.
 func TestGracePeriodsAreLongerThanWhatIsUnderWay(t *testing.T) {
 	for file, d := range all[appsv1.Deployment](t) {
 		t.Run(file, func(t *testing.T) {

@@ -86,7 +86,7 @@ func (s *service) cents(account string) (cents int64) {
 	return cents
 }
 
-// versions are those of the account's events, in the order in which they will leave.
+// versions returns the versions of the account's events, in the order in which the events will leave.
 func (s *service) versions(account string) (versions []int64) {
 	s.t.Helper()
 	require.NoError(s.t, s.NewRaw("SELECT aggregate_version FROM outbox WHERE aggregate_id = ? ORDER BY seq", account).Scan(s.t.Context(), &versions))

@@ -261,7 +261,7 @@ func TestKeyInFlightIsAConflict(t *testing.T) {
 	require.Equal(t, http.StatusOK, s.post("k2", "/orders/"+id+"/cancel", "").status)
 }
 
-// Different requests for one order meet each other's versions. Both are done, one after the other, and nobody is told.
+// Different requests for one order meet each other's versions. Both are done, one after the other, and no client gets an error.
 func TestConcurrentChangesOfOneOrderAllCount(t *testing.T) {
 	t.Parallel()
 	s := openShop(t)
@@ -410,7 +410,7 @@ func TestHealthAndMetrics(t *testing.T) {
 	r := s.do(http.MethodGet, "/readyz", "")
 	require.Equal(t, "not ready: the log of this process says why\n", r.body)
 	await.True(t, func() bool {
-		s.do(http.MethodGet, "/readyz", "") // a probe that took too long tells of that only
+		s.do(http.MethodGet, "/readyz", "") // a probe that took too long reports only that
 		text := s.log.String()
 		return strings.Contains(text, "tables are missing") && strings.Contains(text, "customer_summary")
 	}, "the reason in the log")

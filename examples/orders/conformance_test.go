@@ -60,7 +60,7 @@ func testConformance(t *testing.T, s *shop) {
 	httpmwtest.Run(t, target)
 }
 
-// another serves a further process on the same tables, which is told of its pool.
+// another serves a further process on the same tables, which gets its pool.
 func (s *shop) another(t *testing.T, cfg config.Config, tell func(*bun.DB)) (url string) {
 	t.Helper()
 	cfg.DatabaseURL, cfg.Schema = pgtest.URL(t), s.db.Schema

@@ -14,10 +14,10 @@ type evidence struct {
 	sent      []eventFact // outbox_sent
 	wire      []eventFact // what a reader of its own read, in the order of each partition
 	summaries map[customer]Summary
-	shown     map[customer]Summary // as the API tells them
+	shown     map[customer]Summary // as the API shows them
 }
 
-// result is what one client was told in the end.
+// result is the last answer that a client got.
 type result struct {
 	Status                      int
 	Body, Location, ContentType string
@@ -47,7 +47,7 @@ type eventFact struct {
 	partition int   // on the wire
 }
 
-// verdict counts what went wrong. All but the wire's duplicates must be 0.
+// verdict counts what went wrong. All counts but that of the wire's duplicates must be 0.
 type verdict struct {
 	lost       int // committed, or answered with success, and missing further on
 	ghosts     int // on the wire or in the read model, and never committed

@@ -82,7 +82,7 @@ func makePlan(n int) plan {
 		p.version++
 		p.changes = append(p.changes, []step{ask("cancel", "/cancel", http.StatusOK, nil)})
 	}
-	if n%16 == 0 { // refused, and every retry is told the same
+	if n%16 == 0 { // refused, and every retry gets the same answer
 		body, _ := item()
 		p.changes = append(p.changes, []step{ask("late", "/items", http.StatusUnprocessableEntity, body)})
 	}

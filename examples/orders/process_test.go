@@ -130,7 +130,7 @@ func (p *process) kill() {
 	<-p.exited
 }
 
-// terminate asks it to stop, and tells whether it did so cleanly.
+// terminate asks it to stop, and reports whether it stopped cleanly.
 func (p *process) terminate(ctx context.Context) error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return fmt.Errorf("%s: %w", p.name, err)

@@ -79,7 +79,7 @@ func TestAPIDoesNotNeedPulsar(t *testing.T) {
 	require.Equal(t, 1, s.count("SELECT count(*) FROM outbox"))
 }
 
-// A process that is told to stop ends as if it had nothing else to do.
+// A process that is stopped ends as if it had nothing else to do.
 func TestStopBeforeTheStart(t *testing.T) {
 	t.Setenv("DATABASE_URL", pgtest.URL(t))
 	t.Setenv("PULSAR_URL", "")

@@ -56,7 +56,7 @@ func askAnd(t *testing.T, middleware func(http.Handler) http.Handler, handle fun
 	return response
 }
 
-// holding runs the handler as often as it is told, each time on a writer of its own, and sends the last answer with a header of its own.
+// holding runs the handler a given number of times, each time on a writer of its own, and sends the last answer with a header of its own.
 func holding(runs int, see func(*http.Request, *held)) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -95,7 +95,7 @@ func expect[T comparable](t *testing.T, want, got T, what string) {
 	}
 }
 
-// Each run begins with what was there before, and the answer that is sent is the middleware's.
+// Each run begins with the response that was there before, and the answer that is sent is the middleware's.
 func TestEachRunBeginsAnew(t *testing.T) {
 	runs := 0
 	got := ask(t, holding(2, func(r *http.Request, last *held) {

@@ -121,7 +121,7 @@ func (n *notes) first(name, value string) string {
 	return n.m[name]
 }
 
-// again tells whether the name came before.
+// again reports whether the name came before.
 func (n *notes) again(name string) bool {
 	mine := newKey()
 	return n.first(name, mine) != mine

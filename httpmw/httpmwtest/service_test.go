@@ -75,7 +75,7 @@ func newService(t *testing.T, pool string) *service {
 	t.Helper()
 	s := &service{db: pgtest.Migrated(t, pgtest.Outbox, pgtest.Idempotency), quiet: slog.New(slog.DiscardHandler), pool: pool}
 	for _, statement := range []string{
-		"CREATE SEQUENCE executions", // counts those that were rolled back as well
+		"CREATE SEQUENCE executions", // counts rolled back executions as well
 		"CREATE TABLE payments (id bigint PRIMARY KEY)",
 		"CREATE TABLE invoices (payment bigint REFERENCES payments DEFERRABLE INITIALLY DEFERRED)",
 		"CREATE TABLE emitted (id text PRIMARY KEY)",

@@ -24,7 +24,7 @@ func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// What clients are told is what is configured.
+// The pages for clients say what is configured.
 func TestPolicyTellsTheConfiguration(t *testing.T) {
 	store := func(ttl time.Duration) *idempotency.Store { return idempotency.NewStore(&idempotency.Config{TTL: ttl}) }
 	for name, tc := range map[string]struct {

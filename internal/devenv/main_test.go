@@ -21,7 +21,7 @@ import (
 	"github.com/oncebox/oncebox/internal/leaktest"
 )
 
-// helperVar makes the test binary a program that starts the named server, tells about it and waits to be killed.
+// helperVar makes the test binary a program that starts the named server, prints where it is, and waits to be killed.
 const helperVar = "ONCEBOX_DEVENV_TEST_STARTS"
 
 func TestMain(m *testing.M) {

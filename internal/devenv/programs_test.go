@@ -57,7 +57,7 @@ func TestDownloadIsBounded(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// fakePrograms makes a folder with programs that only tell a version.
+// fakePrograms makes a folder with programs that only print a version.
 func fakePrograms(t *testing.T, version string) string {
 	t.Helper()
 	folder, err := filepath.EvalSymlinks(t.TempDir())

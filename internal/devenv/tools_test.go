@@ -96,7 +96,7 @@ func TestMissingBrowserNamesTheSteps(t *testing.T) {
 	require.ErrorContains(t, err, "set CHROME_PATH")
 }
 
-// fakeJava makes a home whose java only tells a version.
+// fakeJava makes a home whose java only prints a version.
 func fakeJava(t *testing.T, version string) string {
 	t.Helper()
 	home, err := filepath.EvalSymlinks(t.TempDir())

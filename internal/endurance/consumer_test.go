@@ -116,12 +116,12 @@ func leaveEffect(ctx context.Context, units *uow.Manager, process string, m *mes
 	return err
 }
 
-// isMoody tells whether a message fails at first: a fifth of those of each tenth key.
+// isMoody reports whether a message fails at first: a fifth of the messages of each tenth key do.
 func isMoody(e *event.Envelope) bool { return isMoodyKey(e.AggregateID) && e.AggregateVersion%5 == 3 }
 
 func isMoodyKey(key string) bool { return key[len(key)-1] == '0' }
 
-// countingBroker tells the test of each message that comes, with one line.
+// countingBroker reports each message that comes to the test, with one line.
 type countingBroker struct {
 	*pulsar.Broker
 

@@ -18,7 +18,7 @@ import (
 )
 
 // Each message of one aggregate fails twice before it succeeds, and one of them fails until all other aggregates are through.
-// Effects are there once and in order, and nobody has waited for the failing one. The milliseconds are those of `bench hot`.
+// Effects are there once and in order, and no other message has waited for the failing one. The milliseconds are the ones of `bench hot`.
 func TestHotAggregateFailsEachMessageTwice(t *testing.T) {
 	const hot, hottest = "k07", manyMessages / keys / 2
 	s := newSite(t, pulsartest.Server(t))

@@ -132,7 +132,7 @@ func (t *task) routes(app *oncebox.App) http.Handler {
 	return mux
 }
 
-// lines is a log of which the lines are counted.
+// lines is a log whose lines are counted.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -216,7 +216,7 @@ func (w *town) proxy(to string) *toxiproxy.Proxy {
 	return p
 }
 
-// refuse has a proxy break and refuse connections, and swallow has it keep them and let nothing pass. What they return mends it.
+// refuse makes a proxy break and refuse connections, and swallow makes it keep them and let nothing pass. The returned function mends it.
 func (w *town) refuse(p *toxiproxy.Proxy) (mend func()) {
 	listens := p.Listen
 	p.Stop()

@@ -25,7 +25,7 @@ const (
 	poisoned     = 100
 )
 
-// isPoison tells whether the handler refuses a message until it is mended: one of each key, at different places.
+// isPoison reports whether the handler refuses a message until it is mended: one message of each key, at different places.
 func isPoison(m *messaging.Message) bool {
 	key, err := strconv.Atoi(m.AggregateID[1:])
 	return err == nil && int(m.AggregateVersion) == 10+key%40
@@ -71,7 +71,7 @@ func TestPoisonIsReplayedAfterTheHandlerIsMended(t *testing.T) {
 	require.Zero(t, s.mustCount("SELECT count(*) FROM inbox_dead"))
 }
 
-// replayAll has an operator, whose program knows no handler, replay dead letters until there are none.
+// replayAll makes an operator, whose program knows no handler, replay dead letters until there are none.
 func (s *site) replayAll() (n int) {
 	s.t.Helper()
 	box := s.newBox(inbox.Config{})

@@ -99,7 +99,7 @@ func (p *process) freeze() (thaw func()) {
 	return thaw
 }
 
-// deliveries are the messages that came to a process, with the times at which the test heard of them.
+// deliveries lists the messages that came to a process, with the times at which the test learned of them.
 type deliveries struct {
 	mu      sync.Mutex
 	partial string
@@ -138,7 +138,7 @@ func (d *deliveries) history(key string) string {
 	return strings.Join(d.of[key], " ")
 }
 
-// tail keeps the end of what was written.
+// tail keeps the end of the text that was written.
 type tail struct {
 	mu  sync.Mutex
 	buf []byte

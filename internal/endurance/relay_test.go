@@ -37,7 +37,7 @@ const (
 	relayTopic = "relayed"
 )
 
-// relay is the life of a process with a projector. What it publishes it tells the test, with a line for each message.
+// relay is the life of a process with a projector. It reports each message that it publishes to the test, with one line.
 func (t *task) relay(ctx context.Context) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	db, err := config.OpenDB(ctx, config.Config{DatabaseURL: t.Database, Telemetry: telemetry.Config{Logger: log}})
@@ -191,7 +191,7 @@ func TestProjectorsAndServerAreKilled(t *testing.T) {
 	for range relays {
 		members = append(members, launch())
 	}
-	// One that comes up while the server is away ends, and its orchestrator starts another one.
+	// A process that comes up while the server is away ends, and its orchestrator starts another one.
 	goOn := func() {
 		for i, m := range members {
 			select {

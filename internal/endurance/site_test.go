@@ -161,7 +161,7 @@ func (s *site) publishSome(ctx context.Context, msgs []event.Envelope) error {
 // backlog is how far the publisher is ahead of the consumers.
 const backlog = 1000
 
-// load publishes all the time, not too far ahead of the consumers, until it is told to stop.
+// load publishes all the time, not too far ahead of the consumers, until it is stopped.
 func (s *site) load() (stop func()) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
@@ -231,7 +231,7 @@ func (s *site) goesOn(process string, n int) {
 // patience is how long the consumers may take for the rest: a broker that was killed, and has much to replay, may be silent for minutes.
 const patience = 5 * time.Minute
 
-// drained waits until all messages have had effects, and tells whether that came true. Else the verdict says what is missing.
+// drained waits until all messages have had effects, and reports whether that came true. Otherwise the verdict says what is missing.
 func (s *site) drained() bool {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)

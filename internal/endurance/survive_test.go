@@ -164,7 +164,7 @@ func (f *fleet) finish(what string) {
 	}
 }
 
-// explain tells the story of a key with which something went wrong: what came to which process, and what had effects.
+// explain prints the story of a key with which something went wrong: which message came to which process, and which had effects.
 func (f *fleet) explain(key string) {
 	f.t.Helper()
 	if key == "" {

@@ -14,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// A fetch brings no more bytes than it is told, whatever the number of rows; of each lane the first rows, without a gap.
+// A fetch brings no more bytes than its limit, whatever the number of rows. Of each lane it brings the first rows, without a gap.
 func TestFetchIsBoundedInBytes(t *testing.T) {
 	for _, pooler := range []bool{false, true} {
 		t.Run(fmt.Sprintf("pooler %t", pooler), func(t *testing.T) {

@@ -39,7 +39,7 @@ func TestClaimTakesNoMoreThanItAskedFor(t *testing.T) {
 		u, err := url.Parse(f.DB.DSN)
 		require.NoError(t, err)
 		query := u.Query()
-		query.Set("jit", "off") // a plan with what is off is dear, and would be compiled for a second
+		query.Set("jit", "off") // a plan with disabled nodes is costly, and would be compiled for a second
 		for name := range strings.FieldsSeq(planner) {
 			query.Set(name, "off")
 		}

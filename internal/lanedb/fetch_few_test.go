@@ -10,7 +10,7 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// FetchFew brings what Fetch brings, notes what Take notes, and tells what Take tells.
+// FetchFew brings the rows of Fetch, notes what Take notes, and returns what Take returns.
 func TestFetchFewIsFetchAndTake(t *testing.T) {
 	for name, cfg := range map[string]*outbox.Config{"binary": {}, "text": {Pooler: true}} {
 		t.Run(name, func(t *testing.T) {

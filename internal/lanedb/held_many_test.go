@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
-// release releases keys of one lane and returns those that are free.
+// release releases keys of one lane and returns the keys that are free.
 func (f *fixture) release(lease lanedb.Lease, change int64, keys ...string) (free []string, err error) {
 	f.T.Helper()
 	var list []lanedb.LaneKey

@@ -51,7 +51,7 @@ func TestFollowerWithNobodyInFrontIsTheHead(t *testing.T) {
 	}
 }
 
-// A block whose first held row waits for a head that is gone is told, and mended.
+// A block whose first held row waits for a head that is gone is reported, and mended.
 func TestStalledBlockIsMended(t *testing.T) {
 	ctx := t.Context()
 	f := newFixture(t, nil)

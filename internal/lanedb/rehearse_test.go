@@ -14,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// A role that lacks a right to something that a projector needs is told so, and one that lacks another right is not: it can work.
+// If a role lacks a right that a projector needs, the rehearsal reports it. A role that lacks another right can work.
 func TestRehearsalFindsEachRightThatServingNeeds(t *testing.T) {
 	t.Parallel()
 	needs := map[string]string{ // S read, I insert, U update, D delete

@@ -54,7 +54,7 @@ func TestLateScanGivesUpOnManyRows(t *testing.T) {
 	require.Empty(t, ids)
 }
 
-// It reads each page once, whatever the planner believes of the table, and has the index tell which.
+// It reads each page once, whatever the planner believes of the table, and finds the pages through the index.
 func TestPlanOfTheLateScan(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)

@@ -10,13 +10,13 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// A fetch begins behind what has left only while the transactions are open whose rows may still come before that.
+// A fetch begins behind the rows that have left only while the transactions are open that may still bring rows in front of them.
 func TestFetchTakesAShortcutWhileTransactionsAreOpen(t *testing.T) {
 	for name, cfg := range map[string]*outbox.Config{"binary": {}, "text": {Pooler: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t, cfg)
-			f.Record("b", "b1") // the first event of a tenant makes those of others of it wait
+			f.Record("b", "b1") // the first event of a tenant makes the tenant's other events wait
 			long, err := f.DB.BeginTx(t.Context(), nil)
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = long.Rollback() })

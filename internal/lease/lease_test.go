@@ -59,7 +59,7 @@ func first(n int, so, then func(context.Context, int) (bool, error)) func(contex
 	}
 }
 
-// untilLost is work that ends when it is told to.
+// untilLost is work that ends when its context ends.
 func untilLost(ctx context.Context) error {
 	<-ctx.Done()
 	return context.Cause(ctx)
@@ -237,7 +237,7 @@ func TestLeaseOfCancelledWorkThatNeverEndsIsLost(t *testing.T) {
 	})
 }
 
-// stubborn is work that does not end when it is told to.
+// stubborn is work that does not end when its context ends.
 func stubborn(context.Context) error {
 	time.Sleep(10 * ttl)
 	return nil

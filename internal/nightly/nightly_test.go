@@ -106,7 +106,7 @@ func TestFailedSeedIsSaid(t *testing.T) {
 	require.Equal(t, said[1]+"\n", string(kept))
 
 	again := exec.Command(os.Args[0], "-test.run", "^TestBadRound$")
-	again.Dir, again.Env = cmd.Dir, append(os.Environ(), badSeed+"=1", "NIGHTLY_SEED=77") // the one that was written down
+	again.Dir, again.Env = cmd.Dir, append(os.Environ(), badSeed+"=1", "NIGHTLY_SEED=77") // the seed that was written down
 	out, err = again.CombinedOutput()
 	require.Error(t, err, "%s", out)
 	kept, err = os.ReadFile(filepath.Join(cmd.Dir, "testdata/seeds/TestBadRound"))

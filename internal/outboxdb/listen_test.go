@@ -190,7 +190,7 @@ func TestStoresThatCannotListenSaySo(t *testing.T) {
 	}
 }
 
-// A firewall that forgets a connection tells neither side. Without a probe, Listen would wait for ever.
+// A firewall that forgets a connection notifies neither side. Without a probe, Listen would wait for ever.
 func TestAConnectionThatWentSilentIsGivenUp(t *testing.T) {
 	t.Parallel() // it does little but wait
 	db := pgtest.Migrated(t, pgtest.Outbox)

@@ -76,7 +76,7 @@ func TestCommitsWithoutEndAreAnnouncedOncePerGap(t *testing.T) {
 	})
 }
 
-// What is committed while a NOTIFY is on its way may be invisible to those that it wakes.
+// Rows that are committed while a NOTIFY is on its way may be invisible to the relays that it wakes.
 func TestACommitDuringANotifyIsAnnouncedAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &sends{start: time.Now(), takes: 50 * time.Millisecond}

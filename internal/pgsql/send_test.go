@@ -16,7 +16,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
-// Callbacks are given the same on a connection that can send several statements in one round trip, and on one that cannot.
+// Callbacks get the same on a connection that can send several statements in one round trip, and on one that cannot.
 func TestSend(t *testing.T) {
 	for name, connector := range map[string]func(pgx.ConnConfig) *sql.DB{
 		"one round trip":  func(cfg pgx.ConnConfig) *sql.DB { return sql.OpenDB(pgsql.NewConnector(cfg)) },

@@ -15,10 +15,10 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
-// victim fails as those of deadlocks do.
+// victim fails as the victim of a deadlock does.
 const victim = `DO $$ BEGIN RAISE deadlock_detected; END $$`
 
-// trouble tells what the connection knows.
+// trouble returns what the connection knows.
 func trouble(t *testing.T, conn *sql.Conn) (failure, victim string, lost bool) {
 	t.Helper()
 	onTrouble(t, conn, func(c *pgx.Conn, known *pgsql.Trouble) {

@@ -99,7 +99,7 @@ func many(text string, n int) []any {
 	}
 }
 
-// What one consumer says of one cause is one thing, whichever of its lines says so; what asks for a deed is not.
+// All lines of one consumer about one cause are one group. An error that asks for an action is not part of it.
 func TestGroups(t *testing.T) {
 	broken := fmt.Errorf("renew: %w", driver.ErrBadConn)
 	for name, c := range map[string]struct {
@@ -245,7 +245,7 @@ func TestPausesAreNoEnd(t *testing.T) {
 	}
 }
 
-// What was counted is told within a minute also where the next try is far away.
+// Records that were only counted are written within a minute even if the next try is far away.
 func TestCountIsToldBeforeALongPause(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBook(0)

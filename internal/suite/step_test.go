@@ -46,7 +46,7 @@ func TestRowsRunAtTheSameTime(t *testing.T) {
 	}
 	met := filepath.Join(t.TempDir(), "met")
 	require.NoError(t, syscall.Mkfifo(met, 0o600))
-	meet := func(flag string) string { // the one that opens a pipe waits for the other
+	meet := func(flag string) string { // the process that opens a pipe waits for the other one
 		return `if _, err := os.OpenFile("` + met + `", ` + flag + `, 0); err != nil { t.Fatal(err) }`
 	}
 	require.NoError(t, runRows(t.Context(), [][]step{
@@ -58,7 +58,7 @@ func TestRowsRunAtTheSameTime(t *testing.T) {
 	require.Equal(t, 3, r.tests)
 }
 
-// Go tests a package once that two arguments name, and a package of whose name there is none fails the step.
+// Go tests a package once if two arguments name it, and a package name that does not exist fails the step.
 func TestThePackagesThatTakeLongestAreThereAndBeginFirst(t *testing.T) {
 	rows, err := testSteps()
 	require.NoError(t, err)
@@ -73,6 +73,7 @@ func TestThePackagesThatTakeLongestAreThereAndBeginFirst(t *testing.T) {
 }
 
 // A file that only the night builds would break unnoticed for a day.
+// The tests of a nested module are not among the tests of this module.
 func TestEveryPackageOfTheNightIsCompiled(t *testing.T) {
 	rows, err := testSteps()
 	require.NoError(t, err)

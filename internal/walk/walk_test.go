@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { pgtest.Main(m, pulsartest.Stop) }
 var most = Figures{Calls: 118, Files: 50, Returns: 22}
 
 func TestWayOfOneEvent(t *testing.T) {
-	db, n := pgtest.OpenApart(t), pulsartest.Open(t) // NOTIFY goes to all of a database, and the relay hears it
+	db, n := pgtest.OpenApart(t), pulsartest.Open(t) // NOTIFY goes to all sessions of a database, and the relay receives it
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	way, err := Record(ctx, t.TempDir(), []string{

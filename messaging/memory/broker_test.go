@@ -17,7 +17,7 @@ import (
 	"github.com/oncebox/oncebox/telemetry"
 )
 
-// envelope is the n-th message of a key; its id tells both.
+// envelope returns the n-th message of a key. Its id shows both.
 func envelope(key string, n int) event.Envelope {
 	return event.Envelope{ID: key + strconv.Itoa(n), Type: "t", Source: "s", TenantID: "t1", Topic: "topic", RoutingKey: key, Sequence: int64(n)}
 }

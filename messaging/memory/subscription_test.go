@@ -14,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/messaging/memory"
 )
 
-// drain receives all there is at present. It needs a synctest bubble to tell that nothing moves any more.
+// drain receives all messages that are there. It needs a synctest bubble to find out that nothing moves any more.
 func drain(t *testing.T, r messaging.Receiver) []*messaging.Message {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -119,7 +119,7 @@ func (a *adapter) cut() {
 	a.memory.Disconnect()
 }
 
-// crash has the broker take back what the receivers hold, as one does whose clients are gone.
+// crash makes the broker take back the messages in the receivers' hands, like a broker whose clients are gone.
 func (a *adapter) crash(t *testing.T) *adapter {
 	t.Helper()
 	if a.fault.crash != nil {
@@ -162,7 +162,7 @@ func (r *receiver) Receive(ctx context.Context) (*messaging.Message, error) {
 	return r.next(ctx)
 }
 
-// next receives from what is behind.
+// next receives from the wrapped receiver.
 func (r *receiver) next(ctx context.Context) (*messaging.Message, error) {
 	m, err := r.Receiver.Receive(ctx)
 	if err == nil {

@@ -73,7 +73,7 @@ func TestBacklogOfAStandby(t *testing.T) {
 			}
 			sum, most = sum+b.Messages, max(most, b.Messages)
 		}
-		return most == 3 && sum == most // both may be told at first, or neither
+		return most == 3 && sum == most // both may be counted at first, or neither
 	}, "one of them, and only one, is told the backlog")
 }
 

@@ -59,7 +59,7 @@ func TestCloseWaitsForPublish(t *testing.T) {
 	require.ErrorIs(t, b.Publish(t.Context(), msgs), messaging.ErrBrokerDown)
 }
 
-// A broker that does not end is told to.
+// A broker that does not end is stopped.
 func TestCloseEndsPublish(t *testing.T) {
 	t.Parallel()
 	n := pulsartest.Open(t)
@@ -84,7 +84,7 @@ func TestCloseEndsPublish(t *testing.T) {
 	require.ErrorIs(t, await.Receive(t, published, "the call of Publish ends with Close"), messaging.ErrUnknown)
 }
 
-// starts tells of spans when they start.
+// starts reports spans when they start.
 type starts struct{ name chan string }
 
 func (s starts) OnStart(_ context.Context, span sdktrace.ReadWriteSpan) { s.name <- span.Name() }

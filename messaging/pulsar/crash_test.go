@@ -24,7 +24,7 @@ type relay struct {
 	confirmed int
 }
 
-// round publishes some of what waits and keeps what was not confirmed.
+// round publishes some of the waiting messages and keeps the ones that were not confirmed.
 func (r *relay) round(ctx context.Context) error {
 	n := min(20, len(r.waiting))
 	ctx, cancel := context.WithTimeout(ctx, r.deadline)

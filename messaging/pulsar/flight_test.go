@@ -32,7 +32,7 @@ type fakeProducer struct {
 
 	mu      sync.Mutex
 	sent    []string        // what SendAsync was called with
-	dropped map[string]bool // whose receipts are those of a duplicate
+	dropped map[string]bool // messages that get the receipt of a duplicate
 }
 
 func (p *fakeProducer) SendAsync(_ context.Context, m *pulsarclient.ProducerMessage, done callback) {

@@ -18,7 +18,7 @@ import (
 	"github.com/oncebox/oncebox/telemetry"
 )
 
-// leaver is a consumer that can store nothing of what is bad.
+// leaver is a consumer that cannot store bad messages.
 type leaver struct {
 	mu      sync.Mutex
 	mended  bool

@@ -10,7 +10,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// A receiver knows that it is cut off, why, and that it is connected again; and the broker knows what waits meanwhile, whoever asks.
+// A receiver knows that it is cut off, why, and that it is connected again. The broker knows what waits meanwhile, for every reader.
 func TestReceiverKnowsItsConnection(t *testing.T) {
 	t.Parallel()
 	n := pulsartest.Open(t)

@@ -20,7 +20,7 @@ func owned(source string) messaging.Subscription {
 	return messaging.Subscription{Topic: "order", Name: "billing", Source: source}
 }
 
-// Two services that have a consumer of one name would share its messages. The second one is told at its start.
+// Two services that have a consumer of one name would share its messages. The second one fails at its start.
 func TestSubscriptionOfAnotherService(t *testing.T) {
 	t.Parallel()
 	n := pulsartest.Open(t)
@@ -70,7 +70,7 @@ func TestSubscriptionWithoutAMark(t *testing.T) {
 	require.ErrorContains(t, b.Declare(t.Context(), nil, []messaging.Subscription{owned("bank")}), `belongs to the service "shop"`)
 }
 
-// Of two services that make a subscription at once one has it, and the other one is told.
+// If two services make a subscription at once, one of them gets it and the other one fails.
 func TestTwoServicesStartAtOnce(t *testing.T) {
 	t.Parallel()
 	n := pulsartest.Open(t)

@@ -37,7 +37,7 @@ func requireTopicError(t *testing.T, err error, topic string) {
 	require.Equal(t, topic, trouble.Topic)
 }
 
-// forbidAutoCreation has the broker make no topics by itself.
+// forbidAutoCreation forbids the broker to make topics by itself.
 func forbidAutoCreation(t *testing.T, n *pulsartest.Namespace) {
 	t.Helper()
 	require.NoError(t, n.Admin(t.Context(), http.MethodPost, "/namespaces/"+n.Name+"/autoTopicCreation", `{"allowAutoTopicCreation":false}`))
@@ -267,7 +267,7 @@ func TestPublishToATopicThatNobodyWatches(t *testing.T) {
 	require.Equal(t, 1, log.Count(warning))
 }
 
-// The broker makes a deleted topic again for the next message, without those who were to get it, and says that all is well.
+// The broker makes a deleted topic again for the next message, without its subscriptions, and confirms the message.
 func TestSubscriptionThatIsGone(t *testing.T) {
 	t.Parallel()
 	n := pulsartest.Open(t)

@@ -84,7 +84,7 @@ func hear(t *testing.T, r *receiver, d time.Duration) *messaging.Message {
 	}
 }
 
-// A broker may forget to deliver what another consumer left behind. A receiver that hears nothing asks for it.
+// A broker may forget to deliver messages that another consumer left behind. A receiver that gets nothing asks for them.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, c := fakeReceiver(messaging.Failover)

@@ -156,7 +156,7 @@ func TestConnectWithoutTenantOrNamespace(t *testing.T) {
 	}
 }
 
-// The client tells a refused token from a broken connection in its log alone.
+// Only the client's log distinguishes a refused token from a broken connection.
 func TestConnectWithARefusedToken(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// closable tells that it was closed.
+// closable reports that it was closed.
 type closable struct {
 	fakeProducer
 

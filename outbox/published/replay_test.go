@@ -169,7 +169,7 @@ func TestReplayLooksForALiveTopicAtTheBeginningsOfDays(t *testing.T) {
 func TestReplayHoldsNoSnapshotAndLeavesNothingBehind(t *testing.T) {
 	f := newFixture(t, nil)
 	f.Publish(10)
-	f.DB.SetMaxOpenConns(2) // the replay's and the one that looks at it
+	f.DB.SetMaxOpenConns(2) // the replay's, and the one of the test
 	looked := 0
 	to := func(ctx context.Context, _ []event.Envelope) error {
 		looked++

@@ -95,7 +95,7 @@ func TestHistorySaysThatATenantIsPaused(t *testing.T) {
 	require.Equal(t, []bool{false, true}, []bool{all[0].Paused, all[1].Paused})
 }
 
-// The statements of the runbook, for partitions that are there and those that come.
+// The statements of the runbook, for partitions that exist and for later ones.
 func TestIndexOfTheRunbookServesHistories(t *testing.T) {
 	f := newFixture(t, nil)
 	require.NoError(t, f.Upkeep().EnsurePartitions(t.Context()))

@@ -22,7 +22,7 @@ func (f *fixture) lane(number int16) outboxstate.Lane {
 	return lanes[number]
 }
 
-// A lane tells what waits in it, what is on its way, and who has it.
+// A lane shows what waits in it, what is on its way, and its owner.
 func TestLanesTellWhatWaits(t *testing.T) {
 	f := newFixture(t, nil)
 	number := f.fixed("a")

@@ -43,7 +43,7 @@ func TestLocateInEachTable(t *testing.T) {
 	require.ErrorContains(t, err, "is not a UUID")
 }
 
-// A published event is found on the day of its id and on later ones, one whose id tells no day on any day.
+// A published event is found on the day of its id and on later days. An event whose id shows no day is found on any day.
 func TestLocateReadsTheDaysFromTheIDOn(t *testing.T) {
 	f := newFixture(t, nil)
 	f.Publish(2)

@@ -31,7 +31,7 @@ func (f *fixture) aged(age time.Duration, key, name string, opts ...event.AddOpt
 	f.Exec("UPDATE outbox SET created_at = clock_timestamp() - ?::interval WHERE event_type = ?", age.String(), name)
 }
 
-// hold fetches all rows and writes down the verdicts over them, by type. What has no verdict is published.
+// hold fetches all rows and records the given verdicts, by type. A type without a verdict is published.
 func (f *fixture) hold(verdicts map[string]lanedb.Verdict) {
 	f.T.Helper()
 	rows := f.Fetch()

@@ -125,7 +125,7 @@ func TestMoveIsRefused(t *testing.T) {
 	f.flush("big", 100)
 }
 
-// Whatever of the tenant is unpublished would be overtaken by what is committed afterwards.
+// Later commits would overtake whatever of the tenant is unpublished.
 func TestBusyTenantIsNotMoved(t *testing.T) {
 	ctx := t.Context()
 	f := newFixture(t, nil)
@@ -303,7 +303,7 @@ func TestFurtherTenantsAreNotEntered(t *testing.T) {
 	require.Equal(t, 1001, entered())
 }
 
-// The first transaction of a tenant stays open. Those of its other keys wait for nothing, in whatever language they are written.
+// The first transaction of a tenant stays open. Transactions of the tenant's other keys wait for nothing, in whatever language they are written.
 func TestFirstTransactionOfATenantHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)

@@ -65,7 +65,7 @@ func TestPausesAreRefused(t *testing.T) {
 	require.Zero(t, f.Count("oncebox_audit"))
 }
 
-// Relays read the pauses with each renewal: of any number of tenants they read only those that were paused.
+// Relays read the pauses with each renewal. Of any number of tenants they read only the ones that were paused.
 func TestPausesAreReadByTheirIndex(t *testing.T) {
 	f := newFixture(t, nil)
 	f.Exec("INSERT INTO outbox_tenant (tenant_id) SELECT 't' || n FROM generate_series(1, 5000) n")

@@ -384,7 +384,7 @@ func TestRetentionsAreValidated(t *testing.T) {
 	}
 }
 
-// An entry of outbox_progress tells when rows were sent. It stays as long as one of them, wherever the row is.
+// An entry of outbox_progress shows when rows were sent. It stays as long as one of them, wherever the row is.
 func TestEntryStaysWithItsRows(t *testing.T) {
 	f := newFixture(t, nil)
 	f.Child("2020-01-02")

@@ -56,7 +56,7 @@ func TestRetentionBelongsToTheDatabase(t *testing.T) {
 	}
 }
 
-// A process that archives has the others drop nothing from then on, although it came later.
+// From the moment when a process archives, the others drop nothing, although it came later.
 func TestArchiveThatIsIntroducedLaterCounts(t *testing.T) {
 	f := newFixture(t, nil)
 	require.NoError(t, f.Upkeep().EnsurePartitions(t.Context()))

@@ -104,7 +104,7 @@ func (s *service) serve(t *testing.T, h http.Handler) (url string) {
 	return server.URL
 }
 
-// told is what a client has heard.
+// told holds the answer that a client got.
 type told struct {
 	status   int // 0: the connection broke
 	replayed bool

@@ -138,7 +138,7 @@ func (m *model) newRelay(id int) *modelRelay {
 func (m *model) changed() { m.kept = append(m.kept, m.db.clone()) }
 func (m *model) flush()   { m.kept = []*modelDB{m.db.clone()} }
 
-// xmin and xmax are those of a snapshot that is taken now.
+// xmin and xmax are the bounds of a snapshot that is taken now.
 func (m *model) xmin() int64 {
 	low := m.db.xid + 1
 	for _, tx := range m.running {
