@@ -19,7 +19,7 @@ import (
 	"github.com/oncebox/oncebox/messaging/memory"
 )
 
-// late is a broker that is away until it comes. It notes what it is asked in the wrong order.
+// late is a broker that cannot be reached until the test lets it come. It records calls that come in the wrong order.
 type late struct {
 	*memory.Broker
 

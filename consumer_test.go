@@ -159,7 +159,8 @@ func TestBulkWriterGetsSeveralMessages(t *testing.T) {
 	}, "a call with several messages")
 }
 
-// The signal that ends a process: what runs is finished and acknowledged, what waits is left to the next process.
+// The signal ends the process: running handlers finish and their messages are acknowledged, and waiting messages are
+// left to the next process.
 func TestSigtermDrains(t *testing.T) {
 	db := pgtest.Migrated(t)
 	broker := memory.New(nil)

@@ -50,8 +50,8 @@ var strangers = []pulsarclient.ProducerMessage{
 	}},
 }
 
-// What a broker brings is the same for a handler on each try: when it comes, when it comes again because the process ended in between, when it is tried
-// again, from the table, and after an operator's replay.
+// A handler sees the same message on each try: on the first delivery, on a redelivery because the process ended in
+// between, on a retry from the table, and after an operator's replay.
 func TestMessageOfABrokerIsTheSameOnEachTry(t *testing.T) {
 	carried := eachtry.Kinds()
 	for kind, e := range carried {

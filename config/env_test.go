@@ -12,8 +12,9 @@ import (
 	"github.com/oncebox/oncebox/config"
 )
 
-// What cannot be read, and what can be read and not used: each variable is named once, with its value and what is expected. The names
-// of fields are in several structs, and nobody who sets variables knows them.
+// Variables that cannot be read, and variables that can be read and not used: each is named once, with its value and
+// what is expected. Names of struct fields would not help, because several structs have them, and people who set
+// variables do not know them.
 func TestBadValuesNameTheirVariables(t *testing.T) {
 	for _, c := range []struct{ variable, value, says string }{
 		{"INBOX_PARKED_DELAY", "10", `ONCEBOX_INBOX_PARKED_DELAY is "10": give a duration such as 500ms, 2s or 168h, or -1 where that is off`},

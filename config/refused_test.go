@@ -13,7 +13,8 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
-// A pooler that nobody told us of refuses what it does not know, or, where it ignores that, loses what was prepared.
+// The configuration does not mention the pooler. It refuses settings that it does not know, or ignores them
+// and loses prepared statements.
 func TestOpenDBNamesTheSettingsForAPooler(t *testing.T) {
 	db := pgtest.Open(t)
 	for name, servers := range map[string]int{"another session each time": 8, "always the same one": 1} {

@@ -41,7 +41,8 @@ func openers(t *testing.T) map[string]func(context.Context, config.Config) (*bun
 	}
 }
 
-// requireWait opens a database that is away, in each way, has it come, and requires that each way has waited, and said so.
+// requireWait opens a database that is away, in each way, lets it come, and requires that each way has
+// waited and has logged that.
 func requireWait(t *testing.T, url, why string, comes func()) {
 	t.Helper()
 	logs, opened := map[string]*logbook.Book{}, make(chan error, 3)
@@ -163,7 +164,7 @@ func TestWaitHasALimit(t *testing.T) {
 	require.ErrorContains(t, (&config.Config{DatabaseWait: -2}).Validate(), "Config.DatabaseWait is -2ns: give 1ms or more, or -1")
 }
 
-// What waiting does not mend is an error at once, also if another one of several servers is away.
+// An error that waiting does not mend is returned at once, even if another one of several servers is away.
 func TestWhatStaysIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	at := func(change func(*url.URL)) string {

@@ -85,7 +85,7 @@ func TestTheAuditIsPagedOverAllParts(t *testing.T) {
 	require.Equal(t, 3, pages)
 }
 
-// What was found out about a step of a request is in the audit.
+// The outcome of a step that an operator has found out is in the audit.
 func TestDecisionsAboutKeysAreInTheAudit(t *testing.T) {
 	s := newShop(t)
 	b := s.serve(s.config())

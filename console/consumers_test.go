@@ -27,7 +27,8 @@ SELECT consumer, topic, gen_random_uuid(), 'host:1', state, now() - age, unsettl
 	('resting', 'order', 'PAUSED', '2 days', 0, ''), ('slow', 'order', 'CONNECTED', '1 hour', 4, ''), ('unknown', 'order', 'CONNECTED', '1 hour', 0, ''),
 	('stored', 'order', 'STORED', '1 hour', 0, '')) p(consumer, topic, state, age, unsettled, error)`
 
-// The overview says of each consumer in a word how it is, and what waits for it at the broker; what is wrong with it stands above.
+// The overview has a word for the state of each consumer, and the number of messages that wait for it at the broker.
+// Findings about it stand above.
 func TestConsumersOfEachStateAreShown(t *testing.T) {
 	s := newShop(t)
 	for _, table := range []string{"inbox_process", "inbox_topic", "inbox_consumer"} {

@@ -79,7 +79,8 @@ INSERT INTO inbox_dead (message_key, consumer, tenant_id, source, message_id, ev
 SELECT gen_random_uuid(), 'billing', 't&1', 's', n::text, 'e', 'order', 'k' || n, 'text/plain', 'x', 'no', n, n, false, now() - n / 7 * interval '1 min'
 FROM generate_series(1, ?) n`
 
-// What events and messages bring is text: in the list, on the page of one, in its payload, in the audit, and in what is selected.
+// Contents of events and messages are shown as text: in the list, on the page of a letter, in its payload, in the
+// audit, and in the filter.
 func TestHostileStringsAreText(t *testing.T) {
 	s := newShop(t)
 	s.killedMessages(1)

@@ -126,7 +126,8 @@ func (s *shop) failingMessage(order string) {
 	s.failing.Store(false)
 }
 
-// unknownStep has a request with the key fail in a call to somebody else, so that nobody knows whether it was done.
+// unknownStep makes a request with the key fail in a call to another system, so that nobody knows whether
+// the call was done.
 func (s *shop) unknownStep(key string) {
 	s.t.Helper()
 	scope := idempotency.Scope{Tenant: "default", Principal: "u-17", Caller: "ann"}
@@ -175,7 +176,7 @@ func (s *shop) serve(cfg *console.Config) *browser {
 	return &browser{t: s.t, base: server.URL + "/admin/console/", actor: "ann@example.com", rights: "read,act"}
 }
 
-// as returns a browser of somebody else.
+// as returns a browser of another actor.
 func (b *browser) as(actor, rights string) *browser {
 	other := *b
 	other.actor, other.rights = actor, rights
@@ -225,7 +226,7 @@ func (b *browser) post(page string, form url.Values) answer {
 	return b.do(r)
 }
 
-// page gets a page that has to be there.
+// page gets a page that must exist.
 func (b *browser) page(page string) answer {
 	b.t.Helper()
 	a := b.get(page)

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A recoverer that takes what it finds on the innermost writer for sent, as Echo's does, answers nothing, and net/http would answer 200.
+// A recoverer that takes anything written to the innermost writer for sent, as Echo's does, answers nothing, and
+// net/http would answer 200.
 func TestPanicBehindAnAnswerIsAnswered(t *testing.T) {
 	t.Parallel()
 	for kind, mount := range kindsOfUnit() {
@@ -38,8 +39,9 @@ func TestPanicBehindAnAnswerIsAnswered(t *testing.T) {
 	}
 }
 
-// A handler that has kept a writer of somebody further out, and flushes it, has told its client 200 before anything is committed. Neither the writers of
-// frameworks nor that of net/http let one see it, but the client must not take it for the end.
+// A handler that has kept the writer of a middleware further out, and flushes it, has answered its client 200 before
+// anything is committed. Neither the writers of frameworks nor that of net/http can show that, but the client must not
+// take the answer for complete.
 func TestFlushPastTheMiddlewareIsCut(t *testing.T) {
 	t.Parallel()
 	writers := map[string]func(http.ResponseWriter) http.ResponseWriter{

@@ -100,7 +100,7 @@ func cutBody(key string) string {
 	return fmt.Sprintf(`{"note": "%s", "padding": "%s", "end": true}`, key, strings.Repeat("p", 20_000))
 }
 
-// echo keeps a payment for what it was sent, whether that is whole or not, and sends it back.
+// echo stores a payment with the body that arrived, whether that is whole or not, and sends it back.
 func (s *service) echo(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	noError(s.t, err)
@@ -164,7 +164,7 @@ func (s *service) cutRequest(key string) (*http.Request, error) {
 	return r, err
 }
 
-// insistOn sends the request until it is answered, with what it should be.
+// insistOn sends the request until there is an answer, which must be the expected one.
 func (s *service) insistOn(key string) error {
 	for {
 		r, err := s.cutRequest(key)

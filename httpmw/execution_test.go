@@ -151,7 +151,7 @@ func TestSwallowedError(t *testing.T) {
 	}
 }
 
-// What happens between the handler's answer and COMMIT. Nothing is stored and nothing promised; the retry is executed.
+// Failures between the handler's answer and COMMIT. Nothing is stored and nothing promised, and the retry is executed.
 func TestCommitFails(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -482,7 +482,7 @@ func TestBodyThatEndsEarly(t *testing.T) {
 	require.Zero(t, s.runs.Load())
 }
 
-// What says that it is too large is not read at all.
+// A body whose announced length is too large is not read at all.
 func TestTooLargeBodyIsNotRead(t *testing.T) {
 	t.Parallel()
 	s := newService(t)

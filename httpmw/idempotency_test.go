@@ -22,7 +22,7 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// What is refused is refused before anything is executed, with a problem that says what to do.
+// A refused request is refused before anything is executed, with a problem that says what to do.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
@@ -536,7 +536,7 @@ func TestConfigValidateNamesTheField(t *testing.T) {
 	}
 }
 
-// Who wants a key wants to know of a route where none is asked for.
+// A client that sends a key should learn it if the route ignores keys.
 func TestMethodThatIsNotProtected(t *testing.T) {
 	t.Parallel()
 	s := newService(t)

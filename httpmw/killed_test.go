@@ -121,7 +121,7 @@ type siege struct {
 	slowest                   time.Duration
 }
 
-// round has three clients send a request until it is answered. The process that they begin with is killed.
+// round makes three clients send a request until they have an answer. The process that they begin with is killed.
 func (s *siege) round(point string, n int) {
 	s.t.Helper()
 	key := fmt.Sprintf("%s-%d", point, n)

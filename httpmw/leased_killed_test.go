@@ -39,8 +39,8 @@ const (
 	txCommitted = "it is committed"
 )
 
-// transfer is a leased handler that calls two other sides and books what they said. point is told where it is. What happens
-// outside is rows that no unit of the handler touches.
+// transfer is a leased handler that calls two other systems and books their answers. point is called at each place
+// where it may be killed. The other systems' work is rows that no unit of the handler touches.
 func transfer(db *bun.DB, point func(where string)) http.Handler {
 	units := uow.New(db, nil)
 	outside := func(what string) (string, error) {

@@ -281,7 +281,7 @@ func TestClientThatGoesAwayUnderALease(t *testing.T) {
 	require.Equal(t, 1, s.payments())
 }
 
-// What the handler has done is stored although its time is over.
+// The handler's work is stored although its time is over.
 func TestTimeoutUnderALease(t *testing.T) {
 	t.Parallel()
 	s := newLeased(t)

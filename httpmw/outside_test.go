@@ -134,7 +134,7 @@ func TestAnswerPastTheMiddlewareIsCut(t *testing.T) {
 	}
 }
 
-// What is written too late reaches nobody, and is logged once a minute for each route.
+// An answer that is written too late reaches nobody, and is logged once a minute for each route.
 func TestLateWritesAreLoggedAtABoundedRate(t *testing.T) {
 	t.Parallel()
 	s := newService(t)

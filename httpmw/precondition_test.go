@@ -36,7 +36,7 @@ func TestPreconditionThatIsAdded(t *testing.T) {
 	require.Equal(t, 1, s.payments())
 }
 
-// What was done under one precondition is not the answer to a request with another one.
+// The answer under one precondition is not the answer to a request with another one.
 func TestPreconditionsArePartOfTheRequest(t *testing.T) {
 	t.Parallel()
 	s := newService(t)

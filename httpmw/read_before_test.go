@@ -15,7 +15,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
-// What a middleware further out has read is gone, and must not make two requests look the same.
+// A body that a middleware further out has read is gone, and must not make two requests look the same.
 func TestBodyThatWasReadBefore(t *testing.T) {
 	t.Parallel()
 	var form bytes.Buffer

@@ -208,7 +208,7 @@ func TestAnswersOfHandlersDoNotPassRefuse(t *testing.T) {
 	require.Zero(t, f.calls.Load())
 }
 
-// What the function does wrong costs nothing but its format.
+// Mistakes of the function spoil nothing but its format.
 func TestRefuseThatGoesWrong(t *testing.T) {
 	t.Parallel()
 	const instead = "the refusal is sent as application/problem+json"

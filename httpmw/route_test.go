@@ -91,7 +91,8 @@ func TestRouteForMiddlewaresFurtherOut(t *testing.T) {
 	require.Equal(t, "7", id)
 }
 
-// What connects a router with a router that is mounted within the middleware is kept in chi.Context, and not exported.
+// chi.Context holds how a router is connected with another one that is mounted within the middleware, and
+// does not export it.
 func TestRouterThatIsMountedWithin(t *testing.T) {
 	t.Parallel()
 	s := newService(t)

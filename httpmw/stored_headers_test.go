@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the answer says about its body, about the resource and to caches comes again; what belongs to one moment or one caller does not,
-// whatever is configured.
+// Headers about the body, about the resource and for caches are replayed. Headers that belong to one moment or one
+// caller are not, whatever is configured.
 func TestHeadersOfReplays(t *testing.T) {
 	t.Parallel()
 	kept := strings.Fields(`Accept Accept-Encoding Accept-Patch Accept-Post Allow Cache-Control Content-Digest Content-Disposition

@@ -19,7 +19,7 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// A handler that works with units.DB alone and makes what it likes of a deadlock is run again as well.
+// A handler that works with units.DB alone and hides a deadlock in any way is run again as well.
 func TestDeadlockThatNoUnitSees(t *testing.T) {
 	t.Parallel()
 	for name, status := range map[string]int{"500": http.StatusInternalServerError, "404": http.StatusNotFound, "swallowed": http.StatusOK} {
@@ -113,7 +113,8 @@ func TestNothingIsStoredOfASessionThatDied(t *testing.T) {
 	}
 }
 
-// A statement that the handler gave too little time is no accident: it is not run again, and what it says of it is not final.
+// A statement whose handler gave it too little time is no accident: the handler is not run again, and its
+// answer about it is not final.
 func TestStatementThatTheHandlerCancelled(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
@@ -136,7 +137,7 @@ func TestStatementThatTheHandlerCancelled(t *testing.T) {
 	require.Equal(t, http.StatusOK, s.post("k", "{}").status)
 }
 
-// What a handler has mended itself is no reason to run it again.
+// A failure that the handler has mended itself is no reason to run it again.
 func TestConflictThatTheHandlerMended(t *testing.T) {
 	t.Parallel()
 	s := newService(t)

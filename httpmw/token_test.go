@@ -33,7 +33,7 @@ func TestTokenOfARequest(t *testing.T) {
 	require.Equal(t, first.body, again.body)
 }
 
-// A handler that passes on somebody else's header does not make up a token.
+// A handler that passes on another service's header does not make up a token.
 func TestTokenOfARequestThatAnnouncesNothing(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusOK, http.StatusUnprocessableEntity} {

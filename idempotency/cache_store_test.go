@@ -19,7 +19,7 @@ func found(t *testing.T, store *idempotency.Store, db bun.IDB, key idempotency.K
 	return resp
 }
 
-// What was looked up is given from memory, to the same request and to no other one, until it is released.
+// An answer that was looked up is given from memory, to the same request and to no other one, until it is released.
 func TestAnswerIsCached(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
@@ -69,7 +69,7 @@ func TestAnswersOfTwoDatabases(t *testing.T) {
 	require.Nil(t, found(t, store, second.DB, key))
 }
 
-// What expires before the cache forgets it stays out of it.
+// An answer that expires before the cache would forget it is not cached.
 func TestAnswerThatExpiresSoonIsNotCached(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
@@ -81,7 +81,7 @@ func TestAnswerThatExpiresSoonIsNotCached(t *testing.T) {
 	require.Nil(t, found(t, store, db.DB, key))
 }
 
-// A transaction sees what it has written, and nobody else may: it can still be rolled back.
+// A transaction sees its own answers, and nobody else may: it can still be rolled back.
 func TestAnswerThatIsNotCommittedIsNotCached(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)

@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
-// Of a principal who is erased the keys are left, so that nothing is done again, and none of the answers.
+// The keys of an erased principal stay, so that nothing is done again. None of its answers stay.
 func TestErase(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What is stored comes back byte for byte, or is refused.
+// A stored answer comes back byte for byte, or is refused.
 func FuzzStoredResponse(f *testing.F) {
 	f.Add(201, "Location", "/payments/1", []byte(`{"id":1}`), "")
 	f.Add(200, "X-Odd", "a\r\nb\x00", []byte{0, 255}, "")

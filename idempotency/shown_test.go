@@ -12,7 +12,8 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
-// What a service says of a step and of who asked is known while the outcome is open, and at no other time. The principal never is.
+// The service's description of a step and of the sender is known while the outcome is open, and at no other time. The
+// principal is never known.
 func TestOpenStepIsRecognised(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)

@@ -71,7 +71,7 @@ func TestStateIsShownAsMetrics(t *testing.T) {
 	require.Empty(t, shown(), "nothing old is shown")
 }
 
-// What operators look at is found among any number of answers.
+// Operators find what they look for among any number of answers.
 func TestPlansForOperators(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

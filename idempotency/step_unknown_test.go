@@ -119,7 +119,7 @@ func TestOwnerFindsOut(t *testing.T) {
 	}
 }
 
-// What was found out about one beginning of a step says nothing about a later one.
+// The outcome of one attempt at a step says nothing about a later attempt.
 func TestOutcomeThatComesTooLate(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -326,7 +326,7 @@ func TestReleaseForgetsTheAnswer(t *testing.T) {
 	complete(t, store, db.DB, key, idempotency.Response{Status: 200})
 }
 
-// What is being worked on, and what nobody knows the outcome of, is not forgotten by mistake.
+// Keys that a request works on, and keys whose outcome is unknown, are not forgotten by mistake.
 func TestReleaseLeavesClaimsAlone(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -49,7 +49,7 @@ func TestMessageIsTheSameOnEachTry(t *testing.T) {
 	v.RequireSame(t)
 }
 
-// A bulk writer sees in a batch what it sees of a message alone, and what a parked one is.
+// A bulk writer sees the same message in a batch, alone, and from the parking table.
 func TestMessageOfABatchIsWhatItIsAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -19,8 +19,8 @@ import (
 	"github.com/oncebox/oncebox/telemetry"
 )
 
-// One call runs all that a consumer needs: what comes is handled in a transaction, what failed is parked and handled later, and the
-// partitions are made.
+// One call runs everything that a consumer needs: messages are handled in a transaction, failed ones are parked and
+// handled later, and the partitions are made.
 func TestConsumerAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

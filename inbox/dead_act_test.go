@@ -139,7 +139,7 @@ func TestMessageIsNotStrandedByADiscard(t *testing.T) {
 	require.Empty(t, w.keys())
 }
 
-// arriving has h handle m, in a transaction that stays open until the returned function is called.
+// arriving makes h handle m, in a transaction that stays open until the returned function is called.
 func (w *world) arriving(h messaging.Handler, m *messaging.Message) (commit func()) {
 	w.t.Helper()
 	handled, end, committed := make(chan struct{}), make(chan struct{}), make(chan error, 1)
@@ -359,7 +359,7 @@ func TestRateBoundsTheBatches(t *testing.T) {
 	require.EqualValues(t, 1, n)
 }
 
-// What dies while a replay runs, perhaps because of it, is not its business, or it might never end.
+// Letters that arrive while a replay runs, perhaps because of it, are not replayed by it: otherwise it might never end.
 func TestReplayOfManyLeavesWhatDiesMeanwhile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -50,7 +50,7 @@ func countCalls(calls *atomic.Int64, h messaging.Handler) messaging.Handler {
 	})
 }
 
-// router keeps what it has no handler for.
+// router parks messages that it has no handler for.
 func router(register func(*event.Registry, *messaging.Router)) *messaging.Router {
 	registry := event.NewRegistry()
 	router := messaging.NewRouter(registry)
@@ -73,8 +73,9 @@ func onlyIn[T any](w *world) func(context.Context, T) error {
 	}
 }
 
-// What a release cannot read is kept as it came, with what is behind it in its key, and handled by the next release, in
-// order. Nothing of it goes through the broker, and the operator's program knows no type at all.
+// A message that a release cannot read is stored as it came, with the messages behind it in its key, and
+// the next release handles them in order. Nothing of it goes through the broker, and the operator's program
+// knows no type at all.
 func TestWhatAReleaseCannotReadIsHandledByTheNext(t *testing.T) {
 	message := func(id, key, kind, payload string, version int) *messaging.Message {
 		m := ordered(id, key)
@@ -238,8 +239,8 @@ func TestWaitForABuildCountsFromWhenTheMessageWasUnknown(t *testing.T) {
 	}
 }
 
-// ErrUnknownType may also be about an event of the handler's own, which no deployment of somebody else's mends, and a handler that calls
-// an error permanent means it.
+// ErrUnknownType may also be about an event that the handler emits, which no later deployment mends. An error that the
+// handler calls permanent is permanent.
 func TestWhatAHandlerCannotEmitIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	for name, h := range map[string]messaging.HandlerFunc{

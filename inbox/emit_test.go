@@ -209,8 +209,8 @@ func (e *emitting) step() messaging.Handler {
 	})
 }
 
-// What a bulk writer emits for nobody in particular would be of the default tenant. It is refused; the messages are then
-// handled one by one, each of them under its own tenant.
+// An event that a bulk writer emits without a message would get the default tenant. So it is refused, and the messages
+// are handled one by one, each under its own tenant.
 func TestBulkWriterHasToSayWhoseEventsAre(t *testing.T) {
 	t.Parallel()
 	for name, emit := range map[string]func(*uow.Unit) error{

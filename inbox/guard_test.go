@@ -29,7 +29,7 @@ func guarded(t *testing.T) *world {
 	return newWorldIn(t, &own)
 }
 
-// A leased handler has no transaction, and units.DB(ctx) is the pool there: what it writes is written again by the next try.
+// A leased handler has no transaction, and units.DB(ctx) is the pool there: its writes are repeated by the next try.
 func TestThePoolIsRefusedUnderALease(t *testing.T) {
 	w := guarded(t)
 	err := w.box.WrapLeased("billing", messaging.HandlerFunc(w.effect)).Handle(t.Context(), unordered("m1"))

@@ -23,7 +23,7 @@ func withinALease(t *testing.T, fn func(w *world, ttl time.Duration) bool) {
 	}
 }
 
-// hang has renewals never be answered: those whose number the condition selects, from 1.
+// hang keeps renewals from being answered: those whose number the condition selects, counted from 1.
 func (w *world) hang(which string) {
 	w.exec("CREATE SEQUENCE renewals")
 	w.exec(`CREATE FUNCTION hang() RETURNS trigger LANGUAGE plpgsql AS $$ DECLARE nth bigint := nextval('renewals'); BEGIN

@@ -215,7 +215,8 @@ func (w *world) awaitRenewal() {
 	}, "the lease is renewed")
 }
 
-// takeOver has h handle a message whose lease another process has. It ends the lease again if that process renews it meanwhile.
+// takeOver makes h handle a message whose lease another process has. It ends the lease again if that
+// process renews it meanwhile.
 func (w *world) takeOver(h messaging.Handler, m *messaging.Message) {
 	w.t.Helper()
 	await.True(w.t, func() bool {
@@ -543,7 +544,7 @@ func TestHeadWaitsForItsLease(t *testing.T) {
 	w.nothingLeft()
 }
 
-// While a parked message runs, somebody takes it away: what he decided holds.
+// An operator takes a parked message away while it runs. The operator's decision holds.
 func TestHeadThatWasTakenAwayMeanwhileIsNotSettled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

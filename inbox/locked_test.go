@@ -123,7 +123,7 @@ func TestCopyThatIsHeldElsewhereIsPutOff(t *testing.T) {
 	}
 }
 
-// The functions leave the session as it was: what a handler waits for is its own business.
+// The functions leave the session's settings as they were: how long a handler waits for locks is its own business.
 func TestEnteringLeavesTheLockTimeoutAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -105,7 +105,7 @@ func ordered(id, aggregate string) *messaging.Message {
 	}, 1, nil)
 }
 
-// unordered has nothing to be put in order by.
+// unordered returns a message without an ordering key.
 func unordered(id string) *messaging.Message {
 	return messaging.NewMessage(event.Envelope{ID: id, Type: "tick", Source: "clock", TenantID: "t1", Topic: "ticks"}, 1, nil)
 }

@@ -209,7 +209,7 @@ func TestMiddlewareSettlesItsOwnMessageOnly(t *testing.T) {
 	require.Equal(t, []string{"a"}, w.effects(), "what its handler has written stays, as the middleware has decided")
 }
 
-// What middleware does in the unit is committed with the message, or not at all.
+// Writes of middleware in the unit are committed with the message, or not at all.
 func TestMiddlewareRunsInTheUnitOfTheEntry(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -287,7 +287,8 @@ func TestMessageIsGivenUpAfterItsTime(t *testing.T) {
 	}
 }
 
-// What a consumer says of dead letters holds for it alone, also where an operator makes one of its messages dead.
+// A consumer's setting for dead letters holds for it alone, also if an operator makes a dead letter of one
+// of its messages.
 func TestDeadLettersOfOneConsumerLetPass(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -425,8 +426,8 @@ func (c *counting) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.Trace
 }
 func (*counting) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// The key of a message that is handled for longer than its lease is nobody's to wait for: neither do the leases of others end,
-// nor does anybody ask again and again when it is due.
+// A message is handled for longer than its lease. Nobody waits for its key: the leases of others do not end, and nobody
+// asks again and again when the key is due.
 func TestLongHandlerHoldsUpNothingElse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

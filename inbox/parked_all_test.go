@@ -68,7 +68,7 @@ func TestManyAreTriedAtOnce(t *testing.T) {
 	require.EqualValues(t, 2, n, "the others are due already")
 }
 
-// What a process has taken is its own.
+// Keys that a process has taken are left to it.
 func TestWhatIsBeingTriedIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

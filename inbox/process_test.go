@@ -66,7 +66,7 @@ func TestProcess(t *testing.T) {
 	fmt.Fprintln(os.Stdout, "ended:", h.Handle(t.Context(), ordered("m", "o1")))
 }
 
-// start has another process handle a message, and returns when that is between its two steps.
+// start makes another process handle a message, and returns when that process is between its two steps.
 func (w *world) start(lease time.Duration) (process *exec.Cmd, said *bufio.Reader, goOn func()) {
 	w.t.Helper()
 	cmd := exec.CommandContext(w.t.Context(), os.Args[0], "-test.run=^TestProcess$")

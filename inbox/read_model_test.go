@@ -231,7 +231,8 @@ func TestReplayedMessageThatFailsIsWaitedFor(t *testing.T) {
 	require.Equal(t, []string{"b2", "b3"}, w.parked())
 }
 
-// What had failed before the reset is not lost, whether the source brings it or not, and goes to its place if it does.
+// A message that had failed before the reset is not lost, whether the source brings it or not. If the
+// source does, it takes its place.
 func TestWhatWasParkedBeforeTheReset(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -350,7 +351,7 @@ func TestNamesOfGenerationsAreTaken(t *testing.T) {
 	require.NotPanics(t, func() { w.box.Wrap("balances@eu", h) })
 }
 
-// What was parked waits at the gate while the reset is at work, with no row in hand that the reset needs.
+// Parked messages wait at the gate while the reset is at work, and hold no row that the reset needs.
 func TestParkedMessagesWaitForAReset(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

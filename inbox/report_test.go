@@ -79,7 +79,7 @@ func start(t *testing.T, box *inbox.Inbox, broker messaging.Subscriber) (stop fu
 	return stop
 }
 
-// consumer is what the database knows of billing.
+// consumer returns the state of billing as the database knows it.
 func (w *world) consumer() (c state.Consumer) {
 	w.t.Helper()
 	list, err := w.operator().State().Consumers(w.t.Context())

@@ -170,7 +170,8 @@ func TestCleanKeepsAChildInWhichAnEntryIsYoung(t *testing.T) {
 	require.Zero(t, w.entries())
 }
 
-// A consumer that was away for longer than the retention gets what it acknowledged in its last moments again, when it comes back.
+// A consumer that was away for longer than the retention gets the messages again that it acknowledged last,
+// when it comes back.
 func TestCleanWaitsForAConsumerThatIsAway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -215,7 +216,8 @@ func TestConsumersThatRunAreNoted(t *testing.T) {
 	}, "both consumers are noted")
 }
 
-// It runs again, the cleaner comes by, and then the broker brings what it had acknowledged before it went.
+// It runs again, the cleaner runs, and then the broker brings the messages that it had acknowledged before
+// it went away.
 func TestEntriesOfAConsumerThatIsBackAreKeptForADay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

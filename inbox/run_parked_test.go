@@ -13,7 +13,8 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// A consumer whose parked messages take for ever, and are more than a process works on at once, keeps no other one waiting.
+// A consumer's parked messages take for ever, and are more than a process works on at once. No other
+// consumer waits for them.
 func TestParkedMessagesOfOneConsumerDelayNoOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

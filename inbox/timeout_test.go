@@ -28,8 +28,8 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// A handler that takes too long is told to end, what it did is undone, and the try counts: on the first try, from the parking table, in a batch, and
-// under a lease.
+// A handler that takes too long is cancelled, its work is undone, and the try counts: on the first try, from the
+// parking table, in a batch, and under a lease.
 func TestHandlerThatTakesTooLongHasFailed(t *testing.T) {
 	t.Parallel()
 	const timeout = 250 * time.Millisecond

@@ -28,7 +28,7 @@ func of(topic, id, key string) *messaging.Message {
 	return m
 }
 
-// untried is what the table says of the keys of a topic. It changes when a process takes one.
+// untried returns the state of a topic's keys in the table. It changes when a process takes one.
 func (w *world) untried(topic string) []string {
 	w.t.Helper()
 	return column[string](w.t, w.db.DB, "SELECT key_lock || ' ' || xmin FROM inbox_key WHERE topic = ? ORDER BY key_lock", topic)

@@ -43,7 +43,7 @@ func TestNumbersThatNoColumnTakesAreClamped(t *testing.T) {
 	require.Len(t, w.listParked(parked.Filter{}, 10), 2)
 }
 
-// refusing has tables refuse what a message has in it, as PostgreSQL does for reasons that nobody has thought of.
+// refusing makes tables refuse the content of a message, as PostgreSQL does for reasons that nobody foresees.
 func (w *world) refusing(table, condition string) {
 	w.exec(fmt.Sprintf("ALTER TABLE %s ADD CONSTRAINT refusing CHECK (%s)", table, condition))
 }
@@ -146,7 +146,8 @@ func TestWhatCannotBeStoredAtAllIsLeftAtTheBroker(t *testing.T) {
 	require.Zero(t, w.entries())
 }
 
-// What a trigger raises is about the message, whatever its code is. What is about the database passes, and costs no dead letter.
+// An error that a trigger raises is about the message, whatever its code is. An error about the database
+// passes, and makes no dead letter.
 func TestCodesThatRefuseAMessage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -222,7 +223,7 @@ func TestParkedMessageThatCannotBeADeadLetterStaysParked(t *testing.T) {
 	require.Equal(t, 1, w.count("inbox_key WHERE owner IS NULL AND due_at > now() + interval '30 minutes'"), "another process may have it, after a pause")
 }
 
-// What the database cannot do now it may do later: the message waits, whole.
+// The database may be able later to do what it cannot do now: the message waits, complete.
 func TestTroubleOfTheDatabaseCostsNoPayload(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -239,7 +240,7 @@ func TestTroubleOfTheDatabaseCostsNoPayload(t *testing.T) {
 	require.Len(t, w.dead()[0].Envelope.Payload, 100<<10)
 }
 
-// What a handler's own statement was refused for is the handler's error.
+// The refusal of a statement of the handler itself is the handler's error.
 func TestRefusalOfAHandlersStatementIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -264,7 +264,7 @@ func TestEmittedEventsAreTiedToTheMessageAndCommitWithIt(t *testing.T) {
 	require.Equal(t, event.Metadata{event.CorrelationID: "request-7", event.CausationID: m.ID}, got.Metadata)
 }
 
-// What somebody between consumer and inbox has put on the context stays there.
+// Values that code between consumer and inbox has put on the context stay there.
 func TestContextOfTheConsumerIsKept(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

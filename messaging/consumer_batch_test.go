@@ -111,7 +111,7 @@ func TestBatchOfOneIsNone(t *testing.T) {
 	})
 }
 
-// What failed is handled alone with its key held, while the batcher goes on with the other keys.
+// Failed messages are handled alone with their keys held, while the batcher goes on with the other keys.
 func TestBatchThatFailsInPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeReceiver()
@@ -234,7 +234,7 @@ func TestBatchBoundsConcurrencyAndQueue(t *testing.T) {
 		require.Len(t, h.seenBatches(), 3)
 		require.Equal(t, 50, r.receivedCount())
 
-		// What fell out of its batch takes part in the same bounds.
+		// Messages that fell out of their batch count for the same bounds.
 		for range 3 {
 			release <- errNotNow
 		}
@@ -268,8 +268,8 @@ func TestBatchDrains(t *testing.T) {
 		require.Equal(t, []string{"a1"}, r.ackedIDs())
 		require.NoError(t, stop())
 
-		// The batch that ran may end, and what it settled is acknowledged. What failed is not tried again, and what
-		// waited is not begun.
+		// The running batch may end, and the messages that it settled are acknowledged. Failed ones are not tried
+		// again, and waiting ones are not begun.
 		require.Equal(t, [][]string{{"a1"}, {"b1", "c1", "d1"}}, h.seenBatches())
 		require.Equal(t, []string{"a1", "b1", "c1"}, r.ackedIDs())
 		require.Empty(t, h.seen())

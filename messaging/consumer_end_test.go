@@ -24,8 +24,8 @@ func TestConsumerDrains(t *testing.T) {
 		first := h.seen()[0]
 		require.NoError(t, stop())
 
-		// What ran may end, and is acknowledged while the receiver is still open. What waited, for its key or for a
-		// slot, is not started.
+		// Running handlers may end, and their messages are acknowledged while the receiver is still open. Messages that
+		// wait for their key or for a slot are not started.
 		require.Equal(t, []string{first}, h.seen())
 		require.Equal(t, []string{first}, r.ackedIDs())
 		require.True(t, r.isClosed())

@@ -153,7 +153,8 @@ func TestLoopHealthNamesWhatStands(t *testing.T) {
 	})
 }
 
-// What the broker said is of its last question. A consumer that has begun to get on since then is not said to stand.
+// The broker's answer is that to its last question. A consumer that has begun to make progress since then
+// is not reported as standing.
 func TestLoopHealthSaysWhenTheBrokerWasAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &informed{fakeReceiver: newFakeReceiver()}

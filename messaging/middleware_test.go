@@ -138,7 +138,7 @@ func TestLoggingLogsWhatBecomesOfAMessage(t *testing.T) {
 	}
 }
 
-// What is skipped within Logging is known outside of it too.
+// A message that was skipped within Logging counts as skipped outside of it too.
 func TestLoggingPassesOnWhatIsSkipped(t *testing.T) {
 	var known bool
 	outer := func(next messaging.Handler) messaging.Handler {

@@ -83,7 +83,7 @@ func TestConsumersAreListed(t *testing.T) {
 	}
 }
 
-// A consumer that is gone for good is forgotten, once somebody has said so, and only if no process runs it.
+// A consumer that is gone for good is forgotten after an operator has confirmed it, and only if no process runs it.
 func TestConsumerIsForgotten(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

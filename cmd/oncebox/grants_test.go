@@ -10,7 +10,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
-// What is printed can be run as it is.
+// The printed statements can be run as they are.
 func TestGrantsCanBeRun(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Migrated(t)

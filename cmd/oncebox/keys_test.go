@@ -9,7 +9,8 @@ import (
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/stuck"
 )
 
-// An operator sees which work a step was: what the service calls it, the request, and who asked. Each command says so, and what it prints as JSON too.
+// An operator sees which work a step was: the service's name for it, the request, and the sender. Each
+// command shows it, also in its JSON.
 func TestStuckStepIsRecognised(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -54,7 +54,7 @@ func TestShowSaysThatNothingIsKnown(t *testing.T) {
 	require.Equal(t, cli.ExitUsage, s.oncebox("show").code)
 }
 
-// What is stuck is listed by tenant, topic and consumer.
+// Stuck things can be listed by tenant, topic and consumer.
 func TestStuckIsFiltered(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

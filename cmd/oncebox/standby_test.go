@@ -26,8 +26,8 @@ import (
 	"github.com/oncebox/oncebox/telemetry"
 )
 
-// An operator sends long reports to a standby: each view can be read there, and each command that only reads says what it says on the primary, or why
-// it does not.
+// An operator sends long reports to a standby. Each view can be read there. Each command that only reads prints the
+// same as on the primary, or the reason why it cannot.
 func TestWhatReadsWorksOnAStandby(t *testing.T) {
 	primary := pgtest.Start(t, nil)
 	standby := primary.Standby(t)

@@ -25,7 +25,7 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// stuck runs the command, and returns what it lists by kind.
+// stuck runs the command, and returns the listed things by kind.
 func (s *shop) stuck() map[ops.Kind]stuck.Item {
 	s.t.Helper()
 	a := s.oncebox("stuck", "--json")
@@ -75,7 +75,7 @@ func (s *shop) unknownStep() {
 	require.NoError(s.t, claim.Release(s.t.Context()))
 }
 
-// delayed has an event wait for tomorrow.
+// delayed makes an event wait for tomorrow.
 func (s *shop) delayed() {
 	s.t.Helper()
 	require.NoError(s.t, s.App.UoW.Do(s.t.Context(), func(_ context.Context, u *uow.Unit) error {
@@ -149,7 +149,7 @@ func TestOperatorMendsWhatIsStuck(t *testing.T) {
 	require.Equal(t, keys.Free, document[[]keys.Item](t, s.oncebox("keys", "list", "--json"))[0].State, "the next request with it goes on")
 }
 
-// What does not run comes first.
+// Relays and consumers that do not run come first.
 func TestStuckTellsWhatDoesNotRun(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -220,7 +220,7 @@ func TestResolveSaysOneThing(t *testing.T) {
 	require.Equal(t, cli.ExitNothing, s.oncebox("keys", "resolve", "0d6e9c9f", "s", "--by", "ann", "--why", "x", "--not-done", "--yes").code)
 }
 
-// A database that no service has used may be the wrong one: all is well there.
+// A database that no service has used may be the wrong one, although nothing is stuck in it.
 func TestUnusedDatabaseIsSaid(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -206,7 +206,7 @@ func (b *browser) visit(name string) {
 	b.do(chromedp.Navigate(b.base+name), chromedp.WaitVisible(chromedp.CSS("main")))
 }
 
-// click clicks what changes the page and leads to no other.
+// click clicks an element that changes the page and leads to no other one.
 func (b *browser) click(selector chromedp.CSS) {
 	b.t.Helper()
 	b.do(chromedp.Click(selector))

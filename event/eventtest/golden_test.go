@@ -16,7 +16,7 @@ import (
 	"github.com/oncebox/oncebox/event/eventtest"
 )
 
-// observer is the test of somebody else.
+// observer is the test of a service.
 type observer struct {
 	testing.TB
 
@@ -98,7 +98,7 @@ func (s *service) remove(name string) {
 	require.NoError(s.t, os.Remove("testdata/events/"+name))
 }
 
-// All of these are one event, as it is changed over the time.
+// All of these are one event, in the forms that it has had over time.
 type (
 	placed struct {
 		OrderID string `json:"order_id"`
@@ -380,7 +380,7 @@ func TestEarlierVersionsThatAreNotUnderstood(t *testing.T) {
 	}
 }
 
-// What an upcaster adds without a value may be left out again.
+// Values that an upcaster sets to their zero value may be left out.
 func TestUpcasterThatAddsAnEmptyField(t *testing.T) {
 	s := newService(t)
 	s.put("order.placed.v1.json", placedV1)

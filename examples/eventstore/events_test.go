@@ -7,7 +7,8 @@ import (
 	"github.com/oncebox/oncebox/event/eventtest"
 )
 
-// What is in a store for ever has to be understood for ever: also account.credited, which was renamed and counted euros.
+// Events that a store keeps for ever must be understood for ever, for example account.credited, which was
+// renamed and counted euros.
 func TestEventsStayReadable(t *testing.T) {
 	registry := event.NewRegistry()
 	register(registry)

@@ -32,7 +32,7 @@ func TestStory(t *testing.T) {
 
 const customers, changes = 8, 12
 
-// What the consumer made, event by event, and what is made of the store are the same.
+// The read model that the consumer made, event by event, equals the one that is computed from the store.
 func TestRebuildEqualsLive(t *testing.T) {
 	s := newTested(t)
 	s.write(t)
@@ -52,7 +52,7 @@ func TestRebuildEqualsLive(t *testing.T) {
 	require.IsIncreasing(t, progress)
 }
 
-// So they are when it is rebuilt again and again while accounts change and the consumer brings events.
+// The same holds when it is rebuilt again and again while accounts change and the consumer brings events.
 func TestRebuildWhileAccountsChange(t *testing.T) {
 	s := newTested(t)
 	end := s.live(t)

@@ -115,7 +115,7 @@ func (c *client) twice(ctx context.Context, steps []step) (result, error) {
 	return results[0], errors.Join(errs...)
 }
 
-// carryOut does what the plan says and returns the requests as they were sent.
+// carryOut carries out the plan and returns the requests as they were sent.
 func (c *client) carryOut(ctx context.Context, p plan) (sent []step, err error) {
 	placed, err := c.twice(ctx, []step{p.place})
 	if err != nil {

@@ -73,7 +73,7 @@ func TestEndToEnd(t *testing.T) {
 	for place, role := range fleetPlaces {
 		require.Equal(t, role == RoleProjector, k.owners[place], place+" was seen owning lanes")
 	}
-	// What was done was hard enough to prove something, beside what each round waits for before it kills.
+	// The run was hard enough to prove something, in addition to what each round waits for before it kills.
 	require.Positive(t, c.tally.refused, "clients met a killed api")
 	require.Positive(t, v.duplicates, "rows of killed projectors were published again")
 }

@@ -122,7 +122,7 @@ func TestEachRunBeginsAnew(t *testing.T) {
 	}
 }
 
-// What has neither a status nor a body is no answer, and what cannot be held is an error.
+// A handler that sets neither a status nor a body has not answered, and an answer that cannot be held is an error.
 func TestWhatIsNoAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
 		handle func(*fasthttp.RequestCtx) error
@@ -154,8 +154,8 @@ func TestWhatIsNoAnswer(t *testing.T) {
 	}
 }
 
-// What the middleware refuses stays refused, though there is one answer of a request in fasthttp, which anybody may change. What the handler answered may be
-// changed.
+// A refusal of the middleware stays, although fasthttp has one answer per request, which any code may change. The
+// handler's own answer may be changed.
 func TestRefusalStaysWhatItIs(t *testing.T) {
 	refusing := func(status int) func(http.Handler) http.Handler {
 		return func(next http.Handler) http.Handler {

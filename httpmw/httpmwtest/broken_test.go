@@ -24,7 +24,7 @@ func requests(change func(r *http.Request)) fault {
 	}}
 }
 
-// answers is a proxy that changes what goes out. The body is there twice: what it reads is given to next as well.
+// answers is a proxy that changes answers. It reads the body, and gives a copy of it to next.
 func answers(change func(s *service, r *http.Request, a *httptest.ResponseRecorder)) fault {
 	return fault{front: func(s *service, next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -53,7 +53,7 @@ func problems(kind string, change func(a *httptest.ResponseRecorder)) fault {
 	})
 }
 
-// promising says of problems of this kind that they may be retried, or that they may not.
+// promising changes whether problems of this kind may be retried, according to their text.
 func promising(kind string, retryable bool) fault {
 	return problems(kind, func(a *httptest.ResponseRecorder) {
 		rewrite(a, fmt.Sprintf(`"retryable":%t`, !retryable), fmt.Sprintf(`"retryable":%t`, retryable))
@@ -82,7 +82,7 @@ func keyOf(r *http.Request) string { return strings.Trim(r.Header.Get("Idempoten
 
 func setKey(r *http.Request, key string) { r.Header["Idempotency-Key"] = []string{key} }
 
-// mixed makes what it is given a part of the key.
+// mixed makes its argument a part of the key.
 func mixed(r *http.Request, with string) {
 	if r.Header.Get("Idempotency-Key") == "" {
 		return

@@ -44,7 +44,7 @@ func TestTargetWithTheLeast(t *testing.T) {
 	Run(t, Target{URL: target.URL, Create: target.Create, ChangedBody: target.ChangedBody})
 }
 
-// What a target says otherwise is what is asked of it.
+// Where a target has a setting of its own, the suite expects that.
 func TestTargetThatDiffers(t *testing.T) {
 	t.Parallel()
 	t.Run("another status of keys that are used again", func(t *testing.T) {

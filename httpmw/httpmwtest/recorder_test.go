@@ -8,7 +8,7 @@ import (
 	"github.com/oncebox/oncebox/internal/watched"
 )
 
-// watch runs a row and returns what it complained of, "" if it passed.
+// watch runs a row and returns its complaint, "" if it passed.
 func watch(t *testing.T, target Target, c testCase) string {
 	t.Helper()
 	return watched.Run(t.Context(), func(by *watched.T) { c.run(open(by, target)) })

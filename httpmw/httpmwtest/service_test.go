@@ -401,7 +401,7 @@ func (s *service) effects() (n int, err error) {
 	return n, err
 }
 
-// describe is what a service says of itself.
+// describe returns the description that a service gives of itself.
 func (s *service) describe(url string) Target {
 	as := func(words string) map[string]string { return map[string]string{"Authorization": "Bearer " + words} }
 	at := func(method, path string) *Request {

@@ -28,7 +28,7 @@ func (l *Letters) ExplainPick(ctx context.Context, lock, seq int64) (string, err
 	return l.explain(ctx, statement, args)
 }
 
-// ExplainMove returns the plan of what one batch of a replay writes.
+// ExplainMove returns the plan of the statement by which a replay moves one batch.
 func (l *Letters) ExplainMove(ctx context.Context, keys []operator.MessageRef, locks []int64) (string, error) {
 	b := messages{locks: locks}
 	for _, k := range keys {

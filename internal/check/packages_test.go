@@ -39,7 +39,7 @@ func TestPackagesOfChangedFiles(t *testing.T) {
 	require.Empty(t, of("README.md", "outbox2/a.go", "outbox/inner/a.go"))
 }
 
-// What differs from a branch is what was committed, what was not, and what git does not know.
+// The difference to a branch includes commits, changes that were not committed, and files that git does not know.
 func TestFilesThatDiffer(t *testing.T) {
 	t.Chdir(t.TempDir())
 	git := func(args ...string) {

@@ -78,7 +78,8 @@ func (s *shop) verify(db *pgtest.DB) (lost, missing int) {
 		err = db.NewRaw(query).Scan(ctx, &n)
 		return n, err
 	}
-	// What the crash made unsent again may have been handled before. What was sent and is not there will not come again.
+	// Events that the crash made unsent again may have been handled before. Events that were sent and are
+	// gone will not come again.
 	const without = ` FROM outbox_messages m WHERE NOT EXISTS (SELECT FROM inbox i WHERE i.message_key = m.id)`
 	still := time.Now() // since then nothing was left that comes, and nothing came
 	await.True(s.t, seldom(func() bool {

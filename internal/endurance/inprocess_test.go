@@ -19,7 +19,7 @@ type consumer struct {
 	stop    func()
 }
 
-// consume has h handle the messages of the site until the test ends, or before.
+// consume makes h handle the messages of the site until the test ends, or before.
 func (s *site) consume(box *inbox.Inbox, h messaging.Handler) *consumer {
 	s.t.Helper()
 	c := &consumer{handler: box.Wrap(consumerName, h)}

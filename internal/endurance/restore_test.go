@@ -46,7 +46,7 @@ const (
 	backUp     = `pg_basebackup -D backup -c fast`
 )
 
-// What docs/restore.md says to type is what is typed here.
+// The commands of docs/restore.md are the ones that are run here.
 func TestPageOnRestoresHasTheCommands(t *testing.T) {
 	page, err := os.ReadFile("../../docs/restore.md")
 	require.NoError(t, err)
@@ -327,7 +327,7 @@ func (e *estate) drain() {
 	}), "all is called SENT")
 }
 
-// judge holds what the database has against what was published. Each fault counts once.
+// judge compares the database with the events that were published. Each fault counts once.
 func (e *estate) judge() (r restored) {
 	e.t.Helper()
 	defer e.gate.Unlock()

@@ -156,7 +156,7 @@ func (f *fleet) finish(what string) {
 	require.Zero(f.t, v.twice+v.disorder+v.lost, strings.Join(v.details, "\n"))
 	require.True(f.t, drained, "nothing waits")
 	require.Zero(f.t, late, "what is parked waits for a message that failed")
-	// What was done was hard enough to prove something.
+	// The run was hard enough to prove something.
 	require.Greater(f.t, received, int(f.published.Load()), "messages came again")
 	require.NotZero(f.t, parked, "handlers failed")
 	for _, p := range f.present {

@@ -37,7 +37,7 @@ type exception struct {
 	most        int
 }
 
-// complaints compares what breaks the rules with what may.
+// complaints compares the breaches of the rules with the allowed ones.
 func complaints(found []finding, allowed []exception) (all []string) {
 	for _, f := range found {
 		i := slices.IndexFunc(allowed, func(e exception) bool { return e.rule == f.rule && e.where == f.where })

@@ -80,7 +80,7 @@ var D = 4
 	require.Equal(t, 5, planted.packages["uow"].exported()) // Unit, Save, A, B, D
 }
 
-// What is planted in testdata breaks one rule in each folder.
+// Each folder of testdata breaks one rule.
 func TestPlants(t *testing.T) {
 	for folder, expected := range map[string][]string{
 		"scattered": {"a.Store: files with methods of a type: 7, at most 6"},

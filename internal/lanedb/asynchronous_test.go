@@ -10,8 +10,8 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxtest"
 )
 
-// What the relay notes and settles need not wait for the disk; what it holds must: nobody would know the block. Triggers
-// that are deferred to the commit see how it will be done.
+// Notes and settles of the relay need not wait for the disk. Holds must wait: after a crash nobody would know the
+// block. Triggers that are deferred to the commit see how it will be done.
 func TestOnlyFetchAndSettleCommitAsynchronously(t *testing.T) {
 	f := newFixture(t, nil)
 	_, err := f.DB.Exec(`

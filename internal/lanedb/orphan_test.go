@@ -130,8 +130,8 @@ func TestHoldThatWaitedForAnOperatorSeesWhatChanged(t *testing.T) {
 	require.Empty(t, f.Disorder())
 }
 
-// What was refused or must wait has no time of its own while an earlier row of its key is held: an operator replayed that
-// one a moment ago. Due before its turn, it would be looked at in vain again and again.
+// A row that was refused or must wait has no time of its own while an earlier row of its key is held: an operator has
+// just replayed that one. Due before its turn, the row would be looked at in vain again and again.
 func TestRowBehindAReplayedOneWaitsForIt(t *testing.T) {
 	for name, verdict := range map[string]lanedb.Verdict{"refused": lanedb.Refused, "delayed": lanedb.Delayed} {
 		t.Run(name, func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
-// What the relay does with every batch finds its rows by the primary key, whatever the planner believes of the table: a
-// plan that was made for an empty one may have to serve a backlog.
+// The statements of every batch find their rows by the primary key, whatever the planner believes of the table: a plan
+// that was made for an empty table may have to serve a backlog.
 func TestPlansAtAnyBacklog(t *testing.T) {
 	f := newFixture(t, nil)
 	backlog := 0

@@ -8,7 +8,8 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
-// What is compared with each row of a lane is unpacked once, or the statistics of a long backlog take ten times as long.
+// Values that are compared with each row of a lane are unpacked once. Otherwise the statistics of a long
+// backlog take ten times as long.
 func TestLongListOfALaneIsReadUnpacked(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Outbox)

@@ -36,7 +36,7 @@ func TestLateScanFindsWhatIsUnsentUpToAnEnd(t *testing.T) {
 	}
 }
 
-// What is more than a few batches is found as fast by fetches.
+// More than a few batches of rows are found as fast by fetches.
 func TestLateScanGivesUpOnManyRows(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)

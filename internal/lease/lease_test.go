@@ -223,7 +223,7 @@ func TestLeaseIsRenewedUntilCancelledWorkHasEnded(t *testing.T) {
 	})
 }
 
-// It is cancelled, and another process takes over what it never ends.
+// The work is cancelled, and another process takes it over if it never ends.
 func TestLeaseOfCancelledWorkThatNeverEndsIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)

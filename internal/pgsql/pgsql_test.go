@@ -91,7 +91,7 @@ func TestEveryHandleOfBunIsUnwrapped(t *testing.T) {
 	}
 }
 
-// wrapped is a handle that somebody made himself.
+// wrapped is a handle that a program wrapped itself.
 type wrapped struct{ bun.IDB }
 
 func TestUnknownHandleIsRefused(t *testing.T) {

@@ -114,7 +114,7 @@ func TestLostIsNotCancelled(t *testing.T) {
 	}
 }
 
-// What a configuration had its connections do, they do still.
+// Hooks that a configuration set on its connections still run.
 func TestTroubleIsNotedBesideOtherHandlers(t *testing.T) {
 	cfg, err := pgx.ParseConfig(pgtest.URL(t))
 	require.NoError(t, err)

@@ -42,7 +42,7 @@ func (b *book) lines() []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == '\n' })
 }
 
-// outage has something fail every pause for as long as it lasts.
+// outage makes something fail after every pause for as long as it lasts.
 func outage(lasts, pause time.Duration, fail func(n int)) {
 	for n, began := 0, time.Now(); time.Since(began) < lasts; n++ {
 		fail(n)
@@ -160,7 +160,7 @@ func TestLineNamesWhatElseThereWas(t *testing.T) {
 	})
 }
 
-// The database is one thing for the whole process; a level has a group of its own, because alerts go by it.
+// The database is one group for the whole process. Each level has a group of its own, because alerts depend on it.
 func TestWhatIsAwayIsOneGroup(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBook(0)

@@ -79,7 +79,7 @@ func TestFailoverMovesPartitionsAtOnce(t *testing.T) {
 		require.NoError(t, first.Redeliver(t.Context(), held[len(held)-2]))
 		require.Empty(t, drain(t, second), "it is not the first one's any more, or it comes again there")
 		drain(t, first)
-		// What the first one settles late is settled, and the copy of it as well.
+		// The first consumer settles late. Its message is settled, and the copy of it as well.
 		for _, m := range held {
 			require.NoError(t, first.Ack(t.Context(), m))
 		}
@@ -88,7 +88,7 @@ func TestFailoverMovesPartitionsAtOnce(t *testing.T) {
 	})
 }
 
-// What is settled late is not delivered again if it still waits.
+// A message that is settled late is not delivered again if it still waits.
 func TestFailoverLateAck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, nil)

@@ -16,7 +16,7 @@ import (
 
 var errBroken = errors.New("broken on purpose")
 
-// sends has an adapter send something else than it is given.
+// sends makes an adapter send something else than it gets.
 func sends(change func(e *event.Envelope)) fault {
 	return fault{publish: func(ctx context.Context, a *adapter, msgs []event.Envelope) error {
 		changed := make([]event.Envelope, len(msgs))

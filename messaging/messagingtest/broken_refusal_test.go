@@ -31,7 +31,7 @@ func classes(change func(err error) error) fault {
 	})
 }
 
-// storesBehind stores what is behind a refused message and says what answer makes of it.
+// storesBehind stores the messages behind a refused one and returns the result of answer for them.
 func storesBehind(answer func(failed map[int]error, i int)) fault {
 	return whenRefused(func(ctx context.Context, a *adapter, msgs []event.Envelope, failed map[int]error) error {
 		for i := range msgs {

@@ -8,7 +8,7 @@ import (
 	"github.com/oncebox/oncebox/internal/watched"
 )
 
-// watch runs a case and returns what it complained of, "" if it passed.
+// watch runs a case and returns its complaint, "" if it passed.
 func watch(t *testing.T, h Harness, c testCase) string {
 	t.Helper()
 	return watched.Run(t.Context(), func(by *watched.T) { c.run(h.withDefaults().open(t, by, c.kind)) })

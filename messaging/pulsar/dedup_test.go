@@ -56,7 +56,7 @@ func (p mistaken) SendAsync(ctx context.Context, m *pulsarclient.ProducerMessage
 	p.Producer.SendAsync(ctx, m, done)
 }
 
-// What the broker throws away as a duplicate is not reported as sent, although the client says so.
+// A message that the broker throws away as a duplicate is not reported as sent, although the client says so.
 func TestReceiptOfADuplicateIsNone(t *testing.T) {
 	t.Parallel()
 	n := pulsartest.Open(t)

@@ -156,7 +156,7 @@ func TestFlightStopsAtTheFirstFailure(t *testing.T) {
 	require.NotContains(t, failed, "a1")
 }
 
-// A broker that deduplicates confirms what it throws away, with a receipt that names no place.
+// A broker that deduplicates confirms messages that it throws away, with a receipt that names no place.
 func TestFlightReceiptWithoutAPlace(t *testing.T) {
 	p := &fakeProducer{send: func(_ string, done func(error)) { done(nil) }}
 	p.drop("a2")

@@ -57,7 +57,7 @@ func TestRefusedDeclarationMakesNothing(t *testing.T) {
 			require.True(t, answer.IsStatus(err, http.StatusNotFound), "%s: %v", topic, err)
 		}
 	}
-	// What is there already is not marked either.
+	// A subscription that exists already is not marked either.
 	require.NoError(t, b.Declare(patient(t), nil, []messaging.Subscription{{Topic: "first", Name: "billing"}}))
 	require.Error(t, b.Declare(patient(t), nil, []messaging.Subscription{installed("first", "two"), installed("third", "two")}))
 	properties, err := b.keeper.Admin.PropertiesOf(patient(t), "first-partition-0", "billing")

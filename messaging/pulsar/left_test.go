@@ -47,8 +47,8 @@ func (l *leaver) has(id string) bool {
 	return slices.Contains(l.handled, id)
 }
 
-// What is left at the broker is in the way of nothing: what comes later is handled, the process is ready and says how much is left,
-// what looks after a silent partition does so, and the next time that the message comes it is handled.
+// Messages that are left at the broker are in the way of nothing: later ones are handled, the process is ready and
+// reports how many are left, the watch over silent partitions works, and a left message that comes again is handled.
 func TestWhatIsLeftAtTheBrokerIsNoStandstill(t *testing.T) {
 	t.Parallel()
 	n := pulsartest.Open(t)

@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	pgtest.MainIgnoring(m, []goleak.Option{forgotten, chunked}, pulsartest.Stop)
 }
 
-// waitAtOnce has more tests run at once than there are cores: they mostly wait for the broker. The command line is read later, so
-// its -parallel wins.
+// waitAtOnce lets more tests run at once than there are cores: they mostly wait for the broker. The command line is
+// read later, so its -parallel wins.
 func waitAtOnce() {
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the tests of the alerts expect is what Prometheus makes of the rules.
+// The alerts behave as their tests expect, evaluated by Prometheus itself.
 func TestAlerts(t *testing.T) {
 	for _, path := range testFiles(t) {
 		f := readFile(t, path)

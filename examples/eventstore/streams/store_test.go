@@ -15,7 +15,7 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// What fails behind a sink takes its rows with it, whichever of the two is first.
+// A sink that fails takes the rows of the other sink with it, whichever of the two is first.
 func TestFailureAfterEitherSinkLeavesNeitherRow(t *testing.T) {
 	errDisk := errors.New("the disk is full")
 	s := newService(t)
@@ -170,7 +170,7 @@ func TestConflictWithoutRetry(t *testing.T) {
 	require.ErrorContains(t, err, "(default, counter, c-1, 1) already exists")
 }
 
-// What has no version is of no stream.
+// An event without a version belongs to no stream.
 func TestEventsWithoutAVersionAreLeftToTheOutbox(t *testing.T) {
 	s := newService(t)
 	err := s.units(s.DB.DB, nil, s.outbox, s.store).Do(context.Background(), func(_ context.Context, u *uow.Unit) error {

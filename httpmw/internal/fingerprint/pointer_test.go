@@ -35,7 +35,7 @@ func TestCanonicalJSONWithoutExcludedValues(t *testing.T) {
 			require.Equal(t, tc.want, string(got))
 		})
 	}
-	// What is excluded may not hide what two readers understand differently.
+	// Excluded members must not hide a body that two readers understand differently.
 	exclude, err := parsePointers([]string{"/a"})
 	require.NoError(t, err)
 	for _, text := range []string{`{"a": 1, "a": 2}`, `{"a": {"b": 1, "b": 2}}`, `{"a": 1,}`} {
@@ -44,7 +44,7 @@ func TestCanonicalJSONWithoutExcludedValues(t *testing.T) {
 	}
 }
 
-// What is excluded is as if it were not there, and nothing else is.
+// Excluded members count as absent, and no others do.
 func FuzzExclude(f *testing.F) {
 	f.Add([]byte(`{"a": 1, "b": [true, {"a": 2}]}`), "/b/1/a")
 	f.Add([]byte(`{"a": {"b": 1}, "a/b": 2, "a~b": 3}`), "/a~1b")

@@ -86,7 +86,7 @@ func TestJSONWithoutCanonicalForm(t *testing.T) {
 	require.True(t, ok)
 }
 
-// What is nested deep costs a multiple of its size that is known, whatever is in it.
+// A deeply nested body costs a bounded multiple of its size, whatever is in it.
 func TestCanonicalFormTakesBoundedMemory(t *testing.T) {
 	inner := `"` + strings.Repeat("x", 1<<20) + `"`
 	text := []byte(strings.Repeat(`{"b":`, maxJSONDepth) + inner + strings.Repeat(`,"a":1}`, maxJSONDepth))
