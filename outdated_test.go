@@ -135,7 +135,8 @@ func TestAllConnectionsAreOutdated(t *testing.T) {
 	})
 }
 
-// What the session has forgotten, because somebody has sent DEALLOCATE ALL, is prepared anew; a function that does so itself is not run for ever.
+// Statements that the session has forgotten because of DEALLOCATE ALL are prepared anew. A function that sends
+// DEALLOCATE ALL itself is not run for ever.
 func TestForgottenStatementsAreRunAgain(t *testing.T) {
 	wherePrepared(t, func(t *testing.T, _ string, e *ender) {
 		forget := func(ctx context.Context, u *uow.Unit) error {

@@ -88,7 +88,8 @@ func globally(t *testing.T) *nobodys {
 	t.Helper()
 	n := &nobodys{}
 	meters, tracers, log := otel.GetMeterProvider(), otel.GetTracerProvider(), slog.Default()
-	// What other tests have made with the global providers is made once more with the first ones that are set.
+	// Instruments that other tests have made with the global providers are made once more with the first
+	// providers that are set.
 	otel.SetMeterProvider(metricnoop.NewMeterProvider())
 	otel.SetTracerProvider(tracenoop.NewTracerProvider())
 	otel.SetMeterProvider(n)

@@ -30,8 +30,8 @@ import (
 	"github.com/oncebox/oncebox/retry"
 )
 
-// What a handler needs is away: however many keys fail, and however often, it is a few lines for each consumer. Every failure is a line where that is
-// wanted.
+// Something that a handler needs is away. However many keys fail, and however often, the log has a few lines for each
+// consumer. With the setting for it, every failure is a line.
 func TestManyFailingKeysAreAFewLines(t *testing.T) {
 	const tries = 3
 	keys := nightly.N(60, 400)

@@ -29,7 +29,7 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// publications are the two ways in which somebody publishes all tables, by what stands behind FOR ALL TABLES.
+// publications are the two ways to publish all tables, by the words behind FOR ALL TABLES.
 var publications = map[string]string{"by_root": "WITH (publish_via_partition_root = true)", "by_leaf": ""}
 
 // replicas are a database and two that subscribe to all of its tables, as for an upgrade of PostgreSQL without a pause.

@@ -54,7 +54,7 @@ func TestSchemaOfAnyName(t *testing.T) {
 	everything(t, app)
 }
 
-// everything has each package do what it does with its tables.
+// everything makes each package use its tables.
 func everything(t *testing.T, app *oncebox.App) {
 	t.Helper()
 	first := func(err error) messaging.HandlerFunc {

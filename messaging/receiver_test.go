@@ -9,7 +9,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// fakeReceiver hands out what it is given, and remembers what was done to it.
+// fakeReceiver hands out given messages, and records the calls that settle them.
 type fakeReceiver struct {
 	incoming chan *messaging.Message
 	dies     chan error

@@ -151,7 +151,7 @@ func TestHandleOfAnotherGoType(t *testing.T) {
 	require.ErrorContains(t, err, "registered as messaging_test.orderPlaced")
 }
 
-// sealer calls its function to open what it says it has sealed.
+// sealer calls its function to open payloads that it has marked as sealed.
 type sealer func() ([]byte, error)
 
 func (sealer) Seal(_ context.Context, env *event.Envelope) ([]byte, string, error) {

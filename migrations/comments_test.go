@@ -9,7 +9,8 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
-// Whoever types \dt+ reads what each table and view holds, in one sentence. The partitions of the days go by the name of their table.
+// A reader who types \dt+ sees in one sentence what each table and view holds. Daily partitions go by the
+// name of their table.
 func TestEachTableHasASentence(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Migrated(t)

@@ -53,7 +53,8 @@ var planted = []string{
 	"CREATE OPERATOR * (LEFTARG = smallint, RIGHTARG = smallint, FUNCTION = times)",
 }
 
-// In a schema in which everybody may create functions, a caller must not have his own run with the owner's rights.
+// In a schema in which everybody may create functions, no caller can make a function of their own run with
+// the owner's rights.
 func TestPlantedFunctionsAreNotCalled(t *testing.T) {
 	opened := pgtest.Migrated(t)
 	_, attacker := role(t, opened, "attacker")

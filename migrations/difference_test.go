@@ -14,7 +14,8 @@ import (
 	"github.com/oncebox/oncebox/migrations"
 )
 
-// differences are changes that somebody made, and what Verify says of them, without the mend. {schema} stands for the schema.
+// differences are changes made by hand, and the report of Verify about each, without the mend. {schema}
+// stands for the schema.
 var differences = []struct {
 	change string
 	says   []string
@@ -209,7 +210,7 @@ func TestAllDifferencesAreNamedAtOnce(t *testing.T) {
 	}, strings.Split(err.Error(), "\n"))
 }
 
-// What no statement mends, and what depends on it. {schema} stands for the schema.
+// Differences that no statement mends, and the parts that depend on them. {schema} stands for the schema.
 func TestWhatNoStatementMends(t *testing.T) {
 	const lost = "no statement mends that: give it its name back if it was renamed, "
 	for _, c := range []struct{ change, object, problem, mend string }{
@@ -243,7 +244,7 @@ func TestWhatNoStatementMends(t *testing.T) {
 	}
 }
 
-// What people add to tables of ours without harm, and what time does to them.
+// Additions to oncebox's tables that do no harm, and changes that come with time.
 func TestHarmlessAdditionsAreNoDifference(t *testing.T) {
 	opened := pgtest.Migrated(t)
 	await.True(t, func() bool { // it gives up after 50 ms, which a busy server may take
@@ -293,7 +294,7 @@ func TestSettingsOfTheSessionAreNoDifference(t *testing.T) {
 	}
 }
 
-// Probes ask often, and a service that runs should not fail for what somebody tries out.
+// Probes ask often, and a running service should not fail for a change that somebody tries out.
 func TestAppliedAsksForFilesOnly(t *testing.T) {
 	opened := pgtest.Migrated(t)
 	exec(t, opened, "DROP INDEX outbox_held_due")

@@ -15,7 +15,7 @@ WHERE n.nspname = $1 AND c.relkind IN ('r', 'p', 'v', 'S') AND NOT (c.relisparti
 	SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'i' AND c.relkind = 'S')
 UNION ALL SELECT DISTINCT p.proname::text, true FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1`
 
-// Tables is what tables.txt has to be for a schema that holds what Up made and nothing else.
+// Tables returns the text that tables.txt must have for a schema with the tables of Up and nothing else.
 func Tables(ctx context.Context, db *bun.DB, schema string) (string, error) {
 	s, err := look(ctx, db.DB, &Config{Schema: schema})
 	if err != nil {

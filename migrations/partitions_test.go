@@ -256,7 +256,7 @@ func TestDropRefusesTheLastDay(t *testing.T) {
 	})
 }
 
-// One day by name: what was archived is what goes.
+// One day by name: exactly the archived day goes.
 func TestDropOneDay(t *testing.T) {
 	db := pgtest.Migrated(t)
 	withoutDays(t, db)
@@ -301,7 +301,7 @@ func TestDropOneDay(t *testing.T) {
 	require.Zero(t, scan[int](t, tx, "SELECT count(*) FROM pg_temp.outbox_sent_20200101"))
 }
 
-// A table of somebody else's that is named like a child is not one.
+// A foreign table that is named like a child is not taken for one.
 func TestDropTouchesChildrenOnly(t *testing.T) {
 	forBoth(t, func(t *testing.T, db *pgtest.DB, p partitioned) {
 		exec(t, db, "CREATE TABLE "+p.table+"_20200101 (mine int)")

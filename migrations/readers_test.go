@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What no program reads is not made. Statements name what they read as "{schema}.name"; the two names of this package stand
-// in the files and in its own statements.
+// No table or column is made that no program reads. Statements name what they read as "{schema}.name". The two names of
+// this package stand in the files and in its own statements.
 func TestEverythingThatIsMadeIsRead(t *testing.T) {
 	comment, made := regexp.MustCompile(`--[^\n]*`), regexp.MustCompile(`(?m)^CREATE (?:UNLOGGED )?(TABLE|VIEW|SEQUENCE|FUNCTION) (\w+)`)
 	var source strings.Builder

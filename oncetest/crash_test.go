@@ -175,7 +175,7 @@ func TestCrashOfAParkedMessage(t *testing.T) {
 	c.requireOnce(t)
 }
 
-// So it is with the lease of a handler that has no transaction. The step that it had done is not done again.
+// The same holds for the lease of a handler without a transaction. The step that it had done is not done again.
 func TestCrashOfALeasedHandler(t *testing.T) {
 	t.Parallel()
 	handled, paid := 0, 0

@@ -118,7 +118,7 @@ func TestPublishedEventsStay(t *testing.T) {
 	require.Equal(t, "a", oncetest.RequireEvent[Placed](k).ID)
 }
 
-// What Redeliver brings does reach the handler, once the inbox has forgotten that it was handled.
+// A message of Redeliver does reach the handler, once the inbox has forgotten that it was handled.
 func TestRedeliverReachesTheHandler(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, never)

@@ -10,7 +10,7 @@ import (
 	"github.com/oncebox/oncebox/operator"
 )
 
-// What is lost needs a reason, and whatever is done needs an actor who can be stored.
+// An action that loses something needs a reason, and every action needs an actor who can be stored.
 func TestByNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	for action, why := range map[operator.Action]string{

@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/ops"
 )
 
-// Of processes that are silent and have not ended it is said that they may live, and the broker's word counts where it has one.
+// Processes that are silent and have not ended are reported as perhaps alive. If the broker has an answer, it counts.
 func TestWhatIsKnownOfProcessesThatAreMissing(t *testing.T) {
 	s := newService(t)
 	view := ops.New(s.DB, s.App.Outbox, s.App.Inbox, s.App.Idempotency)

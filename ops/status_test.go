@@ -12,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/ops"
 )
 
-// The status counts what waits and what is dead over all tables, and with a filter what it selects.
+// The status counts waiting and dead rows over all tables, and with a filter the selected ones.
 func TestStatusCountsWhatTheFilterSelects(t *testing.T) {
 	s := newService(t)
 	s.fails = errors.New("away")

@@ -24,7 +24,7 @@ type placed struct{ Order string }
 
 func (placed) EventType() string { return "order.placed" }
 
-// Of each kind there are at most so many, the oldest first, and what has no order holds nothing.
+// The list has at most a given number of things of each kind, the oldest first. A thing without order holds nothing.
 func TestStuckIsBounded(t *testing.T) {
 	kit := oncetest.New(t, func(s oncetest.Setup) (*oncebox.App, error) {
 		app, err := oncebox.New(s.DB, s.Broker, s.Config)

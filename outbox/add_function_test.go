@@ -33,7 +33,7 @@ func TestFunctionHashesAsGo(t *testing.T) {
 	}
 }
 
-// What the function stores is what Add stores, column by column.
+// The function stores the same as Add, column by column.
 func TestFunctionStoresAsAdd(t *testing.T) {
 	f := newFixture(t, nil)
 	at := testTime.Add(time.Hour)

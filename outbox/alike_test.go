@@ -13,8 +13,8 @@ import (
 	"github.com/oncebox/oncebox/outbox/state"
 )
 
-// Events of one flush share parameters where all of them are equal. Whatever differs in the last one alone must be stored
-// as it is.
+// Events of one flush share a parameter if all of them are equal in it. A value that differs only in the
+// last event must be stored as it is.
 func TestFlushKeepsWhatDiffers(t *testing.T) {
 	f := newFixture(t, nil)
 	for name, change := range map[string]func(*event.Envelope){

@@ -13,7 +13,7 @@ import (
 	"github.com/oncebox/oncebox/internal/await"
 )
 
-// What is not known of a transaction is asked again, as long as there may be an answer.
+// A transaction of unknown outcome is asked about again, as long as there may be an answer.
 func TestRecordedAsksAgain(t *testing.T) {
 	var answer map[string]string
 	var failure error

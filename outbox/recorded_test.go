@@ -13,7 +13,7 @@ import (
 	"github.com/oncebox/oncebox/telemetry"
 )
 
-// refusedAtCommit has COMMIT refuse a transaction with such an event.
+// refusedAtCommit makes COMMIT fail for a transaction with such an event.
 const refusedAtCommit = `
 CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused at COMMIT'; END $$;
 CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON outbox DEFERRABLE INITIALLY DEFERRED

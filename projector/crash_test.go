@@ -29,7 +29,7 @@ func TestServerThatCrashesForgetsSettles(t *testing.T) {
 	server, err := devenv.Postgres(t.Context(), &devenv.Options{Out: io.Discard})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
-	// The log is written when somebody waits for it, and else after ten seconds.
+	// The log is written when a commit waits for it, and otherwise after ten seconds.
 	conn, err := pgx.Connect(t.Context(), server.URL)
 	require.NoError(t, err)
 	for _, set := range []string{"wal_writer_delay = '10s'", "wal_writer_flush_after = '1GB'", "wal_buffers = '64MB'"} {

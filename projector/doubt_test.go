@@ -39,7 +39,8 @@ func (f *fixture) refused(keys ...string) {
 	f.pub.refuse = nil
 }
 
-// Rows that somebody made due by hand although their keys wait for an operator stay where they are, and keep nobody busy.
+// Rows that were made due by hand although their keys wait for an operator stay where they are, and keep no
+// worker busy.
 func TestDueRowsUnderADeadBlockAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

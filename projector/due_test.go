@@ -12,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
-// A projector that polls once an hour knows when what it holds is due.
+// A projector that polls once an hour knows when its held rows are due.
 func TestWhatIsDueIsSentBetweenPolls(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

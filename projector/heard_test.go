@@ -43,7 +43,7 @@ func TestASilentWriterBesideOthersThatAreHeard(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// What a full batch leaves behind leaves with the next one, although nobody names its lanes again.
+// Rows that a full batch leaves behind leave with the next batch, although no notification names their lanes again.
 func TestARestIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

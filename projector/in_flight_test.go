@@ -21,8 +21,8 @@ import (
 	"github.com/oncebox/oncebox/projector"
 )
 
-// deadly is a publisher whose process dies over one event: it never returns, and what it was doing is all that the
-// database knows.
+// deadly is a publisher whose process dies over one event: it never returns, and only the notes in the
+// database show what it was doing.
 type deadly struct {
 	recorder
 
@@ -255,8 +255,8 @@ func TestFailedSettleCountsAgainstNoRow(t *testing.T) {
 	f.eventually("it is settled", func() bool { return f.statuses()["innocent"] == "SENT" })
 }
 
-// A row that was in flight waits for what is in front of it under its key, also if that is none any more: it was sent alone, nobody knows
-// what became of it, and the next time the broker does not take it.
+// A row that was in flight waits for the rows in front of it under its key, also if these are gone by now: it was sent
+// alone, its outcome is unknown, and the next time the broker does not take it.
 func TestRowLeftInFlightWaitsForWhatIsInFrontOfIt(t *testing.T) {
 	t.Parallel()
 	for name, second := range map[string]error{"refused": errors.New("no"), "topic": &messaging.TopicError{Topic: "order", Err: errors.New("fenced")}} {
@@ -308,7 +308,8 @@ func (f *fixture) vanished() {
 	require.NoError(f.t, err)
 }
 
-// What a vanished projector had on its way, and what was due when it vanished, takes its successor no longer than other rows.
+// Rows that a vanished projector had on their way, and rows that were due when it vanished, take its
+// successor no longer than other rows.
 func TestRowsLeftInFlightGoTogetherAtFirst(t *testing.T) {
 	t.Parallel()
 	for _, held := range []bool{false, true} {

@@ -88,7 +88,7 @@ func TestACommitOfAnotherProcessIsPublishedWithoutAPoll(t *testing.T) {
 	}
 }
 
-// What is committed while nobody listens is announced to nobody. Here, nobody announces it at all.
+// Commits while nobody listens are announced to nobody. Here, no writer announces them at all.
 func TestAfterAReconnectThereIsOnePollAndThenTheProjectorListensAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -15,8 +15,9 @@ import (
 	"github.com/oncebox/oncebox/outbox/state"
 )
 
-// While a transaction stays open, what others commit leaves, and fetches begin behind it. What the transaction has recorded leaves when it
-// commits, in its order and in front of what comes later under its key, also if one row of it has to be tried again.
+// While a transaction stays open, rows of other transactions leave, and fetches begin behind them. The rows
+// of the open transaction leave when it commits, in its order and in front of later rows of their keys,
+// also if one of them has to be tried again.
 func TestLongTransactionHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	for name, refusal := range map[string]error{

@@ -22,7 +22,8 @@ import (
 
 func TestMain(m *testing.M) { pgtest.MainIgnoring(m, pgtest.LeftByToxiproxy()) }
 
-// recorder is a publisher that keeps what it took. Per key it takes a prefix, as the contract says.
+// recorder is a publisher that keeps the events that it confirmed. Of each key it confirms a prefix, as the
+// contract says.
 type recorder struct {
 	mu     sync.Mutex
 	refuse func(e event.Envelope) error

@@ -85,7 +85,7 @@ func (f *fixture) sequenceOf(name string) (seq int64) {
 	return seq
 }
 
-// Of two rows of a key that both die, the second one is not dead before somebody has decided about the first.
+// If two rows of a key both die, the second one is not dead before an operator has decided about the first.
 func TestRowsOfOneKeyDieOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

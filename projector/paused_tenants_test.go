@@ -123,7 +123,8 @@ func TestLateRowLeavesDuringAPause(t *testing.T) {
 	require.Equal(t, 1+64*3+1, f.pub.total())
 }
 
-// What was refused before the pause is not tried again during the pause, what an operator replays neither, and what follows waits behind it.
+// A row that was refused before the pause is not tried during the pause, nor is a row that an operator replays. Later
+// rows of their keys wait behind them.
 func TestPausedTenantsHeldRowsStay(t *testing.T) {
 	f := newFixture(t)
 	f.pub.refuseWith(func(e event.Envelope) error {

@@ -13,8 +13,8 @@ import (
 	"github.com/oncebox/oncebox/outbox/state"
 )
 
-// Whichever row of its key is the bad one: what is in front of it leaves, what is behind it waits until the bad one is
-// replayed or discarded, and other keys do not notice.
+// Whichever row of a key is the bad one: the rows in front of it leave, the rows behind it wait until it is replayed or
+// discarded, and other keys are not affected.
 func TestPoisonAnywhereInItsKey(t *testing.T) {
 	t.Parallel()
 	const rows = 5

@@ -138,7 +138,7 @@ func TestHangingTopicIsProbedAlone(t *testing.T) {
 	f.requireUnspent(sent)
 }
 
-// While a probe hangs, every lane goes on, that of the probe as well, and there is no other probe.
+// While a probe hangs, every lane goes on, also the lane of the probe, and no other probe begins.
 func TestProbeHoldsUpNoLane(t *testing.T) {
 	t.Parallel()
 	for name, held := range map[string]bool{"fresh": false, "held": true} {

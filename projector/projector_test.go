@@ -303,7 +303,7 @@ func TestNumbersThatAreGivenOutAgain(t *testing.T) {
 	f.eventually("all are sent", func() bool { return f.pub.total() == 90 })
 }
 
-// Of two positions with the same number the later one counts by outbox_progress_n.
+// If two positions have the same number, the one with the higher outbox_progress_n counts.
 func TestSequenceOfThePositionsThatIsBehind(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -388,7 +388,8 @@ func TestSequenceThatIsBehindItsRows(t *testing.T) {
 	f.pub.requireOrder(t, all)
 }
 
-// Of a key whose events go to one place, to another and to the first one again, none may be sent before the one in front.
+// The events of a key go to one place, to another and to the first one again. None of them may be sent
+// before the one in front of it.
 func TestKeyThatComesBackToAPlace(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -18,7 +18,7 @@ const imported = `SELECT oncebox_add('order', to_jsonb(n), 'imported ' || n, agg
 // lower number, and each keeps the row of outbox_incarnation with its id. What the database has afterwards leaves, in the order of its keys.
 func TestProjectorLivesOnWhileItsDatabaseIsRestored(t *testing.T) {
 	t.Parallel()
-	// save returns what restores what there is now, with the import.
+	// save takes a copy of the present data, and returns a function that restores it by an import.
 	for name, save := range map[string]func(t *testing.T, db *pgtest.Apart) (restore func()){
 		"a template": func(t *testing.T, db *pgtest.Apart) func() {
 			kept := db.Copy(t)

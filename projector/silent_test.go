@@ -158,8 +158,8 @@ func TestSilentBrokerPausesNoTopic(t *testing.T) {
 	f.requireUnspent(4000)
 }
 
-// What is only held back behind a refused message says nothing about its topic, nor about the broker: neither is left alone,
-// and the worker goes on at once. Here two tenants' orders of one number share a routing key.
+// Rows that are only held back behind a refused message say nothing about their topic, nor about the broker: neither is
+// left alone, and the worker goes on at once. Here two tenants' orders of one number share a routing key.
 func TestWhatIsBehindARefusedRowIsNoSilence(t *testing.T) {
 	t.Parallel()
 	for name, other := range map[string]string{"receipts of another topic": "up", "no receipt at all": ""} {

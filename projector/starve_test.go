@@ -130,7 +130,8 @@ func TestOneBadRowOfAHundred(t *testing.T) {
 	}
 }
 
-// A row that somebody else wrote, with metadata that we would never write, costs the others nothing and is sent as well.
+// A row that another program wrote, with metadata that oncebox would never write, costs the other rows
+// nothing and is sent as well.
 func TestRowOfAnotherHand(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

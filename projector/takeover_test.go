@@ -37,8 +37,8 @@ func counter(t *testing.T, r metric.Reader, name string) (sum int64) {
 	return sum
 }
 
-// A projector that hangs in the broker for longer than its lease finds its lanes taken: what it settles then is fenced,
-// and what it had on the way is sent a second time, under the same id.
+// A projector that hangs in the broker for longer than its lease loses its lanes. Its later settle is fenced, and the
+// rows that it had on their way are sent a second time, under the same ids.
 func TestOwnerThatLostItsLanesSettlesNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -116,7 +116,8 @@ func (f *fixture) wire() *wire {
 	return w
 }
 
-// loseAnswers closes every connection at the next byte from the server: what it was asked for until then it does.
+// loseAnswers closes every connection at the next byte from the server. Requests that arrived before that
+// are carried out.
 func (w *wire) loseAnswers() {
 	_, err := w.Toxics.AddToxicJson(strings.NewReader(
 		`{"name":"cut","type":"limit_data","stream":"downstream","attributes":{"bytes":0}}`))

@@ -156,7 +156,7 @@ func TestOneProjectorShowsTheState(t *testing.T) {
 	})
 }
 
-// What the broker has and has not confirmed is in flight, and nothing else.
+// Rows that the broker has and has not confirmed are in flight, and no others.
 func TestInFlight(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

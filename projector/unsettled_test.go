@@ -95,8 +95,8 @@ func TestRowsThatCannotBeSettledArePublishedOnce(t *testing.T) {
 	}
 }
 
-// A projector that ends while nothing can be settled hands its lanes on; its successor knows of nothing, and publishes what
-// was not settled once more, once.
+// A projector that ends while nothing can be settled hands its lanes on. Its successor does not know of the unsettled
+// rows, and publishes them once more, once.
 func TestRowsThatCannotBeSettledAreHandedOn(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -145,7 +145,7 @@ func (s *speechless) Publish(ctx context.Context, msgs []event.Envelope) error {
 	return errors.Join(messaging.ErrUnknown, err)
 }
 
-// What brings no receipt may be stored all the same. It is tried with a row of each lane until a receipt comes.
+// Rows without a receipt may be stored all the same. So one row of each lane is tried until a receipt comes.
 func TestTriesWithoutAReceiptAreSmall(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -94,7 +94,7 @@ func TestEachWayOutIsCountedOnce(t *testing.T) {
 	}
 }
 
-// What a transaction that was open for long has recorded leaves by a scan, in several batches.
+// The rows of a transaction that was open for long leave by a scan, in several batches.
 func TestLateRowsAreCountedOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -149,7 +149,7 @@ func (f *fixture) measured() *measures {
 	return m
 }
 
-// require compares what was measured with what the publisher saw.
+// require compares the metrics with the calls that the publisher saw.
 func (m *measures) require(t *testing.T, events, tried int) {
 	t.Helper()
 	_, recorded := shown(t, m.reader)

@@ -231,7 +231,7 @@ func TestCancelledDuringBegin(t *testing.T) {
 	}
 }
 
-// What the unit asks a connection that it sees for the first time can be given up as well.
+// The unit's questions to a connection that it sees for the first time can be cancelled as well.
 func TestCancelledBeforeBegin(t *testing.T) {
 	s := newService(t, nil)
 	n := s.network(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// lazyLog keeps the log in memory until somebody commits, so that a crash forgets what nobody has waited for.
+// lazyLog keeps the log in memory until a commit waits for it, so that a crash forgets transactions that did not wait.
 var lazyLog = map[string]string{"wal_writer_delay": "10s", "wal_writer_flush_after": "1TB", "bgwriter_lru_maxpages": "0", "autovacuum": "off"}
 
 // crashed is a unit whose server crashes instead of committing it.
@@ -60,7 +60,7 @@ func newCrashed(t *testing.T) *crashed {
 	return c
 }
 
-// burn has others take ids up to the lost one, and leaves that transaction open.
+// burn lets other transactions take ids up to the lost one, and leaves the last of them open.
 func (c *crashed) burn(t *testing.T) pgx.Tx {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), c.server.URL)
@@ -90,7 +90,7 @@ func TestLostTransactionWhoseIDIsAnothers(t *testing.T) {
 	require.ErrorContains(t, err, "recovered from a crash")
 }
 
-// The same where the other transaction goes on: it is somebody else's to end.
+// The same with another transaction that goes on: the unit must not end it.
 func TestInnocentSessionIsNotEnded(t *testing.T) {
 	c := newCrashed(t)
 	var innocent pgx.Tx

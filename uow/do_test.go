@@ -162,7 +162,7 @@ func TestUnregisteredEventFailsTheFlush(t *testing.T) {
 	require.Len(t, a.RecordedEvents(), 2)
 }
 
-// What is wrong with an added event is the caller's to handle; the unit may go on.
+// The caller may handle the error about an added event, and the unit may go on.
 func TestRefusedAddLosesNothingElse(t *testing.T) {
 	s := newService(t, &uow.Config{MaxPayload: 100})
 	require.NoError(t, s.units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
@@ -209,7 +209,8 @@ func (s repeater) Flush(ctx context.Context, tx bun.IDB, evs []event.Envelope) e
 	return s.tableSink.Flush(ctx, tx, evs[len(evs)-1:])
 }
 
-// What the first sink did not store for an earlier event's sake does not get into the second one under that one's id.
+// An event that the first sink did not store because it repeats an earlier one does not reach the second
+// sink under the earlier one's id.
 func TestRepeatsDoNotReachTheSinksBehind(t *testing.T) {
 	s := newService(t, nil)
 	second, third := &tableSink{}, &tableSink{}

@@ -25,7 +25,7 @@ type faults struct {
 
 	// commit is called instead of COMMIT.
 	commit func(c *faultyConn, commit func() error) error
-	// call is called around everything that goes to the server, with what it is.
+	// call is called around everything that goes to the server, with the kind of call.
 	call func(what string, run func() error) error
 	// forgetful is a server that does not remember any transaction.
 	forgetful bool

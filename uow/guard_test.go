@@ -131,7 +131,7 @@ func TestWhatIsNoMistakeIsNotRefused(t *testing.T) {
 	})
 }
 
-// A hook runs after COMMIT: what it does by itself takes nothing from the unit.
+// A hook runs after COMMIT, so its own statements take nothing from the unit.
 func TestHooksMayUseThePool(t *testing.T) {
 	eachGuarded(t, func(t *testing.T, s *service, pool *bun.DB, _ func(*service) *bun.DB) {
 		var err error

@@ -197,7 +197,7 @@ func TestHandlersHaveTheContextOfWhatWasTracked(t *testing.T) {
 	require.Equal(t, []string{"t1 account", "t2 account", "t1 by-unit", "t1 by-context", "t2 by-unit", "t2 by-context"}, got)
 }
 
-// envelopes is a sink that keeps what it is given.
+// envelopes is a sink that keeps its events.
 type envelopes struct{ events []event.Envelope }
 
 func (s *envelopes) Flush(_ context.Context, _ bun.IDB, events []event.Envelope) error {

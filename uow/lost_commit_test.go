@@ -20,7 +20,7 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// executeThenFail does what it was asked to, and then says that it did not, as a network does.
+// executeThenFail executes the statement and then returns an error, as a network does that loses the answer.
 func executeThenFail(c *faultyConn, commit func() error) error {
 	if err := commit(); err != nil {
 		return err
@@ -100,7 +100,8 @@ func TestSessionThatWasTerminated(t *testing.T) {
 	s.requireNothing(t)
 }
 
-// Answers of the server, and what they leave to be found out. The transaction is committed in all cases.
+// Answers of the server, and the outcomes that the unit can find out by them. The transaction is committed
+// in all cases.
 func TestAnswersToCommit(t *testing.T) {
 	s := newService(t, nil)
 	for _, c := range []struct {
@@ -175,14 +176,14 @@ func TestOutcomeThatCannotBeFoundOut(t *testing.T) {
 		require.Empty(t, s.sink.committed)
 		require.Len(t, a.RecordedEvents(), 1, "nobody knows, so nothing is forgotten")
 		require.Zero(t, pool.Stats().InUse)
-		// What the error says is enough to find out.
+		// The error alone is enough to find out.
 		require.Equal(t, []string{"committed"}, lines(t, s, "SELECT pg_xact_status(?::text::xid8)", unknown.XID))
 		require.Equal(t, []string{"x"}, s.notes(t))
 		return true
 	})
 }
 
-// A server that is not the one we were on: it has not come that far yet.
+// Another server than that of the transaction: its ids have not come that far yet.
 func TestOutcomeOfTheFuture(t *testing.T) {
 	s := newService(t, nil)
 	f := &faults{commit: executeThenFail}

@@ -177,7 +177,7 @@ func TestCancelledStatementIsNotRunAgain(t *testing.T) {
 	require.Equal(t, 1, tries)
 }
 
-// What is run again, and for how long, can be chosen.
+// The program can choose which errors are tried again, and for how long.
 func TestRetryIf(t *testing.T) {
 	s := newService(t, nil)
 	for name, c := range map[string]struct {

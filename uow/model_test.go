@@ -43,7 +43,7 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// level is the model of a unit: what it holds until it is merged into the one around it, or dropped.
+// level is the model of a unit: its entries, until they are merged into the level around it or dropped.
 type level struct {
 	outer   *level
 	before  [3]int // how many events each account had when it began

@@ -89,7 +89,7 @@ func TestInnerRuleThatCallsForAnotherRun(t *testing.T) {
 	require.Equal(t, 5, tries)
 }
 
-// A rule that panics undoes its unit, also if somebody goes on.
+// A rule that panics undoes its unit, also if code around it recovers.
 func TestInnerRuleThatPanics(t *testing.T) {
 	s, units, _ := ruled(t)
 	require.NoError(t, units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {

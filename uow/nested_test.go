@@ -246,7 +246,8 @@ func TestSwallowedErrorWithinAnInnerUnit(t *testing.T) {
 	require.Empty(t, s.sunk(t))
 }
 
-// What the inner unit did cannot be undone, and the outer function does not care. Its SQL would be there, its events not.
+// The work of the inner unit cannot be undone, and the outer function ignores that. Its SQL would be there
+// without its events.
 func TestUndoThatFailsDoomsTheUnit(t *testing.T) {
 	s := newService(t, nil)
 	for name, fail := range map[string]func() error{

@@ -77,7 +77,7 @@ func TestSQLAndPgxAreTheTransaction(t *testing.T) {
 			if err := note(ctx, u, "bun"); err != nil {
 				return err
 			}
-			// What sqlc makes of a column of type jsonb is []byte.
+			// sqlc makes []byte of a column of type jsonb.
 			if _, err := u.Pgx().Exec(ctx, "INSERT INTO documents VALUES ($1)", []byte(`{"a": 1}`)); err != nil {
 				return err
 			}

@@ -113,7 +113,7 @@ func TestProbeSinkSparesTheProbe(t *testing.T) {
 	}
 }
 
-// An id that somebody knows is asked for no more, whatever follows the statement that returned it.
+// An id that is known is not asked for again, whatever follows the statement that returned it.
 func TestIdentifiedSparesTheProbe(t *testing.T) {
 	s := newService(t, nil)
 	for name, fn := range map[string]func(ctx context.Context, u *uow.Unit) error{

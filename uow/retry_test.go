@@ -38,7 +38,7 @@ func add(ctx context.Context, u *uow.Unit, id string) error {
 	return err
 }
 
-// A real 40001: somebody else changed the row after this transaction's snapshot was taken.
+// A real 40001: another transaction changed the row after this transaction's snapshot was taken.
 func TestSerializationFailureIsRunAgain(t *testing.T) {
 	for _, where := range []string{"outermost", "inner"} {
 		t.Run(where, func(t *testing.T) {

@@ -165,7 +165,7 @@ func TestRetryable(t *testing.T) {
 	}
 }
 
-// What is not to be run again is not hidden either.
+// Errors for which a function is not run again are not hidden either.
 func TestRetryableIsWhatIsRunAgain(t *testing.T) {
 	s := newService(t, nil)
 	s.units = s.manager(&uow.Config{Retry: uow.RetryConfig{If: func(error) bool { return false }}}, inPipelines(t, s), s.sink)

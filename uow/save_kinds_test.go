@@ -108,7 +108,7 @@ func (s *saver) rewind(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// What is stored must not depend on who wrote the statement.
+// The stored values must not depend on whether bun or the unit wrote the statement.
 func TestSaveStoresWhatBunStores(t *testing.T) {
 	pools := map[string]func(*testing.T, *service) *bun.DB{
 		"pipelined": func(t *testing.T, s *service) *bun.DB { return pipelined(t, s.DSN) },

@@ -399,7 +399,7 @@ func TestSaveNetworkCutAnywhere(t *testing.T) {
 	require.NotZero(t, failed)
 }
 
-// valued is a Valuer of somebody's own.
+// valued is a Valuer of a program.
 type valued struct{ text string }
 
 func (v valued) Value() (driver.Value, error) { return "it's " + v.text, nil }
@@ -430,7 +430,7 @@ func (*every) AggregateType() string     { return "every" }
 func (e *every) AggregateID() string     { return e.ID }
 func (e *every) AggregateVersion() int64 { return int64(e.Held) }
 
-// What is stored must not depend on who wrote the statement.
+// The stored values must not depend on whether bun or the unit wrote the statement.
 func TestSaveEveryKindOfValue(t *testing.T) {
 	var rows []string
 	eachPool(t, func(t *testing.T, s *saver) {

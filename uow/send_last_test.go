@@ -101,7 +101,7 @@ func TestSendLastByMany(t *testing.T) {
 	}
 }
 
-// What goes last goes after all sinks, however many there are.
+// Statements that are sent last follow all sinks, however many there are.
 func TestSendLastGoesBehindTheSinks(t *testing.T) {
 	for name, sinks := range map[string]func(s *saver) []uow.Sink{
 		"one, with COMMIT": func(s *saver) []uow.Sink { return []uow.Sink{s.batch} },

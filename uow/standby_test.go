@@ -84,8 +84,8 @@ func (r *replicated) whenAsked(fn func()) {
 	}
 }
 
-// The standby says nothing for longer than the unit waits. Nobody may be told that the transaction is committed, nor see it: the
-// standby may take over without it.
+// The standby says nothing for longer than the unit waits. No caller may get a success, and nobody may see the
+// transaction: the standby may take over without it.
 func TestCommitThatTheStandbyDoesNotConfirm(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)

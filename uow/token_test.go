@@ -80,7 +80,8 @@ func TestTokenOfBegin(t *testing.T) {
 	require.Equal(t, token, seen)
 }
 
-// An event that repeats one of an earlier unit has that one's id. That it was handled says nothing about those before it.
+// An event that repeats one of an earlier unit has that one's id. The earlier event was handled, which says nothing
+// about the events before it in this unit.
 func TestTokenOfARepeatedEvent(t *testing.T) {
 	s := newService(t, nil)
 	var token uow.Token
@@ -92,7 +93,7 @@ func TestTokenOfARepeatedEvent(t *testing.T) {
 	require.ElementsMatch(t, []string{"reports two", "reports three"}, s.named(t, token))
 }
 
-// What a client made up is refused before it reaches a statement.
+// A token that a client made up is refused before it reaches a statement.
 func TestTokenThatWasMadeUp(t *testing.T) {
 	for _, text := range []string{
 		`7`, `[7]`, `[{"s":"a\u0000","t":"acme","o":"reports","i":["1"]}]`, `[{"s":"a","t":"acme","o":"reports","i":["\u0000"]}]`,

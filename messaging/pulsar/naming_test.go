@@ -12,7 +12,8 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// What the rule lets pass is a topic of the broker: it is made, published to, subscribed to, and found by the admin API.
+// A name that the rule lets pass is a topic of the broker: it can be made, published to, subscribed to, and
+// found by the admin API.
 func TestNamesThatTheRuleTakes(t *testing.T) {
 	t.Parallel()
 	n := pulsartest.Open(t)
@@ -36,7 +37,7 @@ func TestNamesThatTheRuleTakes(t *testing.T) {
 	}
 }
 
-// What it refuses is refused everywhere, by the same rule.
+// A name that the rule refuses is refused by every call, by the same rule.
 func TestNamesThatTheRuleRefuses(t *testing.T) {
 	t.Parallel()
 	b := connect(t, config(pulsartest.Open(t)))

@@ -19,7 +19,7 @@ const (
 	rememberRows = `CREATE TABLE remembered AS
 SELECT 'outbox' AS part, seq, md5(o::text) AS content FROM outbox_unsent o UNION ALL SELECT 'sent', seq, md5(s::text) FROM outbox_published s`
 
-	// changedRows counts what is not as it was, but for rows that are new in the outbox.
+	// changedRows counts rows that were changed, without the new rows of the outbox.
 	changedRows = `
 WITH now AS (SELECT 'outbox' AS part, seq, md5(o::text) AS content FROM outbox_unsent o UNION ALL SELECT 'sent', seq, md5(s::text) FROM outbox_published s)
 SELECT count(*) FROM remembered r FULL JOIN now n USING (part, seq)

@@ -15,7 +15,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// What ends a consumer for good is mended without a restart of the process.
+// A consumer that the broker has ended for good is mended without a restart of the process.
 func TestLoopOutlivesItsTopic(t *testing.T) {
 	t.Parallel()
 	n := pulsartest.Open(t)

@@ -44,7 +44,8 @@ func TestSubscriptionOfAnotherService(t *testing.T) {
 	require.Equal(t, []string{"shop", "bank"}, []string{found.Owner, found.Source})
 	require.True(t, messaging.IsPermanent(err), "trying again does not help")
 
-	// A new deployment of the same service shares it with the old one, and so does a program that does not say what it is.
+	// A new deployment of the same service shares the subscription with the old one, and so does a program
+	// that names no source.
 	_, err = b.Subscribe(t.Context(), owned("shop"))
 	require.NoError(t, err)
 	_, err = b.Subscribe(t.Context(), owned(""))

@@ -175,7 +175,7 @@ func TestPublishDoesNotBatchForKeyShared(t *testing.T) {
 	require.NoError(t, b.Publish(t.Context(), series("declared", 20, 5)))
 	require.LessOrEqual(t, batchSizes(t, b, cfg.Subscriptions[1], 100), 1)
 
-	// Batched at first, until somebody in this process subscribes.
+	// Batches are sent at first, until a consumer in this process subscribes.
 	require.NoError(t, b.Publish(t.Context(), series("joined", 20, 5)))
 	late := messaging.Subscription{Topic: "joined", Name: "late", Type: messaging.KeyShared}
 	r, err := b.Subscribe(t.Context(), late)
@@ -208,7 +208,7 @@ func TestKeySharedIsKnownBeforeItsFirstConsumer(t *testing.T) {
 	require.LessOrEqual(t, batchSizes(t, consumer, s, 100), 1)
 }
 
-// Without the admin API the program still knows what it subscribes to itself.
+// Without the admin API the program still knows its own subscriptions.
 func TestKeySharedWithoutAdminGetsNoBatches(t *testing.T) {
 	t.Parallel()
 	forbidden := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -239,7 +239,7 @@ func TestKeySharedNoticesBatches(t *testing.T) {
 	require.Equal(t, 1, log.Count("ONCEBOX_PULSAR_DISABLE_BATCHING"))
 }
 
-// What nobody waits for may be gone at any moment; that is said once.
+// Messages without a subscription may be deleted at any moment. The log says so once.
 func TestPublishToATopicThatNobodyWatches(t *testing.T) {
 	t.Parallel()
 	n := pulsartest.Open(t)

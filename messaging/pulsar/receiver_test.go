@@ -16,7 +16,7 @@ import (
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/wire"
 )
 
-// fakeConsumer hands out what it is given.
+// fakeConsumer hands out given messages.
 type fakeConsumer struct {
 	pulsarclient.Consumer
 
@@ -97,7 +97,7 @@ func TestSilence(t *testing.T) {
 		hear(t, r, firstSilence)
 		require.Len(t, c.asked, 6)
 
-		// What is in hand would come twice.
+		// A message in hand would come twice.
 		c.asked = nil
 		c.messages <- incoming("1")
 		m := hear(t, r, firstSilence+time.Millisecond)
@@ -108,7 +108,7 @@ func TestSilence(t *testing.T) {
 		hear(t, r, 2*longestSilence)
 		require.Equal(t, []int32{0, 1, 2}, c.asked[:3])
 
-		// What was left at the broker would come again, which is not to happen all the time.
+		// Messages that were left at the broker would come again, which must not happen all the time.
 		c.messages <- incoming("2")
 		r.Leave(hear(t, r, time.Millisecond))
 		c.asked = nil

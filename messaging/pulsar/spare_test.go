@@ -12,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
-// seenProducer notes what it is given, and answers at once.
+// seenProducer records its messages, and confirms them at once.
 type seenProducer struct {
 	pulsarclient.Producer
 

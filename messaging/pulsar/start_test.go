@@ -103,7 +103,7 @@ func TestCloseWhileTheBrokerIsAway(t *testing.T) {
 	t.Parallel()
 	b, err := Connect(t.Context(), &Config{URL: "pulsar://" + nobody, Telemetry: telemetry.Config{Logger: new(logbook.Book).Logger()}, CloseTimeout: time.Hour})
 	require.NoError(t, err)
-	// What each call of the broker does first. It is under way when Close is called.
+	// Each call of the broker does this first. It is under way when Close is called.
 	require.NoError(t, b.enter("publish"))
 	called, closed := make(chan error, 1), make(chan error, 1)
 	go func() {

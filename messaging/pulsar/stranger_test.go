@@ -14,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// stranger is a producer of somebody else's program.
+// stranger is a producer of a program that does not use oncebox.
 func stranger(t *testing.T, cfg *Config, options pulsarclient.ProducerOptions) pulsarclient.Producer {
 	t.Helper()
 	client, err := pulsarclient.NewClient(pulsarclient.ClientOptions{URL: cfg.URL, Logger: plog.NewLoggerWithSlog(slog.New(slog.DiscardHandler))})

@@ -147,7 +147,7 @@ func arrives(t *testing.T, r *receiver, c *fakeConsumer, ledger, entry int64, ba
 	return true
 }
 
-// pass lets time pass, and what it brings happen.
+// pass lets time pass, and lets everything happen that is due by then.
 func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()

@@ -16,7 +16,7 @@ import (
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/wire"
 )
 
-// What is small on the wire can be large here: 16 MiB of zeros take 66 kB.
+// A message that is small on the wire can be large here: 16 MiB of zeros take 66 kB.
 func TestDecompressionBombIsADeadLetterOfItsBeginning(t *testing.T) {
 	t.Parallel()
 	n := pulsartest.Open(t)

@@ -215,7 +215,7 @@ func TestDiscardOfManyLetsTheirKeysGo(t *testing.T) {
 	require.Equal(t, 2, f.Count("oncebox_audit WHERE action = 'discard'"))
 }
 
-// What dies while a replay runs is not its business, or it might never end.
+// Letters that arrive while a replay runs are not replayed by it, or it might never end.
 func TestReplayOfManyLeavesWhatDiesMeanwhile(t *testing.T) {
 	f := newFixture(t, nil)
 	for _, key := range []string{"a", "b", "c", "d"} {

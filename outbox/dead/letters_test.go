@@ -214,7 +214,8 @@ func TestListsOfManyDeadLettersUseTheirIndexes(t *testing.T) {
 	require.Contains(t, plan, "outbox_dead_id", plan)
 }
 
-// The tables of held rows and blocks are nearly empty until somebody replays, and the planner does not know yet what came.
+// The tables of held rows and blocks are nearly empty until a replay, and the planner does not know yet of
+// the new rows.
 func TestReplayOfManyUsesTheIndexesOfTablesThatWereEmpty(t *testing.T) {
 	f := newFixture(t, nil)
 	f.Exec("ALTER TABLE outbox_held SET (autovacuum_enabled = false)")

@@ -40,7 +40,7 @@ func TestDelayedByHand(t *testing.T) {
 		require.Equal(t, want, []string{entries[0].Actor, string(entries[0].Action), entries[0].Type})
 	}
 
-	// What cannot be done leaves no entry.
+	// An action that cannot be carried out leaves no entry.
 	plain := f.Record("d", "plain")
 	for _, id := range []string{waiting, plain} {
 		before, err := f.Audit(ctx, operator.AuditFilter{EventID: id}, nil, 0)

@@ -45,7 +45,7 @@ func (f *fixture) delay(rows ...state.Row) (delayed []outboxdb.RowID) {
 
 var tomorrow = event.WithNotBefore(time.Now().Add(24 * time.Hour))
 
-// A row says of itself what its event said: its id is its order, and the row is in nobody's.
+// A delayed row has the fields of its event: its id gives its order, and no other row of its key waits for it.
 func TestDelayedRowIsInNobodysOrder(t *testing.T) {
 	f := newFixture(t, nil)
 	id := f.Record("a", "reminder", tomorrow)

@@ -142,7 +142,7 @@ func TestReplayNeverGoesToALiveTopic(t *testing.T) {
 	require.Empty(t, *got)
 }
 
-// What all days hold is not read for it, however much that is.
+// Columns with one value for all days are not read for it, however many rows there are.
 func TestReplayLooksForALiveTopicAtTheBeginningsOfDays(t *testing.T) {
 	f := newFixture(t, nil)
 	yesterday := time.Now().UTC().AddDate(0, 0, -1).Format(time.DateOnly)

@@ -79,7 +79,7 @@ func TestPublishedEventsAreReadWhileTheirTablesAreWrittenAnew(t *testing.T) {
 	}
 }
 
-// What was selected and is gone is not passed over, whatever became of the rest.
+// A selected row that is gone is reported and not passed over, whatever became of the rest.
 func TestReplayOfRowsThatAreGoneFails(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)

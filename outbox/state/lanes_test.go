@@ -59,7 +59,8 @@ func TestLanesTellWhatWaits(t *testing.T) {
 	require.Equal(t, []any{"", false, true, int64(0)}, []any{free.Owner, free.Leased, free.LeaseUntil.IsZero(), free.Claimed})
 }
 
-// What was taken out of turn may be on its way too. A lane without an owner has nothing on its way, whatever the last one has left.
+// Rows that were taken out of turn may be on their way too. A lane without an owner has nothing on its way,
+// whatever its last owner has left.
 func TestLaneTellsWhatWasTakenOutOfTurn(t *testing.T) {
 	f := newFixture(t, nil)
 	number := f.fixed("a")

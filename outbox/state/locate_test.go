@@ -22,7 +22,7 @@ func (f *fixture) located(id string) outboxstate.Located {
 	return list[0]
 }
 
-// An event is found in each of the tables, with what it waits for.
+// An event is found in each of the tables, with the row that it waits for.
 func TestLocateInEachTable(t *testing.T) {
 	f := newFixture(t, nil)
 	for _, id := range []string{f.Record("other", "o1"), f.Record("a", "a1"), f.Record("a", "a2"), f.Record("b", "b1")} {

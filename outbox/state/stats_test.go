@@ -251,7 +251,7 @@ func (f *fixture) still() outboxstate.Stats {
 	return st
 }
 
-// What was published stays where it is. The statistics go past it.
+// Published rows stay where they are. The statistics leave them out.
 func TestStatsSkipWhatIsEmpty(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)

@@ -14,7 +14,7 @@ import (
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
-// The server counts in its own time: what it says in the end is what went through, however an event went.
+// The server's counters lag behind. In the end they have the number of events, whatever way each event went.
 func TestTrafficCountsWhatWentThrough(t *testing.T) {
 	f := newFixture(t, nil)
 	require.NoError(t, f.Upkeep().EnsurePartitions(t.Context()))

@@ -20,7 +20,7 @@ func (f *fixture) beside(cfg outbox.Config) (*outbox.Store, *bytes.Buffer) {
 	return outbox.NewStore(f.DB.DB, &cfg), log
 }
 
-// What the first process keeps, or archives, no other one drops.
+// Rows that the first process keeps or archives are dropped by no other one.
 func TestRetentionBelongsToTheDatabase(t *testing.T) {
 	day := time.Now().UTC().AddDate(0, 0, -10).Format(time.DateOnly)
 	archive := func(context.Context, outbox.Partition) error { return nil }
@@ -131,7 +131,7 @@ func TestArchiveEntersNoRetention(t *testing.T) {
 	require.Equal(t, 1, f.Count("oncebox_audit WHERE reason LIKE 'from not set, archived: true to 24:00:00, archived: true: %'"))
 }
 
-// What is published is kept while nobody knows whether the database's rule is to delete it.
+// Published rows are kept while it is unknown whether the database's rule is to delete them.
 func TestRetentionThatCannotBeReadDeletesNothing(t *testing.T) {
 	f := newFixture(t, &outbox.Config{Retention: outbox.NoRetention})
 	f.Exec("ALTER TABLE oncebox_settings RENAME COLUMN kept TO elsewhere")

@@ -8,7 +8,7 @@ import (
 	"github.com/oncebox/oncebox/internal/lanedb"
 )
 
-// What one scan has found serves other workers if it was for their lanes, for all that they have to do, and on the shortcut of now.
+// The result of one scan serves other workers if it covers their lanes, their whole stretch, and the present shortcut.
 func TestScanServesOtherWorkers(t *testing.T) {
 	found := LateRows{Short: Shortcut{N: 3}, Of: map[int16]bool{1: true, 2: true}, From: 100, To: 900}
 	at := func(n int16, sent, came int64) *Lane {

@@ -38,7 +38,7 @@ func TestShortcutIsFound(t *testing.T) {
 	}
 }
 
-// What a lane knows of a shortcut is void when a transaction has ended, and stays when another one comes.
+// A lane's progress on a shortcut is void when one of its transactions has ended, and stays when another one begins.
 func TestShortcutEndsWithItsTransactions(t *testing.T) {
 	m := Watermark{Patience: 0}
 	look := func(seq, xid int64, running ...int64) Shortcut {

@@ -22,7 +22,7 @@ func TestNoOtherKeyWaitsBehindPausedKeys(t *testing.T) {
 	}
 }
 
-// However many keys of a paused topic there are, what is remembered of them is bounded, and what follows one of them waits.
+// However many keys of a paused topic there are, the memory for them is bounded, and later rows of each of them wait.
 func TestPausedKeysAreBounded(t *testing.T) {
 	const keys = 5 * mostPausedKeys
 	hash := hasher()

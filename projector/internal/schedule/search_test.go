@@ -10,7 +10,8 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
-// A lane is whole up to where a search came if all rows up to there are to leave: neither the filter keeps one, nor is one behind a key that waits.
+// A lane is whole up to the position of a search if all rows up to there may leave: the filter keeps none of them, and
+// none is behind a key that waits.
 func TestSearchTellsWhetherSomethingIsLeft(t *testing.T) {
 	row := func(seq int64, key string, pass, kept bool) lanedb.RowInfo {
 		return lanedb.RowInfo{RowID: outboxdb.RowID{Lane: 1, Seq: seq}, Key: key, Pass: pass, Kept: kept}
