@@ -152,7 +152,7 @@ func TestNothingLinksTheBrokerUnasked(t *testing.T) {
 	}
 }
 
-// About a database that the program opened itself, only Run can report it.
+// If the program opened the database itself, only Run can report that the pooler needs a setting.
 func TestRunNamesTheSettingForAPooler(t *testing.T) {
 	db := pgtest.Migrated(t).Pooled(t)
 	app, err := oncebox.New(db.DB, nil, quickConfig())

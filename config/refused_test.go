@@ -13,8 +13,8 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
-// The configuration does not mention the pooler. It refuses settings that it does not know, or ignores them
-// and loses prepared statements.
+// The configuration does not mention the pooler, which refuses settings that it does not know, or ignores them and
+// loses prepared statements. The error names the settings that a pooler needs.
 func TestOpenDBNamesTheSettingsForAPooler(t *testing.T) {
 	db := pgtest.Open(t)
 	for name, servers := range map[string]int{"another session each time": 8, "always the same one": 1} {

@@ -31,8 +31,8 @@ type stuckView struct {
 	Notice      string
 	Total       int  // number of stuck things
 	More        bool // there may be more than Total
-	From, To    int  // numbers of the first and the last row shown
-	Of          int
+	From, To    int  // the rows From up to, and without, To are shown; the first row is 0
+	Of          int  // number of rows on all pages
 	First, Next string
 	Each        bool     // the rows are the things of one cause
 	Unknown     []string // consumers whose broker has not reported how many messages wait

@@ -536,7 +536,7 @@ func TestConfigValidateNamesTheField(t *testing.T) {
 	}
 }
 
-// A client that sends a key should learn it if the route ignores keys.
+// The log warns once if a key comes with a method for which keys are ignored.
 func TestMethodThatIsNotProtected(t *testing.T) {
 	t.Parallel()
 	s := newService(t)

@@ -380,7 +380,7 @@ func TestEarlierVersionsThatAreNotUnderstood(t *testing.T) {
 	}
 }
 
-// Values that an upcaster sets to their zero value may be left out.
+// A field that an upcaster adds without a value may be left out again.
 func TestUpcasterThatAddsAnEmptyField(t *testing.T) {
 	s := newService(t)
 	s.put("order.placed.v1.json", placedV1)

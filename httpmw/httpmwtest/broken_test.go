@@ -24,7 +24,7 @@ func requests(change func(r *http.Request)) fault {
 	}}
 }
 
-// answers is a proxy that changes answers. It reads the body, and gives a copy of it to next.
+// answers is a proxy that changes answers on their way out.
 func answers(change func(s *service, r *http.Request, a *httptest.ResponseRecorder)) fault {
 	return fault{front: func(s *service, next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -53,7 +53,7 @@ func problems(kind string, change func(a *httptest.ResponseRecorder)) fault {
 	})
 }
 
-// promising changes whether problems of this kind may be retried, according to their text.
+// promising changes the member retryable of the problems of a kind.
 func promising(kind string, retryable bool) fault {
 	return problems(kind, func(a *httptest.ResponseRecorder) {
 		rewrite(a, fmt.Sprintf(`"retryable":%t`, !retryable), fmt.Sprintf(`"retryable":%t`, retryable))

@@ -15,7 +15,7 @@ type Stats struct {
 	Counted int
 	// Waiting, Failed and Dead count the keys that do not flow, by their state. A message without order is a key of its own.
 	Waiting, Failed, Dead int
-	// Parked is the number of parked messages, OldestAge how long the oldest of them has waited.
+	// Parked is the number of parked messages, OldestParked how long the oldest of them has waited.
 	Parked       int
 	OldestParked time.Duration
 	// DeadLetters counts all dead letters, whether they hold their key (which is counted as Dead then) or not.

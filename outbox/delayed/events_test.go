@@ -45,7 +45,8 @@ func (f *fixture) delay(rows ...state.Row) (delayed []outboxdb.RowID) {
 
 var tomorrow = event.WithNotBefore(time.Now().Add(24 * time.Hour))
 
-// A delayed row has the fields of its event: its id gives its order, and no other row of its key waits for it.
+// A delayed row has its own id as its ordering key, so it stands in the order of no other row. Its other fields are
+// those of its event.
 func TestDelayedRowIsInNobodysOrder(t *testing.T) {
 	f := newFixture(t, nil)
 	id := f.Record("a", "reminder", tomorrow)

@@ -142,7 +142,8 @@ func TestReplayNeverGoesToALiveTopic(t *testing.T) {
 	require.Empty(t, *got)
 }
 
-// Columns with one value for all days are not read for it, however many rows there are.
+// Whether a topic carries live events is looked for at the beginnings of days only, so a replay does not read all rows
+// for that.
 func TestReplayLooksForALiveTopicAtTheBeginningsOfDays(t *testing.T) {
 	f := newFixture(t, nil)
 	yesterday := time.Now().UTC().AddDate(0, 0, -1).Format(time.DateOnly)

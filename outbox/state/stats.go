@@ -24,8 +24,9 @@ type Stats struct {
 	// OldestAge is how long the oldest event that should have been published has waited: since it was
 	// recorded, since the end of its delay, or since its tenant was resumed. Events behind a refused event
 	// or a dead letter count with their own age. Dead letters, events of paused tenants, events whose time
-	// has not come, and events behind these in their keys do not count. While a tenant is paused, and no
-	// relay has passed its events yet, the value may be too high. 0: none waits.
+	// has not come, and events behind these in their keys do not count. Only the first
+	// events of each lane are looked at. As long as no relay has moved past hundreds of events of paused tenants, or of
+	// delayed ones, at the front of a lane, the value may be too high. 0: none waits.
 	OldestAge time.Duration
 	// New is the number of events that wait for their first try, or are on their way to the broker, without
 	// those of paused tenants.
