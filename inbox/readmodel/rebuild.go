@@ -215,6 +215,7 @@ func (r *rebuild) take(ctx context.Context, events []event.Envelope, checkpoint 
 	return nil
 }
 
+// report calls the service's function each time, and logs at most once per reportEvery.
 func (r *rebuild) report(ctx context.Context, done Progress) {
 	if r.progress != nil {
 		r.progress(done)

@@ -35,6 +35,7 @@ func BeginLater(ctx context.Context) context.Context {
 	return context.WithValue(ctx, laterKey{}, true)
 }
 
+// isLater reports whether BEGIN may wait for the first statement.
 func isLater(ctx context.Context) bool {
 	later, _ := ctx.Value(laterKey{}).(bool)
 	return later
@@ -107,6 +108,7 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 	return c.beneath.ExecContext(ctx, query, args)
 }
 
+// execFirst sends BEGIN and the statement in one round trip.
 func (c *conn) execFirst(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	values := make([]any, len(args))
 	for i, arg := range args {
@@ -192,6 +194,7 @@ func (t *tx) Commit() error { return t.end(endedByCommit, driver.Tx.Commit) }
 // Rollback sends ROLLBACK, if there is anything to roll back.
 func (t *tx) Rollback() error { return t.end(EndedByRollback, driver.Tx.Rollback) }
 
+// end ends the transaction if it was begun at all. A unit that sent no statement costs no round trip.
 func (t *tx) end(name string, how func(driver.Tx) error) error {
 	t.ending.leave(name)
 	if t.ended || t.begun == nil {

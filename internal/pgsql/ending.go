@@ -105,6 +105,7 @@ func (e *ending) answered(kind byte, body []byte) {
 	}
 }
 
+// note keeps the first way in which the transaction ended. Later ones belong to another transaction.
 func (e *ending) note(how string) {
 	if e.follows && e.begun && e.how == "" {
 		e.how = how
@@ -132,6 +133,7 @@ func endsTx(text []byte) bool {
 	return false
 }
 
+// is compares a keyword without regard to case, as SQL does.
 func is(word []byte, keyword string) bool { return bytes.EqualFold(word, []byte(keyword)) }
 
 // firstWord returns the letters that a text begins with, behind blanks and comments.

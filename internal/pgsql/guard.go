@@ -57,6 +57,7 @@ func Outside(ctx context.Context) context.Context { return UnderLease(WithUnit(c
 // guard holds the pool for which its connections refuse statements.
 type guard struct{ pool *sql.DB }
 
+// refuse returns why a statement must not go to the pool, nil if it may.
 func (g *guard) refuse(ctx context.Context) error {
 	if u := UnitOf(ctx); u != nil && u.OpenIn(g.pool) {
 		return errInUnit

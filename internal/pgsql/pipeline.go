@@ -74,6 +74,8 @@ const (
 	commitText             = "commit"
 )
 
+// send sends the statements, and COMMIT behind them, in one round trip. open reports whether the transaction is still
+// open after an error, so that it has to be rolled back.
 func (c *conn) send(ctx context.Context, b *pgx.Batch, commit bool) (open bool, err error) {
 	t := c.tx
 	if t == nil || t.ended {
@@ -185,6 +187,7 @@ type single struct {
 	q   *pgx.QueuedQuery
 }
 
+// Exec, Query and QueryRow serve the callbacks of a batch on a connection that cannot send several statements at once.
 func (s single) Exec() (tag pgconn.CommandTag, err error) {
 	result, err := s.tx.ExecContext(s.ctx, s.q.SQL, s.q.Arguments...)
 	if err != nil {
@@ -237,6 +240,7 @@ func (r *singleRows) Close() {
 	}
 }
 
+// Err returns the error of a query that was not sent, if there are no rows.
 func (r *singleRows) Err() error {
 	if r.rows == nil {
 		return r.err

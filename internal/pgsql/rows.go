@@ -140,6 +140,7 @@ func (r *Rows) Close() error {
 	return err
 }
 
+// finish ends the transaction that was begun for this query alone, when its rows are read or closed.
 func (r *Rows) finish(err error) {
 	if tx := r.tx; tx != nil {
 		r.tx = nil

@@ -34,6 +34,7 @@ func FindSchema(ctx context.Context, db interface {
 	return readSchema(db.QueryRowContext(ctx, findSchema, pgx.QueryExecModeExec))
 }
 
+// readSchema returns the first schema of the search_path that exists. NULL means that none exists.
 func readSchema(row interface{ Scan(dest ...any) error }) (string, error) {
 	var name sql.NullString
 	if err := row.Scan(&name); err != nil {
@@ -67,6 +68,7 @@ type Place struct {
 	texts sync.Map // constant -> text with the schema in it
 }
 
+// newPlace prepares the replacement of {schema}, within literals and outside of them.
 func newPlace(schema string, words []string) *Place {
 	prefix := pgx.Identifier{schema}.Sanitize() + "."
 	literal := strings.ReplaceAll(prefix, "'", "''")
@@ -83,6 +85,8 @@ func (p *Place) Text(constant string) string {
 	return text
 }
 
+// of returns the place of a pool's tables. The database is asked once for each pool, because the search_path of its
+// connections does not change.
 func (s *places) of(pool any, ask func() (string, error)) (*Place, error) {
 	if s.configured != nil {
 		return s.configured, nil
@@ -129,6 +133,7 @@ func (r *Runner) TextFor(ctx context.Context, db bun.IDB, constant string) (stri
 	return p.Text(constant), nil
 }
 
+// in finds the pool behind a handle, so that transactions share the answer of their pool.
 func (r *Runner) in(ctx context.Context, db bun.IDB) (*Place, error) {
 	var pool any = bareHandles
 	switch v := db.(type) {

@@ -30,6 +30,7 @@ func AwaitStandby(ctx context.Context, conn bun.Conn) error {
 	return nil
 }
 
+// unconfirmed reports whether the last COMMIT of the connection was not confirmed by the standby.
 func unconfirmed(conn bun.Conn) (is bool) {
 	onTrouble(conn, func(_ *pgx.Conn, t *Trouble) { is = t.Unconfirmed() })
 	return is

@@ -38,6 +38,8 @@ func (a *answers) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// follow takes the bytes as they come: a message may be cut anywhere. Bodies are kept only of the two kinds
+// that report how a transaction ended.
 func (a *answers) follow(b []byte) {
 	for len(b) > 0 {
 		if a.known < messageHead {
@@ -61,6 +63,7 @@ func (a *answers) follow(b []byte) {
 	}
 }
 
+// bodyLen is the length of a message's body. The length on the wire counts its own four bytes.
 func bodyLen(length []byte) int { return int(encoding.BigEndian.Uint32(length)) - 4 }
 
 // questions are the messages of this side. pgx writes whole ones, each in one call.
@@ -77,6 +80,7 @@ func (q *questions) Write(p []byte) (int, error) {
 	return q.Writer.Write(p)
 }
 
+// follow reads the kind of each message that pgx sends. The first one is the startup message, which has no kind.
 func (q *questions) follow(b []byte) {
 	if !q.started {
 		q.started = true

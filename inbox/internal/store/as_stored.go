@@ -21,6 +21,8 @@ func AsStored(m *messaging.Message, unordered bool) *messaging.Message {
 	return Stored(m, unordered)
 }
 
+// Stored returns a message as it would come back from the table. A handler then sees the same on the first
+// try as on a retry from the database.
 func Stored(m *messaging.Message, unordered bool) *messaging.Message {
 	e := m.Envelope
 	if e.TenantID == "" {

@@ -83,6 +83,7 @@ func (t attemptTable) Fail(ctx context.Context, id Identity, a Attempts, cause e
 	return n, nil
 }
 
+// Forget removes the count of a message's tries. It belongs into the transaction that settles the message.
 func (t attemptTable) Forget(ctx context.Context, tx bun.IDB, id Identity) error {
 	_, err := t.SQL.Exec(ctx, tx, forgetAttempts, id.Args()...)
 	return err

@@ -112,6 +112,7 @@ func freeText(name string, at func(*event.Envelope) *string) column {
 	return c
 }
 
+// number is a column for a number of the envelope.
 func number(name string, at func(*event.Envelope) *int64) column {
 	return plain(name, "bigint", func(m *row) int64 { return *at(&m.Envelope) }, func(m *row) any { return at(&m.Envelope) })
 }
@@ -128,6 +129,7 @@ func encoded(m event.Metadata) string {
 	return string(text)
 }
 
+// notNil keeps an empty payload from being stored as NULL, which the column refuses.
 func notNil(payload []byte) []byte {
 	if payload == nil {
 		return []byte{}

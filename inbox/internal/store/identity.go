@@ -62,6 +62,8 @@ func (id Identity) OutsideKey(step ...string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
+// hash64 returns the number for an advisory lock. Two keys with one number wait for each other, which costs
+// time and no correctness.
 func hash64(parts ...string) int64 {
 	sum := digest(parts...)
 	return int64(binary.BigEndian.Uint64(sum[:])) //nolint:gosec // any 64 bits will do
@@ -84,6 +86,8 @@ func MessageKey(source, id string) uuid.UUID {
 // canonicalLength is the length of a UUID in the spelling of RFC 9562.
 const canonicalLength = 36
 
+// Hashed makes a UUIDv8 (RFC 9562, section 5.8) of a hash. Its first byte ff keeps it out of the daily
+// partitions, see MessageKey.
 func Hashed(parts ...string) uuid.UUID {
 	sum := digest(parts...)
 	key := uuid.UUID(sum[:16])
@@ -136,6 +140,7 @@ func isReadable(s string) bool {
 	return utf8.ValidString(s) && strings.IndexFunc(s, unicode.IsControl) < 0
 }
 
+// readable replaces what PostgreSQL's text cannot hold, such as NUL, and what a terminal would obey.
 func readable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

@@ -117,6 +117,7 @@ func (t keyTable) NextDue(ctx context.Context, consumers []string, limit time.Du
 	return time.Duration(min(*wait, limit.Microseconds())) * time.Microsecond, nil // cannot overflow: it is at most limit
 }
 
+// Renew extends the ownership of the keys. A key that another process owns by now is left to it.
 func (t keyTable) Renew(ctx context.Context, keys []ParkedKey) error {
 	consumers, locks := make([]string, len(keys)), make([]int64, len(keys))
 	for n, k := range keys {
@@ -126,6 +127,7 @@ func (t keyTable) Renew(ctx context.Context, keys []ParkedKey) error {
 	return err
 }
 
+// HandBack gives a key up, to be taken again after wait. It does nothing if another process owns the key by now.
 func (t keyTable) HandBack(ctx context.Context, k ParkedKey, wait time.Duration) error {
 	_, err := t.SQL.Exec(ctx, t.DB(ctx), handBackKey, k.Consumer, k.Lock, t.Owner, wait)
 	return err

@@ -15,6 +15,7 @@ type unstorableError struct{ err error }
 func (e *unstorableError) Error() string { return e.err.Error() }
 func (e *unstorableError) Unwrap() error { return e.err }
 
+// IsUnstorable reports whether PostgreSQL refused a message for its content, so that storing it again would fail again.
 func IsUnstorable(err error) bool {
 	_, ok := errors.AsType[*unstorableError](err)
 	return ok
