@@ -46,7 +46,6 @@ func (c *Console) ask(r *http.Request) (Access, error) {
 	if err := event.ValidateIdentifier("Access.Actor", a.Actor); err != nil {
 		return Access{}, fmt.Errorf("console: the Authorizer: %w", err)
 	}
-	// ReadOnly wins over the Authorizer here, so pages show no button that would be refused.
 	a.Act = a.Act && !c.cfg.ReadOnly
 	return a, nil
 }
@@ -63,15 +62,13 @@ type tokens struct {
 	key []byte
 }
 
-// newTokens derives its key from the secret and a fixed text. A secret that also signs something else gives no
-// signature that fits here.
+// newTokens derives its key from the secret and a fixed text. A secret that also signs something else gives no signature that fits here.
 func newTokens(secret []byte) *tokens {
 	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte("oncebox console forms"))
 	return &tokens{key: mac.Sum(nil)}
 }
 
-// make returns a token that tokens.check accepts for this actor until tokenLife has passed.
 func (t *tokens) make(actor string, now time.Time) string {
 	var life [8]byte
 	binary.BigEndian.PutUint64(life[:], uint64(now.Add(tokenLife).Unix())) //nolint:gosec // after 1970

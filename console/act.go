@@ -100,8 +100,6 @@ type order struct {
 	back   string
 }
 
-// orderOf reads an order from a form or an address. It refuses Retry, because a list of dead letters has
-// nothing that is tried again.
 func orderOf(c *Console, q url.Values) (o order, err error) {
 	if o.act, err = letterActionOf(q.Get(fieldAction)); err != nil {
 		return o, err
@@ -122,8 +120,6 @@ func orderOf(c *Console, q url.Values) (o order, err error) {
 // showConfirm shows the dead letters that are about to be changed, and asks for the reason.
 func showConfirm(v *visit) error {
 	q := v.URL.Query()
-	// The list sends its ticked boxes as a POST, because hundreds of refs do not fit into an address. A link on the
-	// page of one letter is a GET.
 	if v.Method == http.MethodPost {
 		q = v.PostForm
 	}
@@ -163,8 +159,6 @@ func actOn(v *visit) error {
 		view := &outcome{Act: o.act, Done: done, Failures: failures, Back: backTo(v, o.back, nil)}
 		return v.write(http.StatusConflict, "outcome", v.page(o.act.Title, view))
 	}
-	// The redirect keeps a reload of the page from sending the form again. The number and the id in the
-	// address become the notice of the list.
 	said := url.Values{fieldDone: {string(o.act.Action)}, "n": {strconv.Itoa(done)}}
 	if done == 1 {
 		said.Set(fieldOf, o.refs[0].ID)
@@ -214,8 +208,7 @@ func backTo(v *visit, back string, more url.Values) string {
 	if err != nil {
 		q = url.Values{}
 	}
-	// The filter of the list cannot be read. The actor gets the whole list of the box, and not an error
-	// after the action was done.
+	// The filter of the list cannot be read. The actor gets the whole list of the box, and not an error after the action was done.
 	s, err := selected(v.Console, q, v.now)
 	if err != nil {
 		s = boxOf(ops.Box(q.Get(fieldBox)))
@@ -263,8 +256,7 @@ func showEdit(v *visit) error {
 	if err != nil {
 		return err
 	}
-	// JSON is indented for the form. The form then sends the indented text, so an edit also changes the
-	// whitespace of the payload.
+	// JSON is indented for the form. The form then sends the indented text, so an edit also changes the whitespace of the payload.
 	var pretty bytes.Buffer
 	if json.Indent(&pretty, view.Envelope.Payload, "", "  ") == nil {
 		view.Text = pretty.String()
@@ -300,7 +292,6 @@ func replayEdited(v *visit) error {
 	if err != nil {
 		return invalid(err)
 	}
-	// The letter is read again, because the form must not decide what the payload was before.
 	view, err := editOf(v, q)
 	if err != nil {
 		return err
@@ -322,8 +313,8 @@ func replayEdited(v *visit) error {
 	return nil
 }
 
-// payloadProblem returns what is wrong with a changed payload, "" if it is fine. A payload that was JSON must stay
-// JSON: its consumers decode it, and a typing error would make it a dead letter again.
+// payloadProblem returns what is wrong with a changed payload, "" if it is fine. A payload that was JSON must stay JSON: its consumers decode it, and a
+// typing error would make it a dead letter again.
 func payloadProblem(view *editView) string {
 	switch {
 	case view.Text == "":

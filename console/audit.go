@@ -64,8 +64,6 @@ func showAudit(v *visit) error {
 	if view.Rows, err = auditRows(v, operator.AuditFilter{Part: part, EventID: view.ID}, before, perPage+1); err != nil {
 		return err
 	}
-	// The links contain only conditions that are set, so that an address stays short and equal views have
-	// equal addresses.
 	q = url.Values{}
 	for field, value := range map[string]string{fieldBox: string(view.Box), fieldID: view.ID} {
 		if value != "" {
@@ -75,7 +73,6 @@ func showAudit(v *visit) error {
 	if before != nil {
 		view.First = "audit?" + q.Encode()
 	}
-	// One row more than a page was read. It proves that there is a next page, without counting the audit.
 	if len(view.Rows) > perPage {
 		view.Rows = view.Rows[:perPage]
 		last := strconv.FormatInt(view.Rows[perPage-1].AuditEntry.ID, 10)
@@ -96,8 +93,7 @@ func partOf(box ops.Box) (operator.Part, error) {
 	return part, nil
 }
 
-// auditTabs returns a tab for all entries, and a tab for each part that the console shows. It fails if
-// current is not among them.
+// auditTabs returns a tab for all entries, and a tab for each part that the console shows. It fails if current is not among them.
 func auditTabs(c *Console, current ops.Box) (tabs []tab, err error) {
 	known := false
 	for _, t := range []struct {
@@ -126,8 +122,6 @@ func auditTabs(c *Console, current ops.Box) (tabs []tab, err error) {
 	return tabs, nil
 }
 
-// auditRows reads at most limit entries that are older than before, the newest first. A nil before means
-// from the newest entry on.
 func auditRows(v *visit, filter operator.AuditFilter, before *operator.AuditEntry, limit int) (rows []auditRow, err error) {
 	entries, err := v.view().Audit(v.Context(), filter, before, limit)
 	for _, e := range entries {

@@ -67,7 +67,6 @@ func bulkOf(v *visit, q url.Values) (*bulkView, error) {
 		if err := hasBox(v.Console, ops.BoxInbox); err != nil {
 			return nil, invalid(err)
 		}
-		// A dry run counts without a change, so it writes no audit entry and needs no reason.
 		view.Count, err = v.cfg.Inbox.Parked().RetryAll(v.Context(), s.Parked(), v.by(""), &operator.Bulk{DryRun: true})
 		return view, err
 	}
@@ -82,7 +81,6 @@ func runBulk(v *visit) error {
 	if err != nil {
 		return invalid(err)
 	}
-	// The action comes from the form and not from the selection, so that a link cannot turn a replay into a discard.
 	q.Set(fieldAction, v.PostForm.Get(fieldAction))
 	view, err := bulkOf(v, q)
 	if err != nil {
@@ -99,8 +97,8 @@ func runBulk(v *visit) error {
 		view.Wrong = wrongRate
 	case reasonProblem(view.Reason) != "":
 		view.Wrong = reasonProblem(view.Reason)
-	// More than the actor has seen: the new letters may have another cause, and nobody decided about them. Fewer is
-	// fine, because they were treated meanwhile.
+	// More than the actor has seen: the new letters may have another cause, and nobody decided about them. Fewer is fine, because they were treated
+	// meanwhile.
 	case view.Count > shown:
 		view.Wrong = fmt.Sprintf("There are more since you were shown %d. Nothing was changed: look at the new number, and send the form again.", shown)
 	case view.Count == 0:
@@ -121,8 +119,8 @@ func rateOf(text string) (rate int, wrong string) {
 	return rate, ""
 }
 
-// stream treats the dead letters and writes a line of progress after each transaction. It returns nil even if the run
-// fails: the answer has begun, so the status cannot change any more, and the page itself says how the run ended.
+// stream treats the dead letters and writes a line of progress after each transaction. It returns nil even if the run fails: the answer has begun, so the
+// status cannot change any more, and the page itself says how the run ended.
 func stream(v *visit, view *bulkView, rate int) error {
 	out := &lines{v: v, total: view.Count, begun: time.Now(), rate: rate}
 	if err := out.begin(view); err != nil {
@@ -135,18 +133,14 @@ func stream(v *visit, view *bulkView, rate int) error {
 	return nil
 }
 
-// treat runs the action in transactions of at most maxBatch letters, or of one second's share if the rate is lower.
 func treat(v *visit, view *bulkView, out *lines) (int64, error) {
 	ctx, stop := context.WithCancelCause(v.Context())
 	defer stop(nil)
-	// A batch never exceeds the rate. Otherwise a rate of 10 a second would treat 500 at once and then
-	// pause for 50 seconds.
+	// A batch never exceeds the rate. Otherwise a rate of 10 a second would treat 500 at once and then pause for 50 seconds.
 	batch := maxBatch
 	if out.rate > 0 {
 		batch = min(batch, out.rate)
 	}
-	// A browser that has left cancels the context. The run then ends before the next transaction, and the
-	// last one stays committed.
 	progress := func(done int64) {
 		if err := out.progress(ctx, done); err != nil {
 			stop(err)
@@ -160,8 +154,7 @@ func treat(v *visit, view *bulkView, out *lines) (int64, error) {
 	} else {
 		done, err = v.view().Dead().ActOnAll(ctx, view.Act.Action, view.Selection.Box, view.Selection.filter, by, bulk)
 	}
-	// The cause says why the run was cancelled, for example that the browser has left. The error of the statement says
-	// only that it was cancelled.
+	// The cause says why the run was cancelled, for example that the browser has left. The error of the statement says only that it was cancelled.
 	if err != nil && context.Cause(ctx) != nil {
 		err = errors.Join(context.Cause(ctx), err)
 	}
@@ -190,8 +183,6 @@ type runEnd struct {
 	Stopped string
 }
 
-// begin sends the head of the page at once, so that the actor sees that the run has begun. A failure after this cannot
-// change the status of the answer.
 func (l *lines) begin(view *bulkView) error {
 	l.v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	l.v.w.Header().Set("X-Accel-Buffering", "no") // nginx would otherwise collect the answer, and show nothing until the end
@@ -235,7 +226,6 @@ func (l *lines) flush() error {
 	return nil
 }
 
-// end writes the last part of the page. What is above stays done, because each transaction was committed by itself.
 func (l *lines) end(view *bulkView, done int64, err error) {
 	end := &runEnd{View: view, Done: done}
 	if err != nil {

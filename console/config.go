@@ -62,7 +62,6 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("Config.Secret has %d bytes: give at least %d random ones, or none", len(c.Secret), minSecret))
 	}
 	if c.TraceURL != "" {
-		// The placeholder is replaced before the parsing, because braces are not allowed in every part of an address.
 		u, err := url.Parse(strings.ReplaceAll(c.TraceURL, traceID, "0"))
 		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || !strings.Contains(c.TraceURL, traceID) {
 			errs = append(errs, fmt.Errorf("Config.TraceURL %q is no address of a trace: give one as https://tempo.example.com/trace/%s", c.TraceURL, traceID))

@@ -57,12 +57,10 @@ func New(db *bun.DB, authorize Authorizer, cfg *Config) (*Console, error) {
 	if err := errors.Join(append(errs, cfg.Validate())...); err != nil {
 		return nil, fmt.Errorf("console: New: %w", err)
 	}
-	// Each failure has an id on the page, and the actor looks for it in the log. So no record may be left out, even if
-	// the logger thins out equal ones.
+	// Each failure has an id on the page, and the actor looks for it in the log. So no record may be left out, even if the logger thins out equal ones.
 	c := &Console{db: db, cfg: cfg.WithDefaults(), authorize: authorize, origin: http.NewCrossOriginProtection(), log: quietlog.Every(cfg.logger())}
 	secret := c.cfg.Secret
 	if len(secret) == 0 {
-		// Each rand.Text has at least 128 random bits, so two of them have as many as the hash that signs.
 		secret = []byte(rand.Text() + rand.Text())
 	}
 	c.tokens = newTokens(secret)
@@ -77,8 +75,7 @@ func New(db *bun.DB, authorize Authorizer, cfg *Config) (*Console, error) {
 	return c, nil
 }
 
-// makeRoutes registers only pages whose store is configured. The menu is made from the routes, so it never links to a
-// page that answers with 404.
+// makeRoutes registers only pages whose store is configured. The menu is made from the routes, so it never links to a page that answers with 404.
 func (c *Console) makeRoutes() map[string]route {
 	routes := map[string]route{
 		"GET ":      {serve: showOverview},
@@ -117,7 +114,6 @@ func (c *Console) makeRoutes() map[string]route {
 // ServeHTTP answers a request.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	secure(w.Header())
-	// One clock reading for the whole request, so that ages and the token on a page are consistent.
 	v := &visit{Console: c, Request: r, w: w, now: time.Now()}
 	var err error
 	if v.access, err = c.ask(r); err != nil {
@@ -162,8 +158,8 @@ func (v *visit) serve() error {
 			return err
 		}
 	}
-	// Operators load these two pages again and again, above all when the database is in trouble. Without a bound,
-	// requests would pile up on a database that does not answer.
+	// Operators load these two pages again and again, above all when the database is in trouble. Without a bound, requests would pile up on a database that
+	// does not answer.
 	if method == http.MethodGet && (v.name == "" || v.name == pageStuck) {
 		within, cancel := v.bounded()
 		defer cancel()
@@ -172,7 +168,6 @@ func (v *visit) serve() error {
 	return rt.serve(v)
 }
 
-// otherMethod is used to answer 405 and not 404 where a page exists and was requested by the wrong method.
 func otherMethod(method string) string {
 	if method == http.MethodGet {
 		return http.MethodPost

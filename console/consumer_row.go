@@ -16,8 +16,8 @@ type consumerRow struct {
 	state.Consumer
 }
 
-// State returns the class of the stylesheet for the consumer's state. A consumer that does not run is bad only if
-// messages wait for it, or if it is unknown whether they do: it may have been stopped on purpose.
+// State returns the class of the stylesheet for the consumer's state. A consumer that does not run is bad only if messages wait for it, or if it is unknown
+// whether they do: it may have been stopped on purpose.
 func (r *consumerRow) State() string {
 	switch {
 	case r.Runs && len(r.Troubles()) > 0:
@@ -33,8 +33,8 @@ func (r *consumerRow) State() string {
 	}
 }
 
-// Word returns the consumer's state, as the page calls it. The first word that fits wins, so the reason why nothing
-// runs comes before complaints about what runs.
+// Word returns the consumer's state, as the page calls it. The first word that fits wins, so the reason why nothing runs comes before complaints about what
+// runs.
 func (r *consumerRow) Word() string {
 	words := map[state.TroubleKind]string{
 		state.TroubleAway: "no connection", state.TroubleLate: "does not get on", state.TroublePaused: "paused", state.TroubleMissing: "does not run",
@@ -65,8 +65,7 @@ func (r *consumerRow) isConnected() bool { return r.all("connected", "stored") }
 // isPaused reports whether all processes of the consumer are paused.
 func (r *consumerRow) isPaused() bool { return !r.isConnected() && r.all("paused") }
 
-// all reports whether each process of the consumer is in one of the states. It is true without any process,
-// so callers check Runs first.
+// all reports whether each process of the consumer is in one of the states. It is true without any process, so callers check Runs first.
 func (r *consumerRow) all(states ...string) bool {
 	for _, t := range r.Topics {
 		for _, p := range t.Processes {
@@ -81,7 +80,6 @@ func (r *consumerRow) all(states ...string) bool {
 // AtBroker returns how many messages wait at the broker, in all topics of the consumer. "" if there is no broker or it has not answered.
 func (r *consumerRow) AtBroker() string {
 	n, known := int64(0), len(r.Topics) > 0
-	// The sum is known only if each topic's number is known: a partial sum would look like the whole.
 	for _, t := range r.Topics {
 		known = known && t.Waiting.Known
 		n += t.Waiting.Messages
@@ -96,8 +94,8 @@ func (r *consumerRow) AtBroker() string {
 	}
 }
 
-// Asked returns when the broker reported that number, nil if it has not. Topics are asked at different times, and the
-// oldest answer bounds how old the sum is.
+// Asked returns when the broker reported that number, nil if it has not. Topics are asked at different times, and the oldest answer bounds how old the sum
+// is.
 func (r *consumerRow) Asked() *time.Time {
 	var oldest time.Time
 	for _, t := range r.Topics {
@@ -118,8 +116,8 @@ func (r *consumerRow) Asked() *time.Time {
 // to the database.
 func (r *consumerRow) vanished() bool { return !r.Runs && !r.Stopped && !r.SeenAt.IsZero() }
 
-// readConsumers lists the consumers that run or have run, with the messages that wait for them. It merges two sources,
-// because a consumer may be in one of them only: without any message, or without a known process.
+// readConsumers lists the consumers that run or have run, with the messages that wait for them. It merges two sources, because a consumer may be in one of
+// them only: without any message, or without a known process.
 func readConsumers(ctx context.Context, c *Console) (list []consumerRow, err error) {
 	known, err := c.cfg.Inbox.State().Consumers(ctx)
 	if err != nil {

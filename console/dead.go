@@ -40,7 +40,6 @@ func showDead(v *visit) error {
 	if err != nil {
 		return err
 	}
-	// Without a choice the page begins with the box that has something to decide.
 	if q.Get(fieldBox) == "" {
 		q.Set(fieldBox, string(counts.box()))
 	}
@@ -60,7 +59,6 @@ func showDead(v *visit) error {
 	if after != nil {
 		view.First = "dead?" + s.Values().Encode()
 	}
-	// One letter more than a page was read, which proves that there is a next page.
 	if len(view.Letters) > perPage {
 		view.Letters = view.Letters[:perPage]
 		view.Next = "dead?" + with(s.Values(), placeOf(&view.Letters[perPage-1])).Encode()
@@ -150,8 +148,6 @@ func (n deadCounts) box() ops.Box {
 	return ops.BoxInbox
 }
 
-// elsewhere returns the number of dead letters in the other box, so that an operator who sees an empty list
-// looks there too.
 func (n deadCounts) elsewhere(box ops.Box) int64 {
 	if box == ops.BoxOutbox {
 		return n.inbox
@@ -209,7 +205,6 @@ func selected(c *Console, q url.Values, now time.Time) (s selection, err error) 
 			s.Box = ops.BoxInbox
 		}
 	}
-	// Events of the outbox have no consumer, so a condition on it would match nothing.
 	if s.Box == ops.BoxOutbox {
 		s.Consumer = ""
 	}
@@ -236,7 +231,6 @@ func (s *selection) Values() url.Values {
 	return q
 }
 
-// fields maps the names in addresses to the conditions. The box is not among them, because it is always set.
 func (s *selection) fields() map[string]string {
 	return map[string]string{
 		fieldError: s.Error, fieldType: s.Type, fieldTopic: s.Topic, fieldConsumer: s.Consumer, fieldTenant: s.Tenant, fieldID: s.ID,
@@ -267,9 +261,8 @@ func (s *selection) Chips() (chips []chip) {
 	return chips
 }
 
-// placeOf returns the position behind a letter in its list, as a query. The lists page by this position and not by an
-// offset: an offset skips rows when letters before it are replayed between two pages. The fields are those by which the
-// box sorts, see [ops.Letter].
+// placeOf returns the position behind a letter in its list, as a query. The lists page by this position and not by an offset: an offset skips rows when
+// letters before it are replayed between two pages. The fields are those by which the box sorts, see [ops.Letter].
 func placeOf(l *letter) url.Values {
 	q := url.Values{"at": {strconv.FormatInt(l.DiedAt.UnixMicro(), 10)}}
 	if l.Ref.Box == ops.BoxOutbox {
@@ -286,8 +279,7 @@ func placeOf(l *letter) url.Values {
 // errDamaged is the error for an address that no page has produced.
 var errDamaged = errors.New("the address of this page is damaged: begin with the first page")
 
-// afterOf reads the letter after which a page begins; nil: the page is the first one. Only the fields of placeOf are
-// set, which are all that a list compares.
+// afterOf reads the letter after which a page begins; nil: the page is the first one. Only the fields of placeOf are set, which are all that a list compares.
 func afterOf(q url.Values) (*ops.Letter, error) {
 	if q.Get("at") == "" {
 		return nil, nil

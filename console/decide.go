@@ -96,8 +96,6 @@ type decideView struct {
 // Event returns the address of the page about the event.
 func (d *decideView) Event() string { return eventPage(d.Ref.ID, d.Ref.Source) }
 
-// decideViewOf reads a decision from an address or a form. It refuses a ref of the wrong box, which only a
-// changed address can contain.
 func decideViewOf(c *Console, q url.Values) (*decideView, error) {
 	d, err := decisionOf(q.Get(fieldAction))
 	if err != nil {
@@ -120,7 +118,6 @@ func askWhy(v *visit) error {
 		return err
 	}
 	if view.Decision.NeedsTime && view.To == "" {
-		// A first proposal, in the form's format. The field is in minutes, so seconds are lost.
 		view.To = field(v.now.Add(time.Hour))
 	}
 	return v.show("decide", view.Decision.Title, view)
@@ -139,15 +136,13 @@ func decide(v *visit) error {
 			view.Wrong = "Say when, in UTC: " + ops.TimeForms + " from now."
 		}
 	}
-	// A missing reason is reported before a wrong time, because every decision needs a reason.
 	if wrong := reasonProblem(view.Reason); wrong != "" {
 		view.Wrong = wrong
 	}
 	if view.Wrong != "" {
 		return v.write(http.StatusUnprocessableEntity, "decide", v.page(d.Title, view))
 	}
-	// Both refusals are races, for example with another operator or with the relay. Nothing was changed, so the actor
-	// may look again and decide anew.
+	// Both refusals are races, for example with another operator or with the relay. Nothing was changed, so the actor may look again and decide anew.
 	switch err := d.do(v, view.Ref, at, view.Reason); {
 	case errors.Is(err, parked.ErrNotParked):
 		return &problem{

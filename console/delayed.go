@@ -33,8 +33,6 @@ func showDelayed(v *visit) error {
 	if err := filter.Validate(); err != nil {
 		return invalid(err)
 	}
-	// The list is sorted by due time and then by sequence, so both make up the position. Events that become due between
-	// two pages move no others.
 	var after *state.Row
 	if at, seq, found := strings.Cut(q.Get("after"), "."); found {
 		micro, err := strconv.ParseInt(at, 10, 64)

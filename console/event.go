@@ -50,8 +50,6 @@ func showEvent(v *visit) error {
 	}
 	found, err := v.view().Life(v.Context(), view.ID, sources...)
 	switch {
-	// The text behind the semicolon says how long the tables here keep an event. The operator needs it to
-	// know whether it was here at all.
 	case errors.Is(err, ops.ErrUnknown):
 		_, text, _ := strings.Cut(err.Error(), ops.ErrUnknown.Error()+"; ")
 		return &problem{
@@ -75,7 +73,6 @@ func upper(text string) string {
 	return strings.ToUpper(text[:1]) + text[1:]
 }
 
-// lifeViewOf leaves out fields without a value: most events have no version, no key and no correlation id.
 func lifeViewOf(c *Console, l *ops.Life) lifeView {
 	view := lifeView{Life: *l, Trace: trace(c, l.Metadata)}
 	view.Details = slices.DeleteFunc([]detail{
@@ -83,8 +80,6 @@ func lifeViewOf(c *Console, l *ops.Life) lifeView {
 		{"Aggregate", strings.TrimSpace(l.AggregateType + " " + l.AggregateID)}, {"Aggregate version", positive(l.AggregateVersion)},
 		{"Ordering key", l.Key}, {"Sequence", positive(l.Sequence)}, {"Correlation id", l.Metadata[event.CorrelationID]},
 	}, func(d detail) bool { return d.Value == "" })
-	// The message key is the event id if that is a UUIDv7, as the outbox makes them. It is shown only for messages of
-	// foreign producers, where it is a hash.
 	if l.MessageKey != l.ID && l.MessageKey != "" {
 		view.Details = append(view.Details, detail{"Message key", l.MessageKey})
 	}
@@ -97,8 +92,6 @@ func lifeViewOf(c *Console, l *ops.Life) lifeView {
 	return view
 }
 
-// momentOf chooses the colour by what the moment means for an operator: red has ended without success, yellow has not
-// succeeded yet, green is a step that was made.
 func momentOf(l *ops.Life, m *ops.Moment) momentView {
 	view := momentView{Moment: *m, Where: "outbox", State: statePlain}
 	if m.Consumer != "" {
@@ -111,7 +104,6 @@ func momentOf(l *ops.Life, m *ops.Moment) momentView {
 		view.State = stateWarn
 	case ops.Published, ops.Entered, ops.StepDone:
 		view.State = stateGood
-	// Nothing has to be done about these, so they get no colour.
 	case ops.Recorded, ops.Waiting, ops.Delayed, ops.Decided:
 	}
 	var parts []string

@@ -48,7 +48,6 @@ func showKeys(v *visit) error {
 	return v.show(pageKeys, titleKeys, view)
 }
 
-// readKeys reads one step more than it shows, to know whether there are more.
 func readKeys(v *visit, tenant string) (*keysView, error) {
 	view := &keysView{Tenant: tenant}
 	steps, err := v.cfg.Idempotency.Unknown(v.Context(), v.db, tenant, mostUnknown+1)
@@ -76,8 +75,8 @@ func resolveKey(v *visit) error {
 		return invalid(fmt.Errorf("begun: %q is no number", form.Get("begun")))
 	}
 	step := idempotency.Unknown{
-		// The epoch names one attempt at the step. If a retry has begun a new attempt since the page was shown, the
-		// operator's finding is about an older one, and Resolve refuses it.
+		// The epoch names one attempt at the step. If a retry has begun a new attempt since the page was shown, the operator's finding is about an older one,
+		// and Resolve refuses it.
 		Key: form.Get("key"), Tenant: form.Get(fieldTenant), Step: form.Get("step"), Epoch: epoch, BegunAt: time.UnixMicro(micro),
 	}
 	filled := stepRow{
@@ -94,7 +93,6 @@ func resolveKey(v *visit) error {
 	if err != nil {
 		return err
 	}
-	// Another operator was faster, or the client has retried and a process works on the key now.
 	if !resolved {
 		return &problem{
 			http.StatusConflict, "The outcome is known already, or a process works on the key",

@@ -44,8 +44,7 @@ type failure struct {
 
 // kindsOf groups errors by place and kind, the largest group first.
 func kindsOf(now time.Time, all []failure) []*kind {
-	// The key has the place as well as the text: the same error at two consumers has two causes to look for. NUL
-	// separates, because no part can contain it.
+	// The key has the place as well as the text: the same error at two consumers has two causes to look for. NUL separates, because no part can contain it.
 	found := map[string]*kind{}
 	var list []*kind
 	for _, f := range all {
@@ -68,8 +67,7 @@ func kindsOf(now time.Time, all []failure) []*kind {
 	return list[:min(len(list), mostKinds)]
 }
 
-// goingOn returns a group for each cause of failures that are tried again, the largest first. Other causes have lines
-// of their own among the findings.
+// goingOn returns a group for each cause of failures that are tried again, the largest first. Other causes have lines of their own among the findings.
 func goingOn(causes []ops.Cause) (list []*kind) {
 	for i := range causes {
 		c := &causes[i]
@@ -98,17 +96,15 @@ func eachOf(c *ops.Cause) string {
 			q.Set(field, value)
 		}
 	}
-	// Causes of a consumer have no topic here: the link has to find its failures at all topics. Refused
-	// events are grouped by topic.
+	// Causes of a consumer have no topic here: the link has to find its failures at all topics. Refused events are grouped by topic.
 	if c.Consumer == "" && c.Topic != "" {
 		q.Set(fieldTopic, c.Topic)
 	}
 	return pageStuck + "?" + q.Encode()
 }
 
-// readKinds reads and groups the latest errors. Failures that are tried again come first: they can still
-// succeed, so mending the cause now saves them from becoming dead letters. It reads at most 500 rows of
-// each box, however many there are.
+// readKinds reads and groups the latest errors. Failures that are tried again come first: they can still succeed, so mending the cause now saves them from
+// becoming dead letters. It reads at most 500 rows of each box, however many there are.
 func readKinds(v *visit, causes []ops.Cause) ([]*kind, error) {
 	var all []failure
 	if v.cfg.Outbox != nil {
@@ -154,8 +150,6 @@ type bar struct {
 	Title               string
 }
 
-// add counts an error in the bar of its hour. Errors from the future, by a clock that is wrong, count as
-// the present hour.
 func (p *plot) add(now, at time.Time) {
 	ago := now.Sub(at)
 	if ago >= span {
@@ -179,7 +173,6 @@ func (p *plot) Bars() (list []bar) {
 		if n == 0 {
 			continue
 		}
-		// Two units at least, or a single error beside hundreds would be invisible.
 		height := max(n*plotHeight/highest, 2)
 		list = append(list, bar{i * barWidth, plotHeight - height, barWidth - 1, height, fmt.Sprintf("%d, %d h ago", n, bars-1-i)})
 	}

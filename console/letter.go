@@ -79,7 +79,6 @@ func showLetter(v *visit) error {
 	return v.show("letter", l.Envelope.Type, view)
 }
 
-// readLetter reads one dead letter with its payload. The error is operator.ErrNotDead if another operator was faster.
 func readLetter(v *visit, r ref) (letter, error) {
 	l, err := v.view().Dead().Show(v.Context(), r.LetterRef)
 	return letterOf(l), err
@@ -103,8 +102,6 @@ func explained(err error) error {
 	}
 }
 
-// details leaves out fields without a value. A schema version below 1 is shown as 1, the version of events
-// that do not set it.
 func details(l *letter) []detail {
 	e := &l.Envelope
 	all := []detail{
@@ -113,7 +110,6 @@ func details(l *letter) []detail {
 		{"Aggregate version", positive(e.AggregateVersion)}, {"Ordering key", l.Key}, {"Sequence", positive(e.Sequence)},
 		{"Occurred", stamp(e.OccurredAt)}, {"Content type", e.ContentType}, {"Correlation id", e.Metadata[event.CorrelationID]},
 	}
-	// Consumers know a message by its message key, which differs from the id only for messages of foreign producers.
 	if l.Ref.Box == ops.BoxInbox && l.Ref.ID != e.ID {
 		all = append(all, detail{"Message key", l.Ref.ID})
 	}
@@ -122,8 +118,7 @@ func details(l *letter) []detail {
 
 // trace returns a link to the trace in which the event was created, nil if it has none.
 func trace(c *Console, m event.Metadata) *link {
-	// A W3C traceparent has four parts, and the second is the trace id: 32 hexadecimal digits (Trace Context, section
-	// 3.2). Anything else gets no link.
+	// A W3C traceparent has four parts, and the second is the trace id: 32 hexadecimal digits (Trace Context, section 3.2). Anything else gets no link.
 	parts := strings.Split(m[event.TraceParent], "-")
 	if len(parts) < 4 || len(parts[1]) != 32 {
 		return nil
@@ -146,7 +141,6 @@ type payload struct {
 	Cut   bool
 }
 
-// payloadOf chooses how to show a payload: JSON indented, other text as it is, everything else as a hex dump.
 func payloadOf(data []byte) *payload {
 	const text = "text"
 	p := &payload{Bytes: len(data), Kind: text}
@@ -154,12 +148,9 @@ func payloadOf(data []byte) *payload {
 	switch {
 	case len(data) <= maxShown && json.Indent(&pretty, data, "", "  ") == nil:
 		p.Kind, p.Text = "JSON", pretty.String()
-	// The cut may fall into the middle of a character. The browser shows a replacement character there, and the command
-	// line has the whole payload.
 	case utf8.Valid(data):
 		p.Text = string(data[:min(len(data), maxShown)])
 	default:
-		// A hex dump is about five times as long as its bytes, so an eighth keeps the page within the same bounds.
 		p.Kind, p.Text = "binary, as hexadecimal digits", hex.Dump(data[:min(len(data), maxShown/8)])
 		p.Cut = len(data) > maxShown/8
 	}
@@ -205,8 +196,7 @@ func refOf(c *Console, q url.Values) (ref, error) {
 	if err := hasBox(c, r.Box); err != nil {
 		return r, err
 	}
-	// Ids reach statements that compare UUIDs. Another text would be an error of the database, and not a
-	// message for the actor.
+	// Ids reach statements that compare UUIDs. Another text would be an error of the database, and not a message for the actor.
 	if uuid.Validate(r.ID) != nil {
 		return r, fmt.Errorf("%s: %q is no id: ids are UUIDs, as the lists show them", fieldID, r.ID)
 	}

@@ -62,7 +62,6 @@ func showOverview(v *visit) error {
 			return err
 		})
 	}
-	// The kinds need the causes, so these two reads are one after the other.
 	reads.Go(func() (err error) {
 		if view.Causes, err = v.view().Causes(ctx, ops.Filter{}); err == nil {
 			view.Kinds, err = readKinds(v, view.Causes)
@@ -86,7 +85,6 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 		list = append(list, finding{state, text, href, word})
 	}
 	down := func(text string) { list = append(list, finding{stateBad, text, pageStuck, "down"}) }
-	// Overdue events come first: if no relay publishes, nothing of this service leaves any more.
 	for _, o := range view.Overdue {
 		waits := "Events have waited for " + short(now.Sub(o.Since))
 		switch {
@@ -116,7 +114,6 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 	if n := len(view.Unknown); n > 0 {
 		add(stateBad, "Nobody knows the outcome of "+counted(int64(n), "step of a request", "steps of requests")+".", "keys")
 	}
-	// A late event is reported only if no lane is overdue, because the lines above already say it with the reason.
 	if o := view.Outbox; o != nil && o.OldestAge > late && len(view.Overdue) == 0 {
 		add(stateWarn, "An event has waited for "+short(o.OldestAge)+".", pageStuck)
 	}
@@ -150,8 +147,6 @@ func failing(causes []ops.Cause, now time.Time) (list []finding) {
 		default:
 			continue
 		}
-		// A single outage can make a cause for each consumer. More than five lines would push other
-		// findings from the screen.
 		if len(list) == mostFailing {
 			others++
 			continue
@@ -168,8 +163,7 @@ func failing(causes []ops.Cause, now time.Time) (list []finding) {
 	return list
 }
 
-// DeadAtConsumers returns the number of dead letters of all consumers, with a plus if there may be more: counting stops
-// at a bound for each consumer.
+// DeadAtConsumers returns the number of dead letters of all consumers, with a plus if there may be more: counting stops at a bound for each consumer.
 func (o *overviewView) DeadAtConsumers() string {
 	n, more := 0, ""
 	for _, st := range o.Consumers {

@@ -33,7 +33,6 @@ func (c *Console) parseTemplates() (map[string]*template.Template, error) {
 		if page == "layout" || page == "parts" {
 			continue
 		}
-		// Each page gets a copy of the layout, because the pages all define a template with the same name.
 		one, err := layout.Clone()
 		if err == nil {
 			one, err = one.ParseFS(files, name)
@@ -71,7 +70,6 @@ func ago(now, at time.Time) string {
 	switch {
 	case at.IsZero():
 		return ""
-	// A clock that differs by less than a second must not lead to "in 0 ms".
 	case d < 0 && d > -time.Second, d >= 0 && d < time.Second:
 		return "now"
 	case d < 0:
@@ -95,7 +93,6 @@ func short(d time.Duration) string {
 		return fmt.Sprintf("%d ms", d.Milliseconds())
 	case d < time.Minute:
 		return fmt.Sprintf("%d s", d/time.Second)
-	// Seconds matter to an operator who waits for something in the next minutes, and not beyond.
 	case d < 10*time.Minute:
 		return two(d/time.Minute, "min", d%time.Minute/time.Second, "s")
 	case d < time.Hour:
@@ -109,8 +106,7 @@ func short(d time.Duration) string {
 	}
 }
 
-// group writes a number with a thin space after each three digits (ISO 80000-1). The space does not break
-// at the end of a line.
+// group writes a number with a thin space after each three digits (ISO 80000-1). The space does not break at the end of a line.
 func group(n int64) string {
 	digits := strconv.FormatInt(n, 10)
 	var out strings.Builder
@@ -143,8 +139,7 @@ func counted(n int64, one, many string) string {
 	return group(n) + "\u00a0" + many
 }
 
-// upTo formats a count that stops at bound: then it has a plus. Templates call it with int and int64, hence
-// the reflection.
+// upTo formats a count that stops at bound: then it has a plus. Templates call it with int and int64, hence the reflection.
 func upTo(bound int, n any) string {
 	all := reflect.ValueOf(n).Int()
 	if all >= int64(bound) {
@@ -155,7 +150,6 @@ func upTo(bound int, n any) string {
 
 func number(n int) string { return strconv.Itoa(n) }
 
-// positive returns "" for 0, which means that the event has no such number.
 func positive(n int64) string {
 	if n <= 0 {
 		return ""
@@ -203,8 +197,6 @@ type asset struct {
 	data       []byte
 }
 
-// readAssets reads the embedded files once. The hash of eight bytes only has to differ between two builds,
-// it protects nothing.
 func readAssets() (map[string]asset, error) {
 	all := map[string]asset{}
 	for name, kind := range map[string]string{stylesheet: "text/css; charset=utf-8", icon: "image/svg+xml"} {
@@ -218,15 +210,12 @@ func readAssets() (map[string]asset, error) {
 	return all, nil
 }
 
-// assetHref returns an address that changes with the content, so a new version of this program is never
-// shown with an old stylesheet.
+// assetHref returns an address that changes with the content, so a new version of this program is never shown with an old stylesheet.
 func (c *Console) assetHref(name string) string { return name + "?v=" + c.assets[name].hash }
 
-// sendAsset permits caching only for the current hash. An address without it may be served by another
-// version, during a rolling update.
+// sendAsset permits caching only for the current hash. An address without it may be served by another version, during a rolling update.
 func sendAsset(v *visit) error {
 	a := v.assets[v.name]
-	// It is private, because even the stylesheet was only sent to an actor who may read.
 	v.w.Header().Set("Content-Type", a.kind)
 	if v.URL.Query().Get("v") == a.hash {
 		v.w.Header().Set("Cache-Control", "private, max-age=31536000, immutable")

@@ -21,9 +21,8 @@ const (
 	classCurrent = "current"
 )
 
-// stuckView is the data of the page of everything that waits too long or for a decision. It has a row for
-// each cause, or, with Each, for each thing with one cause. The list is cut into pages in memory: it is
-// bounded by ops.Looked for each kind.
+// stuckView is the data of the page of everything that waits too long or for a decision. It has a row for each cause, or, with Each, for each thing with one
+// cause. The list is cut into pages in memory: it is bounded by ops.Looked for each kind.
 type stuckView struct {
 	ops.Filter
 

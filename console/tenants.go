@@ -60,7 +60,6 @@ func changeTenant(v *visit) error {
 		return invalid(fmt.Errorf("action: %q is neither pause nor resume", form.Get(fieldAction)))
 	}
 	tenant, reason := strings.TrimSpace(form.Get(fieldTenant)), strings.TrimSpace(form.Get(fieldReason))
-	// ValidateIdentifier accepts an empty text, which means an event without a tenant. Such events cannot be paused.
 	err := event.ValidateIdentifier("tenant", tenant)
 	if tenant == "" {
 		err = errors.New("tenant: it is empty")

@@ -71,7 +71,6 @@ type page struct {
 
 type link struct{ Name, Href, Class string }
 
-// page fills the layout. The menu has only pages that this console serves.
 func (v *visit) page(title string, body any) *page {
 	p := &page{
 		Title: title, Site: v.cfg.Title, Current: v.name, Actor: v.access.Actor, Act: v.access.Act,
@@ -84,7 +83,6 @@ func (v *visit) page(title string, body any) *page {
 		if _, found := v.routes["GET "+l.Href]; !found {
 			continue
 		}
-		// The page of a single letter is below the list in the menu, although it has an address of its own.
 		if l.Href == v.name || v.name == "letter" && l.Href == "dead" {
 			l.Class = classCurrent
 		}
@@ -105,7 +103,6 @@ func (v *visit) show(name, title string, body any) error {
 	return v.write(http.StatusOK, name, v.page(title, body))
 }
 
-// write sends a page with a status. An error of the connection is ignored, because nobody is left to see it.
 func (v *visit) write(status int, name string, p *page) error {
 	var out bytes.Buffer
 	if err := v.templates[name].Execute(&out, p); err != nil {

@@ -48,8 +48,7 @@ func (c *consumer) park(ctx context.Context, u *uow.Unit, list []store.Parking, 
 	if len(list) == 0 {
 		return nil
 	}
-	// First the messages, then the stop of their keys: a key that has stopped with nothing parked would
-	// wait for nobody.
+	// First the messages, then the stop of their keys: a key that has stopped with nothing parked would wait for nobody.
 	if _, err := c.box.table.Parked.Park(ctx, u.DB(), list...); err != nil {
 		return fmt.Errorf("inbox: park %d messages, the first is %s: %w", len(list), list[0].ID.Key, err)
 	}
@@ -77,7 +76,6 @@ func (c *consumer) settled(ctx context.Context, became store.Entry) {
 	if became == store.Passed {
 		skipped.Add(ctx, 1) // for the metrics of the consumer
 	}
-	// A duplicate was handled by an earlier try, so it proves nothing about this process and its handler.
 	if became != store.Duplicate {
 		c.survived()
 	}
@@ -85,7 +83,6 @@ func (c *consumer) settled(ctx context.Context, became store.Entry) {
 
 // survived counts a message that did not kill the process.
 func (c *consumer) survived() {
-	// Two messages may pass the check at once, and the number then falls below 0, which counts as 0.
 	if c.unproved.Load() > 0 {
 		c.unproved.Add(-1)
 	}
@@ -96,8 +93,7 @@ func (c *consumer) outcome(became store.Entry) string {
 	switch {
 	case became == store.Duplicate:
 		return outcomeDuplicate
-	// A consumer that stores first has only parked the message by now. It is counted as handled when a
-	// runner has handled it.
+	// A consumer that stores first has only parked the message by now. It is counted as handled when a runner has handled it.
 	case became == store.Passed:
 		return outcomeSkipped
 	case became == store.Behind, became == store.Early, c.storesFirst:
@@ -114,8 +110,7 @@ func (c *consumer) settle(ctx context.Context, id store.Identity, fn func(contex
 		if became, err = c.enter(ctx, u, id); err != nil || became == store.Duplicate {
 			return err
 		}
-		// Whatever is written here commits together with the end of the lease: a handler that has lost its
-		// lease settles nothing.
+		// Whatever is written here commits together with the end of the lease: a handler that has lost its lease settles nothing.
 		if err := endLease(ctx, c.box, u, id); err != nil {
 			return err
 		}

@@ -142,7 +142,6 @@ func (n *Generation) Replay(ctx context.Context, events []event.Envelope) error 
 		if !ok {
 			continue
 		}
-		// A message behind a failed one was not tried itself, so its number of tries stays.
 		if !errors.Is(failed, messaging.ErrBehind) {
 			m.Attempt++
 		}

@@ -50,8 +50,7 @@ type head struct {
 // copy that arrives after the entry of its message has expired, while the message runs: the copy has the lock and waits for the entry.
 // PostgreSQL ends that deadlock, and the message or its copy is tried again.
 func (h *head) run(ctx context.Context) (ran, error) {
-	// Doubtful: an earlier process may have died in the middle of this message. So its try is counted and
-	// committed before the handler runs.
+	// Doubtful: an earlier process may have died in the middle of this message. So its try is counted and committed before the handler runs.
 	if h.key.Doubtful {
 		var err error
 		if h.counted, err = h.box.table.Heads.Begin(ctx, h.key); err != nil {
@@ -82,7 +81,6 @@ func (h *head) run(ctx context.Context) (ran, error) {
 		return ranFailed, h.leaveToOthers(ctx)
 	case h.w.of.leased:
 		return h.runLeased(ctx)
-	// No handler and a lease were the cases before, so this message has killed too many processes.
 	case errors.Is(err, store.ErrOthers):
 		return ranFailed, h.w.letters.giveUpHead(ctx, h.key, h.row, h.counted.N-1, errDeadly)
 	case ctx.Err() != nil:
@@ -111,8 +109,7 @@ func (h *head) handle(ctx context.Context, u *uow.Unit, limit *limit) (became ra
 	if h.w == nil || h.w.of.leased || h.w.of.retry.isDeadly(h.counted.Earlier()) {
 		return ranNothing, "", store.ErrOthers
 	}
-	// A copy of the message may have been handled while this one was parked. Then there is nothing to do
-	// but to remove it.
+	// A copy of the message may have been handled while this one was parked. Then there is nothing to do but to remove it.
 	handled, err := h.box.table.Heads.Enter(ctx, u.DB(), h.key, h.row)
 	if err != nil {
 		return ranNothing, "", err
@@ -134,8 +131,8 @@ func (h *head) handle(ctx context.Context, u *uow.Unit, limit *limit) (became ra
 	return became, outcome, err
 }
 
-// remove removes the message and, if nothing is behind it, lets its key flow. It commits with the handler's work, so a
-// message is never gone without its effect.
+// remove removes the message and, if nothing is behind it, lets its key flow. It commits with the handler's work, so a message is never gone without its
+// effect.
 func (h *head) remove(ctx context.Context, u *uow.Unit) (ran, error) {
 	more, err := h.box.table.Heads.Remove(ctx, u.DB(), h.key, h.row.Seq)
 	if more {
@@ -147,7 +144,6 @@ func (h *head) remove(ctx context.Context, u *uow.Unit) (ran, error) {
 // runLeased is the rest of run for a handler that runs under a lease. Neither a transaction nor the lock of the key is held meanwhile. The
 // lease alone keeps other processes from running the message at the same time, even after this process has lost the key.
 func (h *head) runLeased(ctx context.Context) (ran, error) {
-	// The try of a doubtful key was counted when the key was taken. It must not count twice.
 	more := 1
 	if h.counted.Seq == h.row.Seq {
 		more = 0
@@ -163,8 +159,7 @@ func (h *head) runLeased(ctx context.Context) (ran, error) {
 	switch {
 	case err != nil:
 		return ranNothing, h.notTried(ctx, err)
-	// The key is given back for the rest of the other lease, at most PollInterval, so this process does not ask again
-	// and again.
+	// The key is given back for the rest of the other lease, at most PollInterval, so this process does not ask again and again.
 	case a.Outcome != store.LeaseTaken:
 		return ranNothing, h.box.table.Heads.GiveBack(ctx, h.key, h.counted, a.Rest)
 	}
@@ -174,7 +169,6 @@ func (h *head) runLeased(ctx context.Context) (ran, error) {
 		return ranFailed, h.w.letters.giveUpHead(ctx, h.key, h.row, a.Tried.N-1, errDeadly)
 	}
 	err, lost := l.run(ctx, h.w.parked, m)
-	// The lease is only the permission to run. Who finishes is decided under the row of the message, see finish.
 	became := ranLast
 	if err == nil {
 		became, err = h.finish(ctx, l)
@@ -188,7 +182,6 @@ func (h *head) runLeased(ctx context.Context) (ran, error) {
 	case err == nil:
 		h.box.count(ctx, h.key.Consumer, outcomeHandled)
 		return became, nil
-	// Whether another process runs the message now is unknown, so nothing is written about the outcome.
 	case lost || !l.free(ctx):
 		h.box.count(ctx, h.key.Consumer, outcomeInterrupted)
 		return ranNothing, errors.Join(err, h.box.table.Keys.HandBack(context.WithoutCancel(ctx), h.key, h.box.cfg.PollInterval))
@@ -202,7 +195,6 @@ func (h *head) runLeased(ctx context.Context) (ran, error) {
 // finish removes a message that was handled under a lease, unless an operator or another process has removed it meanwhile.
 func (h *head) finish(ctx context.Context, l *lease) (became ran, err error) {
 	err = h.box.store.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
-		// The row is locked first and the key second, as in all transactions, see run.
 		there, err := h.box.table.Heads.Lock(ctx, u.DB(), h.key, h.row)
 		if err != nil {
 			return err

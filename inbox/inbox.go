@@ -169,8 +169,7 @@ func (i *Inbox) wrap(name string, next messaging.Handler, bulk *bulkWriter, opts
 func (i *Inbox) newWrapped(name string, next messaging.Handler, model *store.Membership, opts []Option) *wrapped {
 	of := &consumer{box: i, name: name, model: model, settings: i.cfg.settings(opts)}
 	w := &wrapped{of: of, letters: letters{of}, next: named{store.Family(name), messaging.Chain(next, of.middleware...)}}
-	// Only parked messages need this: a message from the broker gets its span and metrics from the consumer
-	// that receives it.
+	// Only parked messages need this: a message from the broker gets its span and metrics from the consumer that receives it.
 	w.parked = messaging.Instrument(w.next, &messaging.ConsumerConfig{Name: store.Family(name), Telemetry: i.Telemetry()})
 	guarded := i.cfg.CrashGuard
 	if guarded >= 0 {
@@ -203,7 +202,6 @@ func (i *Inbox) Publisher() messaging.Publisher { return &publisher{box: i} }
 func (i *Inbox) handlerOf(consumer, topic string) *wrapped {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	// A handler for the message's topic is more exact than one for all topics.
 	if w := i.handlers[handlerKey{consumer, topic}]; w != nil {
 		return w
 	}
@@ -236,7 +234,6 @@ func (i *Inbox) consumers() []string {
 func (i *Inbox) topicsOf(consumer string) []string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	// Keys without a recorded topic are listed under "".
 	topics := []string{""}
 	for key := range i.handlers {
 		switch {
@@ -329,7 +326,6 @@ func (i *Inbox) first(line logged) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	_, written := i.logged[line]
-	// When the bound is reached, lines are repeated and not lost.
 	if !written && len(i.logged) < maxLogged {
 		i.logged[line] = struct{}{}
 	}

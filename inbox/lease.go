@@ -72,8 +72,7 @@ func (l *lease) run(ctx context.Context, h messaging.Handler, m *messaging.Messa
 	timed, cancel := l.of.timed(ctx)
 	defer cancel()
 	lost, err = l.held.Hold(timed, func(ctx context.Context) error {
-		// Statements that the handler sends to the pool are refused: they would be committed by themselves, and
-		// repeated with the next try.
+		// Statements that the handler sends to the pool are refused: they would be committed by themselves, and repeated with the next try.
 		if pool, ok := l.of.box.store.DB(ctx).(*bun.DB); ok {
 			ctx = pgsql.UnderLease(ctx, pool.DB)
 		}
@@ -90,8 +89,7 @@ func (l *lease) free(ctx context.Context) bool {
 	if l.freed {
 		return true
 	}
-	// The handler's context may have ended, which is the usual reason for freeing. So freeing gets a
-	// context of its own.
+	// The handler's context may have ended, which is the usual reason for freeing. So freeing gets a context of its own.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), freeTimeout)
 	defer cancel()
 	ours, err := l.of.box.table.Leases.Free(ctx, l.of.box.store.DB(ctx), l.name)
@@ -110,8 +108,7 @@ func (l *lease) context(ctx context.Context) context.Context {
 // without a lease it does nothing.
 func endLease(ctx context.Context, box *Inbox, u *uow.Unit, id store.Identity) error {
 	l, ok := ctx.Value(leaseKey{}).(*lease)
-	// A handler may settle messages of another inbox or another message in the same context. Their leases
-	// are not this one.
+	// A handler may settle messages of another inbox or another message in the same context. Their leases are not this one.
 	if !ok || l.of.box != box || l.id != id {
 		return nil
 	}

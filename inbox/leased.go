@@ -18,7 +18,6 @@ func (w *wrapped) handleLeased(ctx context.Context, id store.Identity, m *messag
 	if _, within := uow.FromContext(ctx); within {
 		return errWithin
 	}
-	// It asks again only if the key began to flow between asking for the lease and storing the message.
 	for {
 		l, a, err := askLease(ctx, w.of, id, id.KeyLock(), nil, 1)
 		switch {
@@ -66,7 +65,6 @@ func (w *wrapped) storeBehind(ctx context.Context, id store.Identity, m *messagi
 	return err
 }
 
-// Storing does not need the lease: the message is not run, and the lock of the key orders it.
 
 // underLease runs the message under its lease, and settles it.
 func (w *wrapped) underLease(ctx context.Context, l *lease, m *messaging.Message, tried store.Attempts) error {
@@ -75,7 +73,6 @@ func (w *wrapped) underLease(ctx context.Context, l *lease, m *messaging.Message
 	counted := *m
 	counted.Attempt = tried.N // m.Attempt also counts the times that the message waited for the lease
 	if w.of.retry.isDeadly(tried.Earlier()) {
-		// The try that is about to be refused does not count.
 		counted.Attempt--
 		return w.letters.giveUp(ctx, l.id, &counted, tried.N-1, errDeadly)
 	}

@@ -32,7 +32,6 @@ type letter struct {
 	announces bool
 }
 
-// newLetter looks at the metadata once, before the message is reduced and may lose it.
 func newLetter(id store.Identity, m *messaging.Message) letter {
 	return letter{id: id, m: m, announces: m.Metadata[event.DeadLetterOf] != ""}
 }
@@ -158,8 +157,7 @@ func (ls letters) settleLetter(ctx context.Context, l letter, n int, cause error
 			_, err := ls.of.box.table.Parked.Park(ctx, u.DB(), store.Parking{ID: l.id, Message: l.m, Reason: pgsql.CleanText(cause.Error())})
 			return err
 		}
-		// Only a complete letter with an order can hold up others. A letter that was settled as a copy, or whose consumer
-		// continues, holds nothing.
+		// Only a complete letter with an order can hold up others. A letter that was settled as a copy, or whose consumer continues, holds nothing.
 		holds := became == store.Fresh && l.id.Lock != nil && !ls.of.continueAfterDead
 		if err := a.make(ctx, u, death{attempts: n, cause: cause, holds: holds}); err != nil || !holds {
 			return err
@@ -188,7 +186,6 @@ func (ls letters) giveUpHead(ctx context.Context, k store.ParkedKey, h store.Hea
 		var moved bool
 		err := ls.announced(ctx, form, func(a *announcement) (err error) {
 			moved, err = ls.moveHead(ctx, k, h, a, death{attempts: n, cause: reason, holds: holds && form.id.Lock != nil, seq: &h.Seq})
-			// A letter under a key of its own has no lock, and nothing waits behind it.
 			return err
 		})
 		if err == nil && moved {
@@ -209,8 +206,7 @@ func (ls letters) giveUpHead(ctx context.Context, k store.ParkedKey, h store.Hea
 func (ls letters) letterOf(k store.ParkedKey, h store.Head, n int) (l letter, holds bool, err error) {
 	m := messaging.NewMessage(h.Envelope, n, nil)
 	l = newLetter(ls.of.ordered(store.Identify(k.Consumer, m)), m)
-	// The key of the parked row and that of the message differ if the consumer has become Unordered since
-	// it was parked.
+	// The key of the parked row and that of the message differ if the consumer has become Unordered since it was parked.
 	holds = l.id.Lock == any(k.Lock) && !ls.of.continueAfterDead
 	l.id.Key, err = uuid.Parse(h.Key.MessageKey)
 	l.id.Tenant, l.id.Source, l.id.Lock = h.Key.TenantID, h.Key.Source, k.Lock
@@ -260,8 +256,7 @@ func (ls letters) announced(ctx context.Context, l letter, write func(a *announc
 		a.hook = nil
 	}
 	err := write(a)
-	// The first run may have failed because of the hook, so it is repeated without it. A dead letter that is not
-	// announced is better than none.
+	// The first run may have failed because of the hook, so it is repeated without it. A dead letter that is not announced is better than none.
 	if err != nil && a.called {
 		a.hook, a.failed, a.made = nil, errors.Join(a.failed, err), false
 		err = write(a)

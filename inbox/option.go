@@ -93,7 +93,6 @@ func OfTopic(topic string) Option {
 // field of cfg. A bulk writer ([Inbox.ConsumeBatch]) gets up to 100 messages also if cfg has smaller batches.
 func Receiving(cfg messaging.ConsumerConfig) Option {
 	return func(s *settings) {
-		// A bulk writer's batch size is set before the options of the caller, and must survive them.
 		cfg.BatchSize = max(cfg.BatchSize, s.receive.BatchSize)
 		s.receive = cfg
 	}
@@ -130,7 +129,6 @@ func (s *settings) complete(topic, name string) error {
 		s.subscription.Queue = s.receive.Queue
 	}
 	if s.subscription.Queue == 0 && s.receive.BatchSize > 1 {
-		// The queue has to hold a batch that is handled and a batch that waits.
 		s.subscription.Queue = max(64, 2*s.receive.BatchSize) // or there would never be a full batch to take
 	}
 	s.maxInFlight = max(s.maxInFlight, s.receive.WithDefaults().Queue)

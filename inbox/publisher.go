@@ -58,8 +58,7 @@ func (p *publisher) store(ctx context.Context, topic string, msgs []*messaging.M
 		if err == nil {
 			continue
 		}
-		// A batch that failed as a whole may have been stored in part, so every message of it is reported. Storing it
-		// again is harmless: it is a duplicate.
+		// A batch that failed as a whole may have been stored in part, so every message of it is reported. Storing it again is harmless: it is a duplicate.
 		some, ok := errors.AsType[*messaging.BatchError](err)
 		for n := range msgs {
 			switch {
@@ -85,7 +84,6 @@ func (p *publisher) storing(s Subscription) messaging.BatchHandler {
 		if p.box.process.IsUnordered(s.Topic, s.Consumer) {
 			opts = append(opts, Unordered())
 		}
-		// Publishing only stores. If this handler were called, a message would be handled in the relay's process.
 		never := messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
 			return fmt.Errorf("inbox: consumer %s is handled by RunParked", s.Consumer)
 		})

@@ -19,7 +19,6 @@ func (i *Inbox) RunCleaning(ctx context.Context) error {
 		if err := i.Clean(ctx); err != nil && ctx.Err() == nil {
 			i.store.Log.WarnContext(ctx, "oncebox: cleaning the inbox failed, trying again", "pause", cleanInterval, "error", err)
 		}
-		// The jitter keeps processes that were deployed together from cleaning at the same moment.
 		if backoff.Wait(ctx, backoff.Jitter(cleanInterval)) != nil {
 			return nil //nolint:nilerr // told to stop, which is no failure
 		}

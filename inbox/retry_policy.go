@@ -159,15 +159,13 @@ func (p *RetryPolicy) decide(f failure) decision {
 		return tryHere
 	default:
 		return tryLater
-		// A pause that was asked for and is long would block the messages behind it in the receiving process.
-		// The database waits better.
+		// A pause that was asked for and is long would block the messages behind it in the receiving process. The database waits better.
 	}
 }
 
 // hopeless reports whether another try is pointless.
 func hopeless(err error) bool {
 	var decode *event.DecodeError
-	// Bytes that cannot be decoded, and erased keys, stay so whatever is tried.
 	return messaging.IsPermanent(err) || errors.As(err, &decode) || errors.Is(err, event.ErrErased)
 }
 

@@ -36,8 +36,7 @@ func (i *Inbox) Run(ctx context.Context, broker messaging.Subscriber) error {
 			return err
 		}
 	}
-	// One part that ends with an error ends the others, so that the process restarts as a whole and does
-	// not run in half.
+	// One part that ends with an error ends the others, so that the process restarts as a whole and does not run in half.
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		if err := i.process.Declare(ctx, broker); err != nil {
@@ -148,7 +147,6 @@ func (i *Inbox) Explain(err error) error { return i.process.Explain(err) }
 // Call it before Run. The error names the argument that cannot be used. A topic has at most one consumer of a name.
 func (i *Inbox) Consume(topic, name string, h messaging.Handler, opts ...Option) error {
 	return i.consume(topic, name, opts, func(s *settings, final Option) (messaging.Handler, error) {
-		// Asserted by a method, because package readmodel imports this one.
 		model, isModel := h.(interface{ Generations() *Generations }) // a readmodel.Model
 		switch {
 		case h == nil:
@@ -232,8 +230,7 @@ func (i *Inbox) Await(ctx context.Context, consumer string, t uow.Token, topics 
 		// Cancelling a statement closes its connection, which would lose the caller's transaction. So the statement does not end with ctx.
 		asking = context.WithoutCancel(ctx)
 	}
-	// The pauses grow from 2 to 50 ms: most events are handled within some milliseconds, and a late
-	// consumer must not be asked all the time.
+	// The pauses grow from 2 to 50 ms: most events are handled within some milliseconds, and a late consumer must not be asked all the time.
 	for attempt, done := 1, 0; len(events) > 0; attempt++ {
 		n, dead, err := i.table.Entries.Settled(asking, i.store.DB(ctx), consumer, keys, tenants, sources)
 		switch {

@@ -69,8 +69,7 @@ func (i *Inbox) RunParked(ctx context.Context) error {
 		}
 		r.wait(ctx, wait)
 	}
-	// Keys are renewed until the last handler has ended. Otherwise another process would take a key whose
-	// message still runs.
+	// Keys are renewed until the last handler has ended. Otherwise another process would take a key whose message still runs.
 	r.working.Wait()
 	abandon()
 	renewing.Wait()
@@ -131,8 +130,7 @@ func (r *runner) free(consumer string) int {
 
 // start works on a key in a goroutine of its own.
 func (r *runner) start(ctx context.Context, stop <-chan struct{}, k store.ParkedKey) {
-	// Doubtful is no part of the identity: the same key is renewed and counted whether its first message is
-	// doubtful or not.
+	// Doubtful is no part of the identity: the same key is renewed and counted whether its first message is doubtful or not.
 	plain := store.ParkedKey{Consumer: k.Consumer, Lock: k.Lock}
 	r.mu.Lock()
 	r.keys[plain] = struct{}{}
@@ -171,7 +169,6 @@ func (r *runner) work(ctx context.Context, stop <-chan struct{}, k store.ParkedK
 		if became, err := (&head{box: r.box, key: k}).run(ctx); err != nil || became != ranMore {
 			return err
 		}
-		// The first message has ended with an outcome, so the next one is not under suspicion.
 		k.Doubtful = false
 	}
 	return r.box.table.Keys.HandBack(ctx, k, 0)
@@ -197,7 +194,6 @@ func (r *runner) renew(ctx context.Context) {
 func (r *runner) beat(ctx context.Context, consumers []string) error {
 	now := time.Now()
 	consumers = slices.DeleteFunc(slices.Clone(consumers), r.box.process.IsUnowned)
-	// Every round calls this, and most calls end here. A changed number of consumers is reported at once.
 	if len(consumers) == 0 || now.Sub(r.active) <= time.Minute && len(consumers) == r.noted {
 		return nil
 	}

@@ -88,8 +88,7 @@ func beginStep(ctx context.Context, function, name string) (*lease, error) {
 	if err := event.ValidateIdentifier("name", name); name == "" || err != nil {
 		return nil, fmt.Errorf("inbox: %s %q: the name is empty or not an identifier", function, name)
 	}
-	// Within a unit the result would be stored with it, and lost with it, although the call to the other
-	// system was made.
+	// Within a unit the result would be stored with it, and lost with it, although the call to the other system was made.
 	if _, within := uow.FromContext(ctx); within {
 		return nil, fmt.Errorf("inbox: %s %q: within a unit of work it could be undone: call it outside", function, name)
 	}

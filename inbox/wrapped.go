@@ -43,8 +43,7 @@ func (w *wrapped) Handle(ctx context.Context, m *messaging.Message) error {
 	if err := store.Validate(m); err != nil {
 		return w.letters.giveUp(ctx, store.IdentifyInvalid(w.of.name, m), m, m.Attempt, err)
 	}
-	// The handler sees what it would see if the message were parked, so a retry from the database looks the
-	// same as the first try.
+	// The handler sees what it would see if the message were parked, so a retry from the database looks the same as the first try.
 	if stored := store.AsStored(m, w.of.unordered); stored != m {
 		m, ctx = stored, messaging.WithMessage(ctx, stored)
 	}
@@ -71,14 +70,12 @@ func (w *wrapped) handle(ctx context.Context, id store.Identity, m *messaging.Me
 			w.of.box.count(ctx, w.of.name, outcomeDuplicate)
 			return nil
 		}
-		// The present try is not made, so it is not among the attempts of the letter.
 		if tried = a; w.of.retry.isDeadly(a.Earlier()) {
 			return w.letters.giveUp(ctx, id, m, a.N-1, errDeadly)
 		}
 	}
 	became, err := w.try(ctx, id, m, tried)
 	switch {
-	// Another generation has begun. The caller looks it up and calls that one's handler.
 	case errors.Is(err, store.ErrGeneration):
 		return err
 	case errors.Is(err, store.ErrLocked):
@@ -128,7 +125,6 @@ func (w *wrapped) try(ctx context.Context, id store.Identity, m *messaging.Messa
 // failed decides what becomes of a message whose handler failed: another try here (it returns the error), a later try from the database (it
 // parks the message), or none (it makes a dead letter).
 func (w *wrapped) failed(ctx context.Context, id store.Identity, m *messaging.Message, tried store.Attempts, cause error) error {
-	// The first decision needs no count: a permanent error is final at any number of tries.
 	became := w.of.retry.decide(failure{cause: cause})
 	if became == giveUp {
 		return w.letters.giveUp(ctx, id, m, max(tried.N, m.Attempt), cause)
@@ -148,7 +144,6 @@ func (w *wrapped) failed(ctx context.Context, id store.Identity, m *messaging.Me
 	switch became = w.of.retry.decide(failure{cause: cause, tries: n}); {
 	case became == giveUp:
 		return w.letters.giveUp(ctx, id, m, n, cause)
-	// A full queue means that other keys wait behind this one, so the message leaves the queue earlier.
 	case became == tryHere && !m.QueueFull():
 		return cause
 	default:
