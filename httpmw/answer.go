@@ -24,6 +24,7 @@ type answer struct {
 func (a *answer) write(w http.ResponseWriter) {
 	header := w.Header()
 	encoded := encodedOutside(w, a.header)
+	// The recorder began with a copy of these headers. What the handler has deleted there must not be sent.
 	clear(header)
 	maps.Copy(header, a.header)
 	switch {
@@ -45,6 +46,7 @@ func encodedOutside(w http.ResponseWriter, of http.Header) bool {
 	return len(encoding) > 0 && slices.Equal(encoding, of.Values("Content-Encoding"))
 }
 
+// bodyAllowed reports whether an answer with this status may have a body (RFC 9110, sections 15.3.5 and 15.4.5).
 func bodyAllowed(status int) bool {
 	return status != http.StatusNoContent && status != http.StatusNotModified
 }

@@ -100,6 +100,7 @@ func (e *exchange) run(ctx context.Context, limit int) (*recorder, error) {
 		ctx = idempotency.NewContext(ctx, e.base)
 	}
 	r := e.request(ctx)
+	// Deferred, so that a middleware that measures requests has the route also after a panic.
 	defer e.label(r)
 	rec, past := newRecorder(e.w, limit), watchPast(e.w)
 	e.serve(rec, r, past)
@@ -109,6 +110,7 @@ func (e *exchange) run(ctx context.Context, limit int) (*recorder, error) {
 	return rec, rec.finish(e.empty)
 }
 
+// serve calls the handler and ends its recorder, whichever way the handler ends.
 func (e *exchange) serve(rec *recorder, r *http.Request, past func() bool) {
 	by := panicked // the handler may also end its goroutine, which looks like a panic here
 	defer func() {

@@ -36,6 +36,7 @@ func goesOn(next http.Handler) bool {
 	return on
 }
 
+// tellGoesOn logs what to mount instead. The request is refused, because its handler would work without a transaction.
 func tellGoesOn(r *http.Request, log *slog.Logger, middleware string) {
 	log.ErrorContext(r.Context(), "oncebox: httpmw."+middleware+" is mounted with Fiber's adaptor.HTTPMiddleware. That adaptor runs the handler after the "+
 		"middleware has returned, so the handler has no transaction: mount it with fasthttpmw.Serve of github.com/oncebox/oncebox/httpmw/fasthttpmw "+

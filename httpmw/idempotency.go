@@ -162,6 +162,7 @@ func (k *keyed) handle(ctx context.Context, next http.Handler, w http.ResponseWr
 			"refused", "error", err)
 		return refuse(scopeInvalid())
 	}
+	// The inner one would wait for the lock that the outer one holds.
 	if ctx.Value(passedKey{}) == id {
 		k.log.ErrorContext(ctx, "oncebox: httpmw.Idempotency is mounted twice on this route, so the request is refused: remove one of the "+
 			"two", "key", id.key.String())
@@ -217,6 +218,7 @@ func (k *keyed) detached(ctx context.Context, e *exchange, id passed) (*answer, 
 var errTenantRequired = errors.New("httpmw: IdempotencyConfig.RequireTenant is set, but the request has no tenant: mount httpmw.Tenant outside of " +
 	"Idempotency, or let the scope function set Scope.Tenant")
 
+// identify returns whose key it is. The method and the path belong to it, so one key may be used for two operations.
 func (k *keyed) identify(r *http.Request, text string) (passed, error) {
 	scope, err := k.scope(r)
 	if err != nil {
@@ -256,6 +258,7 @@ func (k *keyed) await(ctx context.Context, try func() (*answer, string)) (*answe
 		if outcome != outcomeInProgress || left <= 0 {
 			return a, outcome
 		}
+		// The jitter keeps requests that wait for one key from looking at the same moment.
 		pause := backoff.Jitter(backoff.Exponential(n, firstLook, slowLook))
 		if backoff.Wait(ctx, min(pause, left)) != nil {
 			return a, outcome

@@ -27,6 +27,8 @@ const (
 	DefaultChallenge = `Bearer realm="api"`
 )
 
+// defaultMethods are the two that repeat their effect when they are repeated: PUT and DELETE are
+// idempotent (RFC 9110, section 9.2.2).
 func defaultMethods() []string { return []string{http.MethodPost, http.MethodPatch} }
 
 // safe reports whether the method only reads (RFC 9110, section 9.2.1).
@@ -140,6 +142,7 @@ type IdempotencyConfig struct {
 // FingerprintFunc returns the bytes by which requests are compared. See IdempotencyConfig.Fingerprint.
 type FingerprintFunc func(r *http.Request, body []byte) ([]byte, error)
 
+// fingerprints returns what compares requests. It fails if Exclude has a pointer that cannot be parsed.
 func (c *IdempotencyConfig) fingerprints() (*fingerprint.Printer, error) {
 	return fingerprint.New(fingerprint.Config{Exclude: c.Exclude, APIVersion: c.APIVersion, Own: c.Fingerprint, MaxBody: c.MaxBody})
 }
@@ -159,6 +162,7 @@ func (c *IdempotencyConfig) Validate() error {
 	if _, err := c.fingerprints(); err != nil {
 		check.Add(fmt.Errorf("httpmw: IdempotencyConfig.Exclude: %w", err))
 	}
+	// nil means the default, so an empty list would be a mistake that is hard to see.
 	if c.Methods != nil && len(c.Methods) == 0 {
 		check.Add(errors.New("httpmw: IdempotencyConfig.Methods is empty, so no request would be protected: name methods, or leave it nil for the default"))
 	}

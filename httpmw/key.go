@@ -52,6 +52,7 @@ func (rule keyRule) parse(lines []string) (key, reason string) {
 	return key, ""
 }
 
+// unquote reads a string of RFC 9651, section 3.3.3. Parameters, which the RFC allows behind it, are refused.
 func unquote(line string) (key, reason string) {
 	var b strings.Builder
 	for i := 1; i < len(line); i++ {

@@ -119,6 +119,7 @@ func (k *keyed) claim(ctx context.Context, e *exchange, key idempotency.Key, fp 
 	}()
 	err = claim.Keep(ctx, func(ctx context.Context) error {
 		for _, u := range claim.Unknown() {
+			// Each call gets a request of its own, because the one before has read the body.
 			r := e.request(ctx)
 			outcome, err := k.cfg.Lease.Recover(r.Context(), r, u)
 			if err != nil {
@@ -158,6 +159,8 @@ func seconds(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }
 
+// release lets a retry claim the key at once, and not only after the end of the lease. If another process has the lease
+// by now, there is nothing to release.
 func (k *keyed) release(ctx context.Context, claim *idempotency.Claim, key idempotency.Key) {
 	err := claim.Release(ctx)
 	if err != nil && !errors.Is(err, idempotency.ErrLeaseLost) {

@@ -41,6 +41,7 @@ func Metadata() func(http.Handler) http.Handler {
 					md[event.TraceState] = state
 				}
 			}
+			// Set before the handler runs, so that an error page has it too.
 			w.Header().Set("X-Correlation-ID", correlation)
 			next.ServeHTTP(w, r.WithContext(event.WithMetadata(r.Context(), md)))
 		})

@@ -131,6 +131,8 @@ func (k *keyed) addToken(ctx context.Context, u *uow.Unit, rec *recorder) error 
 	return nil
 }
 
+// setToken removes a token that the handler has set itself, also if there is none to set: it could be
+// that of other events.
 func setToken(rec *recorder, header string, token uow.Token) {
 	rec.sent.Del(header)
 	if token != "" {
@@ -148,6 +150,8 @@ func tellUnused(ctx context.Context, log *slog.Logger, routes *sync.Map, e *exch
 		"method", e.r.Method, "route", e.r.Pattern, "status", status)
 }
 
+// begin sends BEGIN, the lock of the key and the look-up in one round trip. The result is the answer of
+// an earlier request, or nil.
 func (k *keyed) begin(ctx context.Context, u *uow.Unit, key idempotency.Key, fp idempotency.Fingerprint) (*idempotency.Response, error) {
 	store, err := k.mw.In(ctx, u.DB())
 	if err != nil {
@@ -162,6 +166,8 @@ func (k *keyed) begin(ctx context.Context, u *uow.Unit, key idempotency.Key, fp 
 	return begun.Response, begun.Err
 }
 
+// complete stores the answer in one round trip with COMMIT. If the connection breaks there, the stored answer proves
+// whether the unit was committed.
 func (k *keyed) complete(ctx context.Context, u *uow.Unit, key idempotency.Key, fp idempotency.Fingerprint, rec *recorder) error {
 	b := &pgx.Batch{}
 	resp := k.response(ctx, rec)

@@ -59,6 +59,7 @@ const (
 	panicked
 )
 
+// newRecorder begins with the headers that middlewares further out have set, so that the handler can change them.
 func newRecorder(w http.ResponseWriter, limit int) *recorder {
 	return &recorder{outer: w, limit: limit, header: w.Header().Clone(), implied: http.StatusOK}
 }

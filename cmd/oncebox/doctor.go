@@ -11,6 +11,8 @@ import (
 	"github.com/oncebox/oncebox/migrations"
 )
 
+// newDoctor makes the command doctor. It has to run with the service's own variables and role: with others it would
+// compare what the service does not use.
 func newDoctor(s *cli.Session) *cobra.Command {
 	var duty string
 	var topics []string
@@ -24,6 +26,7 @@ Exit code 0: nothing was found. 3: something was found; each finding says what t
   oncebox doctor --duty writer
   oncebox doctor --topic order --topic invoice --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			// Missing tables are a finding here and not an error, hence not OpenTables.
 			if err := s.Open(cmd.Context()); err != nil {
 				return err
 			}
@@ -34,6 +37,7 @@ Exit code 0: nothing was found. 3: something was found; each finding says what t
 			target := doctor.Target{DB: s.DB, Config: s.Cfg, Duty: migrations.Duty(duty), Pulsar: broker, Topics: topics}
 			bar := s.Progress("checks", 0)
 			found := doctor.Examine(cmd.Context(), target, func(_ string, n, of int) {
+				// How many checks there are depends on the broker, so the number comes with each call.
 				bar.Of = int64(of)
 				bar.Show(int64(n))
 			})
@@ -58,6 +62,7 @@ type diagnosis struct {
 // either.
 func printFindings(s *cli.Session, found []doctor.Finding, broker bool) error {
 	if s.JSON {
+		// The copy makes an empty list of nil, so that scripts get [] and not null.
 		if err := s.Document(diagnosis{append([]doctor.Finding{}, found...), broker}); err != nil {
 			return err
 		}

@@ -11,6 +11,8 @@ import (
 	"github.com/oncebox/oncebox/migrations"
 )
 
+// newGrants makes a command that prints statements and runs none: only the owner of the tables may grant rights on
+// them, and the service should not connect as the owner.
 func newGrants(s *cli.Session) *cobra.Command {
 	var to string
 	cmd := &cobra.Command{

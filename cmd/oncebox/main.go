@@ -11,8 +11,11 @@ import (
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 )
 
+// main ends by os.Exit, which runs no deferred calls. Therefore run closes everything that has to be closed.
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// Each of the three may be a pipe: questions need a terminal to read from, the progress bar one on stderr, and the
+	// width of tables one on stdout.
 	t := &cli.Terminal{
 		In: os.Stdin, Out: os.Stdout, Errs: os.Stderr, Asks: term.IsTerminal(int(os.Stdin.Fd())), Shows: term.IsTerminal(int(os.Stderr.Fd())),
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/oncebox/oncebox/migrations"
 )
 
+// newMigrate makes the group migrate. Only up changes the database. The other two end with code 3 if something differs,
+// so that a deployment can stop there.
 func newMigrate(s *cli.Session) *cobra.Command {
 	up := &cobra.Command{
 		Use: "up", Short: "Create the tables, or bring them up to date", Args: cli.NoArgs,
@@ -55,6 +57,7 @@ type verdict struct {
 	Differences []difference `json:"differences,omitempty"`
 }
 
+// difference has the names that the output uses, so that they do not depend on the names of Go fields.
 type difference struct {
 	Object  string `json:"object"`
 	Problem string `json:"problem"`
@@ -89,6 +92,7 @@ func judge(s *cli.Session, err error, fine string) error {
 	return cli.Exit(cli.ExitFindings, err)
 }
 
+// printVerdict prints that all is well. Anything else is an error, which run prints.
 func printVerdict(s *cli.Session, v verdict, fine string) error {
 	if s.JSON {
 		return s.Document(v)

@@ -19,6 +19,8 @@ type reconcileResult struct {
 	Partitions int64 `json:"partitions"`
 }
 
+// newReconcile makes a command that ends with code 3 even if it has repaired everything, so that a script that runs it
+// every day notices the damage.
 func newReconcile(s *cli.Session) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
@@ -52,6 +54,7 @@ Exit code 0: nothing was wrong. 3: something was, and is repaired unless it is a
 	return cmd
 }
 
+// printReconciled returns an error if anything was wrong, because only an error sets the exit code.
 func printReconciled(s *cli.Session, r upkeep.Reconciled, dryRun bool) error {
 	if s.JSON {
 		err := s.Document(reconcileResult{dryRun, r.Total(), r.Lanes, r.Leases, r.Partitions})

@@ -26,6 +26,8 @@ import (
 // probeTimeout is how long a readiness check may take: less than probes usually wait.
 const probeTimeout = 3 * time.Second
 
+// newRelay makes the command relay. It listens nowhere without --listen: a port that nobody asked for may be taken, and
+// would show metrics to the network.
 func newRelay(s *cli.Session) *cobra.Command {
 	var listen string
 	cmd := &cobra.Command{
@@ -45,7 +47,10 @@ answers /healthz, /readyz and /metrics (Prometheus).`,
 // relay listens first, so that an address in use ends it at once, and probes are answered while the database is still
 // down.
 func relay(ctx context.Context, s *cli.Session, listen string) error {
+	// Unlike other commands this one runs for months: it logs what a service logs, and waits for a
+	// database that is down.
 	s.Level, s.Waits = slog.LevelInfo, true
+	// A registry of its own, because imported packages may add metrics to the global one.
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	reader, err := exporter.New(exporter.WithRegisterer(registry))
@@ -53,7 +58,9 @@ func relay(ctx context.Context, s *cli.Session, listen string) error {
 		return fmt.Errorf("make the metrics exporter: %w", err)
 	}
 	s.Meters = sdk.NewMeterProvider(sdk.WithReader(reader))
+	// It is nil until the database has answered. Probes read it in other goroutines.
 	var app atomic.Pointer[oncebox.App]
+	// One part that fails ends the other, so that the process is restarted as a whole.
 	group, ctx := errgroup.WithContext(ctx)
 	if listen != "" {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
@@ -143,6 +150,7 @@ func serve(ctx context.Context, group *errgroup.Group, listener net.Listener, h 
 	})
 	group.Go(func() error {
 		<-ctx.Done()
+		// ctx has ended, so Shutdown gets a context of its own. It waits as long as an answer may take.
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), server.WriteTimeout)
 		defer cancel()
 		return server.Shutdown(end)

@@ -22,6 +22,7 @@ type retentionResult struct {
 	KeysRemoved      int64   `json:"keys_removed"`
 }
 
+// newRetention makes a group with one command, so that "oncebox retention" alone shows the help and removes nothing.
 func newRetention(s *cli.Session) *cobra.Command {
 	var yes, dryRun bool
 	run := &cobra.Command{
@@ -55,6 +56,7 @@ Run it with the variables of the service: they set the retentions. --dry-run sho
 		if err := s.Confirm(yes, terms+": remove what is older?"); err != nil {
 			return err
 		}
+		// All three run even if one of them fails, because a full disk needs all the space that can be freed.
 		result.KeysRemoved, err = s.Keys().Purge(ctx, s.DB)
 		if err := errors.Join(store.Clean(ctx), box.Clean(ctx), err); err != nil {
 			return fmt.Errorf("%w; what was deleted before the error stays deleted: run the command again", err)

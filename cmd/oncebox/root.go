@@ -41,9 +41,12 @@ func newRoot(s *cli.Session) *cobra.Command {
 		status.New(s), stuck.New(s), events.NewShow(s), dead.New(s), consumers.NewParked(s), consumers.New(s), events.NewDelayed(s), keys.New(s),
 		events.NewLanes(s),
 		events.NewTenants(s), newReconcile(s), newRetention(s), consumers.NewRebuild(s), newMigrate(s), newGrants(s), newDoctor(s), newRelay(s))
+	// cobra would print an error with the help of the command. run prints it once, on a line of its own.
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(cli.Usage)
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { s.Running = cmd }
+	// Other settings have no flags: they come from the variables of the service, so that the command
+	// works with the service's values.
 	flags := root.PersistentFlags()
 	flags.StringVar(&s.DatabaseURL, "database-url", "", "URL of the PostgreSQL database, in place of ONCEBOX_DATABASE_URL and DATABASE_URL")
 	flags.StringVar(&s.Schema, "schema", "", "schema of oncebox's tables, in place of ONCEBOX_SCHEMA")

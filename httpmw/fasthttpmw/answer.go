@@ -45,6 +45,7 @@ func (a *answer) Write(p []byte) (int, error) {
 // send copies the collected answer into fasthttp's response.
 func (a *answer) send(to *fasthttp.Response) {
 	a.WriteHeader(http.StatusOK)
+	// A header that the middleware has deleted has to go, even if other code had set it before.
 	for name := range headersOf(to) {
 		if len(a.header[name]) == 0 {
 			to.Header.Del(name)
@@ -69,10 +70,12 @@ func (a *answer) send(to *fasthttp.Response) {
 // copyTo writes the answer of a handler to w and returns its status, 0 if the handler has set neither a status nor a body.
 func copyTo(w http.ResponseWriter, from *fasthttp.Response) (status int) {
 	body := from.Body()
+	// A header that the handler has deleted has to go as well, so w begins anew.
 	clear(w.Header())
 	maps.Copy(w.Header(), headersOf(from))
 	if len(body) == 0 {
 		w.Header().Del("Content-Type")
+		// The status of fasthttp is 200 from the beginning, so this is a response that nobody has touched.
 		if from.StatusCode() == http.StatusOK {
 			return 0
 		}
@@ -84,6 +87,7 @@ func copyTo(w http.ResponseWriter, from *fasthttp.Response) (status int) {
 	return from.StatusCode()
 }
 
+// headersOf leaves out what fasthttp sets itself: a Content-Length that was copied would be that of another body.
 func headersOf(from *fasthttp.Response) http.Header {
 	header := http.Header{}
 	for name, value := range from.Header.All() {

@@ -26,6 +26,7 @@ func request(parent context.Context, ctx *fasthttp.RequestCtx, route string) (*h
 	r.RequestURI, r.Host, r.RemoteAddr = strings.Clone(converted.RequestURI), strings.Clone(converted.Host), converted.RemoteAddr
 	r.Proto, r.ProtoMajor, r.ProtoMinor = strings.Clone(converted.Proto), converted.ProtoMajor, converted.ProtoMinor
 	r.ContentLength, r.TLS, r.Pattern = int64(len(body)), converted.TLS, strings.Clone(route)
+	// As net/http's server does it for a request without a body.
 	if len(body) == 0 {
 		r.Body = http.NoBody
 	}

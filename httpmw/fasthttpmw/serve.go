@@ -43,6 +43,8 @@ func Serve(
 		return err
 	}
 	b := &bridge{ctx: ctx, call: call, render: render, outer: newAnswer(&ctx.Response)}
+	// Each run of the handler begins with this response, so that a run that is repeated finds nothing of
+	// the one before.
 	ctx.Response.CopyTo(&b.before)
 	defer func() {
 		if b.done {
@@ -76,10 +78,12 @@ type bridge struct {
 	answered int // status of the latest run; 0 if the handler answered nothing
 }
 
+// reset undoes what the handler has done to the response. What was set before the handler stays.
 func (b *bridge) reset() { b.before.CopyTo(&b.ctx.Response) }
 
 // ServeHTTP is one run of the handler.
 func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	// A middleware that holds no answer passes its own writer on. Then the response stays where the handler has put it.
 	if w == http.ResponseWriter(b.outer) {
 		b.passed = true
 		if err := b.call(r.Context()); err != nil {
@@ -93,6 +97,8 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err != nil:
 	case b.ctx.Hijacked():
+		// fasthttp would call the handler of Hijack after the answer. The answer is an error now, so that
+		// is taken back.
 		b.ctx.Hijack(nil)
 		err = ErrHijacked
 	case b.ctx.Response.IsBodyStream() && b.ctx.Response.Header.ContentLength() < 0:

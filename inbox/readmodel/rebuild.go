@@ -45,6 +45,7 @@ const (
 	// reportEvery is how often progress is logged.
 	reportEvery = 10 * time.Second
 
+	// claim takes the lease unless another process has it, and returns what an interrupted rebuild has left.
 	claim = `
 UPDATE {schema}.inbox_read_model SET owner = $2::uuid, lease_until = clock_timestamp() + $3::interval
 WHERE name = $1::text AND (owner IS NULL OR lease_until <= clock_timestamp())
@@ -53,11 +54,13 @@ RETURNING generation, state = 'REBUILDING', checkpoint`
 	renew = `
 UPDATE {schema}.inbox_read_model SET lease_until = clock_timestamp() + $3::interval WHERE name = $1::text AND owner = $2::uuid`
 
+	// saveCheckpoint changes no row if another process has taken the rebuild over.
 	saveCheckpoint = `
 UPDATE {schema}.inbox_read_model SET checkpoint = $4::text, events = events + $5::bigint,
 	lease_until = clock_timestamp() + $3::interval, updated_at = clock_timestamp()
 WHERE name = $1::text AND owner = $2::uuid RETURNING events`
 
+	// release ends the lease at once, so that the next Resume does not have to wait until it ends by itself.
 	release = `
 UPDATE {schema}.inbox_read_model SET owner = NULL, lease_until = '-infinity' WHERE name = $1::text AND owner = $2::uuid`
 )
@@ -122,6 +125,7 @@ func (m *Model) run(
 		}
 	}()
 	r := &rebuild{h: m.box.Handle(), model: m, name: m.Name(), id: uuid.NewString(), progress: progress, began: time.Now(), reportedAt: time.Now()}
+	// This also enters a new read model, so that there is a row to claim.
 	if err := r.know(ctx); err != nil {
 		return err
 	}
@@ -130,6 +134,8 @@ func (m *Model) run(
 		rebuilding bool
 		checkpoint string
 	)
+	// Taken before the statement is sent, so that this process never believes in the lease for longer
+	// than the server does.
 	since := time.Now()
 	err = r.h.SQL.QueryRow(ctx, r.h.DB(ctx), claim, []any{r.name, r.id, r.h.ParkedLease}, &generation, &rebuilding, &checkpoint)
 	if errors.Is(err, sql.ErrNoRows) {

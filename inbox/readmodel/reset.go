@@ -94,7 +94,8 @@ WHERE name = $1::text AND owner = $2::uuid`
 	portion = 500
 )
 
-// reset clears the read model and begins a generation, in one transaction.
+// reset clears the read model and begins a generation, in one transaction. It runs at READ COMMITTED: each statement
+// has to see what others have committed while it waited at the gate.
 func (r *rebuild) reset(ctx context.Context, empty func(context.Context, *uow.Unit) error) (generation int64, err error) {
 	now := r.at.Consumer
 	err = r.h.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
@@ -135,6 +136,7 @@ func (r *rebuild) finish(ctx context.Context) error {
 	for left := true; left; {
 		err := r.h.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
 			left, err = r.finishPortion(ctx, u.DB())
+			// What waited is parked now. The runners are woken, so that it does not wait for their next poll.
 			u.AfterCommit(func(context.Context) { r.h.Wake() })
 			return err
 		}, uow.WithIsolation(sql.LevelReadCommitted))
@@ -162,6 +164,7 @@ func (r *rebuild) finishPortion(ctx context.Context, tx bun.IDB) (left bool, err
 	if err := r.h.Patient.QueryRow(ctx, tx, drain, []any{now + store.Aside, portion, now}, &taken); err != nil {
 		return false, pgerr.Explain(err)
 	}
+	// A full portion, so there may be more. The gate is open until the next one.
 	if taken == portion {
 		return true, nil
 	}
@@ -172,6 +175,7 @@ func (r *rebuild) finishPortion(ctx context.Context, tx bun.IDB) (left bool, err
 	return false, r.exec(ctx, tx, goLive, r.name, r.id)
 }
 
+// exec uses statements without a time limit, because these wait for handlers and for operators.
 func (r *rebuild) exec(ctx context.Context, tx bun.IDB, statement string, args ...any) error {
 	_, err := r.h.Patient.Exec(ctx, tx, statement, args...)
 	return pgerr.Explain(err)

@@ -31,6 +31,8 @@ type Status struct {
 }
 
 const (
+	// statusColumns ends within a subquery. The statements below close it: one counts all that wait, the
+	// other up to a bound.
 	statusColumns = `SELECT p.name, p.generation, p.consumer, p.state = 'REBUILDING', p.owner IS NOT NULL AND p.lease_until > clock_timestamp(),
 	p.checkpoint, p.events, (SELECT count(*) FROM (SELECT FROM {schema}.inbox_parked w
 		WHERE w.consumer = p.name || '@' || p.generation::text || '` + store.Aside + `'`
@@ -41,6 +43,7 @@ const (
 	listStatus = statusColumns + ` LIMIT 10000) x), p.started_at, p.updated_at FROM {schema}.inbox_read_model p ORDER BY p.name`
 )
 
+// scanStatus reads one row. started_at is NULL until the first rebuild.
 func scanStatus(scan pgsql.Scan, s *Status) error {
 	var started sql.NullTime
 	err := scan(&s.Name, &s.Generation, &s.Consumer, &s.Rebuilding, &s.Running, &s.Checkpoint, &s.Events, &s.Waiting, &started, &s.UpdatedAt)

@@ -40,6 +40,7 @@ type Maker struct {
 // Recorded makes the envelope of an event that an aggregate has recorded.
 func (m *Maker) Recorded(ctx context.Context, agg event.Aggregate, version int64, r event.Recorded) (event.Envelope, error) {
 	env, err := m.encode(r.Event)
+	// Set also if the encoding failed, because the error names the aggregate.
 	env.AggregateType, env.AggregateID, env.AggregateVersion, env.OccurredAt = agg.AggregateType(), agg.AggregateID(), version, r.At
 	if err != nil {
 		return env, fmt.Errorf("%s %s: %w", env.AggregateType, env.AggregateID, err)
@@ -110,10 +111,12 @@ func (m *Maker) complete(ctx context.Context, env event.Envelope) (event.Envelop
 	if env.SchemaVersion == 0 {
 		env.SchemaVersion = 1
 	}
+	// PostgreSQL keeps microseconds (chapter 8.5). So the event in memory is equal to the one that will be read.
 	env.OccurredAt = env.OccurredAt.UTC().Truncate(time.Microsecond)
 
 	_, traced := env.Metadata[event.TraceParent] // the event has a trace context of its own, which is kept
 	md := event.MetadataFrom(ctx)
+	// What the event brings along wins over what the context has.
 	maps.Copy(md, env.Metadata)
 	env.Metadata = md
 
@@ -124,6 +127,7 @@ func (m *Maker) complete(ctx context.Context, env event.Envelope) (event.Envelop
 	case env.AggregateType != "":
 		env.Topic = m.TopicPrefix + env.AggregateType
 	}
+	// A payload that is not an event has no type, so it is named after its topic.
 	env.Type = cmp.Or(env.Type, env.Topic)
 	if err := route(&env); err != nil {
 		return env, fmt.Errorf("%s: %w", env.Type, err)
@@ -140,6 +144,7 @@ func (m *Maker) complete(ctx context.Context, env event.Envelope) (event.Envelop
 			return env, fmt.Errorf("%s: topic %q: %w", env.Type, env.Topic, err)
 		}
 	}
+	// Sealing comes before the check of the size, because an encrypted payload is longer and the broker gets that one.
 	if m.Registry != nil {
 		if err := m.Registry.Seal(ctx, &env); err != nil {
 			return env, err

@@ -20,5 +20,6 @@ func (m *Maker) trace(ctx context.Context, env *event.Envelope) {
 			trace.WithAttributes(attribute.String("messaging.message.id", env.ID), attribute.String("oncebox.event.type", env.Type)))
 		defer span.End()
 	}
+	// Without a span of its own the event carries the one of ctx, so its consumers still continue the trace.
 	otelx.Inject(ctx, env.Metadata)
 }

@@ -50,6 +50,7 @@ func Code(err error) string {
 }
 
 // IsVictim reports whether PostgreSQL chose the transaction as the victim of a deadlock or of a serialization failure.
+// It may be run again, because nothing of it was committed.
 func IsVictim(err error) bool {
 	code := Code(err)
 	return code == Serialization || code == Deadlock

@@ -45,11 +45,13 @@ func explain(err error) error {
 	}
 }
 
-// denied matches PostgreSQL's English message about a missing right, with the object.
+// denied matches PostgreSQL's English message about a missing right, with the object. In another language (lc_messages)
+// it does not match, and the advice is only "GRANT".
 var denied = regexp.MustCompile(`permission denied for (\w+) (\S+)`)
 
 // grant returns the GRANT statement for a missing right, if the error shows which right is missing.
 func grant(err error) string {
+	// The message does not say which right is missing, so all rights that oncebox uses on such an object are named.
 	rights := map[string]string{
 		"table": "SELECT, INSERT, UPDATE, DELETE ON", "view": "SELECT ON", "sequence": "USAGE, SELECT ON SEQUENCE", "function": "EXECUTE ON FUNCTION",
 		"schema": "USAGE ON SCHEMA",

@@ -32,6 +32,7 @@ func (f Filter) Validate() error {
 
 type filterText struct{ field, column, value string }
 
+// texts lists the conditions on texts, for the check and for the statement, so that none is in only one of them.
 func (f Filter) texts() []filterText {
 	return []filterText{
 		{"TenantID", "tenant_id", f.TenantID}, {"Topic", "topic", f.Topic}, {"Type", "event_type", f.Type},
@@ -41,6 +42,8 @@ func (f Filter) texts() []filterText {
 
 // where is the filter as conditions on outbox_published s.
 func (f Filter) where(after int64) *pgsql.Where {
+	// Columns come from the list above and values are arguments, so no text of a caller becomes a part of
+	// the statement.
 	w := &pgsql.Where{}
 	for _, c := range f.texts() {
 		if c.value != "" {

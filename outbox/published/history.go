@@ -52,6 +52,7 @@ func (e *Events) History(filter Filter) func(ctx context.Context, checkpoint str
 		if err = errors.Join(filter.Validate(), err); err != nil {
 			return outboxdb.Wrap("read the events that are kept", err)
 		}
+		// Twice, because events with lower sequences may have been published during the first pass.
 		for range 2 {
 			if err := e.handOver(ctx, filter, &from, to); err != nil {
 				return outboxdb.Wrap("read the events that are kept", err)
@@ -76,12 +77,15 @@ func (e *Events) keptFrom(ctx context.Context, checkpoint string) (from keptFrom
 		return from, err
 	}
 	err = e.box.Run.QueryRow(ctx, e.box.DB, databaseNow, nil, &from.Began)
+	// A statement that records publications at this moment commits times that are earlier, by at most settleTime.
 	from.Began = from.Began.Add(-settleTime).UTC()
 	return from, err
 }
 
 // handOver hands over the published events behind from, and moves from.
 func (e *Events) handOver(ctx context.Context, filter Filter, from *keptFrom, to func(context.Context, []event.Envelope, string) error) error {
+	// The condition stays as it was at the beginning while from moves on, so that rows that are sorted
+	// once more are selected as before.
 	known := *from
 	where := func(after int64) *pgsql.Where {
 		w := filter.where(after)
@@ -116,6 +120,7 @@ func (e *Events) awaitSettled(ctx context.Context) error {
 		if err := e.box.Run.QueryRow(ctx, e.box.DB, unsettled, []any{lanes}, &n); err != nil || n == 0 {
 			return err
 		}
+		// The pauses grow to a second, so this warns about every 20 seconds.
 		if attempt%20 == 0 {
 			e.box.Log.WarnContext(ctx, "oncebox: the read of published events waits until a relay has stored the outcome of events that it has sent to "+
 				"the broker", "events", n)

@@ -27,6 +27,7 @@ const MetadataOriginalTopic = "original_topic"
 // ErrLiveTopic means that events were to be replayed on a topic on which this outbox publishes, see [Events.Replay].
 var ErrLiveTopic = errors.New("outbox: events are published on this topic: replay them on one of its own, as order.rebuild")
 
+// errPooled: the cursor belongs to its session, and a pooler may give the next transaction another one.
 var errPooled = errors.New("a cursor does not survive in a transaction-mode pooler: use a Store without Config.Pooler, on a direct connection")
 
 // Replay has the settings of a replay.
@@ -179,6 +180,8 @@ func (e *Events) from(
 	}); err != nil {
 		return nil, 0, err
 	}
+	// The connection goes back to the pool, and an open cursor would keep its disk space there. So it is
+	// closed even if ctx has ended.
 	defer func() { _, _ = e.box.AdHoc().Exec(context.WithoutCancel(ctx), conn, closeSent) }()
 	for {
 		rows, numbers, err := e.next(ctx, conn, size)
@@ -188,6 +191,7 @@ func (e *Events) from(
 		if owed, err = stillOwed(owed, numbers); err != nil || len(numbers) == 0 {
 			return nil, last, err
 		}
+		// Some rows of the batch have moved. fn gets a batch as a whole or not at all, so the order stays.
 		if len(rows) < len(numbers) {
 			return numbers, last, nil
 		}
@@ -226,6 +230,7 @@ func (e *Events) next(ctx context.Context, conn bun.Conn, size int) (rows []outb
 	if rows, err = outboxdb.ScanRows(e.box.AdHoc().Query(ctx, conn, readSent, children, places)); err != nil {
 		return nil, nil, err
 	}
+	// After a move another row may be in a place, so the sequences are compared as well.
 	rows = slices.DeleteFunc(rows, func(r outboxdb.Row) bool {
 		_, is := slices.BinarySearch(numbers, r.Sequence)
 		return !is
@@ -234,6 +239,7 @@ func (e *Events) next(ctx context.Context, conn bun.Conn, size int) (rows []outb
 	return rows, numbers, nil
 }
 
+// scanPlaces reads a batch of the cursor: the table and the place (ctid) of each row, and its sequence.
 func scanPlaces(rows *pgsql.Rows) (children []int64, places []string, numbers []int64, err error) {
 	err = pgsql.Each(rows, func(scan pgsql.Scan) error {
 		var child, number int64

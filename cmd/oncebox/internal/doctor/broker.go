@@ -50,6 +50,7 @@ func (e *examination) hosts() (list []string) {
 	}
 	for host := range strings.SplitSeq(hosts, ",") {
 		if _, _, err := net.SplitHostPort(host); err != nil {
+			// An IPv6 address is in brackets, which JoinHostPort adds itself.
 			host = net.JoinHostPort(strings.Trim(host, "[]"), port)
 		}
 		list = append(list, host)
@@ -205,6 +206,7 @@ func (e *examination) topic(namespace string, t *pulsar.TopicInspection, owners 
 	return found
 }
 
+// ofService returns "" for a subscription that was not made by oncebox, because its service is unknown.
 func ofService(source string) string {
 	if source == "" {
 		return ""

@@ -11,6 +11,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
+// serverChecks need no tables of oncebox, so they also help before the first migration.
 func serverChecks() []check {
 	return []check{
 		{"version", (*examination).version},
@@ -60,6 +61,7 @@ const (
 	oldestVersion = 140000
 )
 
+// setting returns the value that holds for this role and database. It may differ from the one in postgresql.conf.
 func (e *examination) setting(ctx context.Context, name string) (value string, err error) {
 	if err := e.scan(ctx, setting, []any{name}, &value); err != nil {
 		return "", fmt.Errorf("read %s: %w", name, err)
@@ -67,6 +69,7 @@ func (e *examination) setting(ctx context.Context, name string) (value string, e
 	return value, nil
 }
 
+// version finds a server that is too old. Without it, statements would fail later with a syntax error.
 func (e *examination) version(ctx context.Context) ([]Finding, error) {
 	text, err := e.setting(ctx, "server_version_num")
 	if err != nil {
@@ -117,6 +120,8 @@ func (e *examination) durability(ctx context.Context) (found []Finding, err erro
 	return found, nil
 }
 
+// autovacuum finds a server that does not reclaim deleted rows by itself. A busy outbox deletes as many
+// rows as it gets.
 func (e *examination) autovacuum(ctx context.Context) ([]Finding, error) {
 	value, err := e.setting(ctx, "autovacuum")
 	if err != nil || value != "off" {
@@ -126,9 +131,12 @@ func (e *examination) autovacuum(ctx context.Context) ([]Finding, error) {
 		"autovacuum is off: the outbox is written and emptied all the time, and becomes slower and slower")}, nil
 }
 
+// timeouts finds limits that suit the requests of a service, but not the cleaning of tables or a session
+// that waits for notifications.
 func (e *examination) timeouts(ctx context.Context) (found []Finding, err error) {
 	for _, name := range []string{"statement_timeout", "idle_session_timeout"} {
 		var ms int64
+		// pg_settings has both in milliseconds; current_setting would return a text with a unit.
 		if err := e.scan(ctx, `SELECT setting::bigint FROM pg_settings WHERE name = $1`, []any{name}, &ms); err != nil {
 			return found, fmt.Errorf("read %s: %w", name, err)
 		}
@@ -143,6 +151,7 @@ func (e *examination) timeouts(ctx context.Context) (found []Finding, err error)
 // connections finds a pool that is larger than the server allows. The server would refuse connections only under load.
 func (e *examination) connections(ctx context.Context) ([]Finding, error) {
 	var server int
+	// The connections that are reserved for superusers are of no use to the role of a service.
 	if err := e.scan(ctx, `SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int`, nil, &server); err != nil {
 		return nil, err
 	}

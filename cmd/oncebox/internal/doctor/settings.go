@@ -9,6 +9,7 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
+// settingsChecks need no connection, so they come first and work when everything else fails.
 func settingsChecks() []check {
 	return []check{
 		{"source", (*examination).source},
@@ -17,6 +18,8 @@ func settingsChecks() []check {
 	}
 }
 
+// source finds a service without a name. It is only a warning, because a service that just handles
+// messages works without one.
 func (e *examination) source(context.Context) ([]Finding, error) {
 	if e.Config.UoW.Source != "" {
 		return nil, nil
@@ -36,6 +39,8 @@ func (e *examination) outlives(kept time.Duration) bool {
 	return e.remembered() != inbox.KeepForever && (kept == -1 || kept > e.remembered())
 }
 
+// retention compares the service's own outbox with its inbox. For events of other services the check "broker" looks at
+// the retention of their topics.
 func (e *examination) retention(context.Context) ([]Finding, error) {
 	kept := cmp.Or(e.Config.Outbox.Retention, outbox.DefaultRetention)
 	if !e.outlives(kept) {
@@ -65,6 +70,7 @@ func (e *examination) handlerTimeout(context.Context) ([]Finding, error) {
 		length(handler), length(idle))}, nil
 }
 
+// length writes -1, which stands for no limit, so that it fits behind "for".
 func length(d time.Duration) string {
 	if d == -1 {
 		return "ever"

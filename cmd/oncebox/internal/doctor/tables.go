@@ -104,6 +104,7 @@ func (e *examination) schema(ctx context.Context) ([]Finding, error) {
 		"every role may create objects in the schema %s; such an object could run code with the rights of the roles that use the schema", name)}, nil
 }
 
+// grants finds rights that the role of the connection lacks. Rights beyond its duty are no finding.
 func (e *examination) grants(ctx context.Context) ([]Finding, error) {
 	missing, err := migrations.MissingGrants(ctx, e.DB, e.migrations(), e.Duty)
 	if err != nil || len(missing) == 0 {
