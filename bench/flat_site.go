@@ -73,7 +73,7 @@ func (s *site) set(ctx context.Context, schema *schema) (done func(), err error)
 	return done, nil
 }
 
-// fill stores what was relayed anew.
+// fill stores as many events as were relayed, so that each run begins with the same number of waiting events.
 func (s *site) fill(ctx context.Context) error {
 	left := (s.load.next-1)*aggregates - s.tally.arrived
 	if err := s.load.waiting(ctx, (s.waiting-left)/aggregates); err != nil {
@@ -82,7 +82,8 @@ func (s *site) fill(ctx context.Context) error {
 	return s.load.settleDown(ctx)
 }
 
-// measure takes the figure of one round.
+// measure does the runs of one round. It adds their rate, and what they used for each event, to the figures of the
+// site.
 func (s *site) measure(ctx context.Context, b *flatBench) error {
 	var took time.Duration
 	var used usage

@@ -10,7 +10,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// receipts passes messages on and notes when single ones of them are confirmed. All others are the backlog.
+// receipts passes messages on and notes when the messages in single are confirmed. All other messages are the backlog.
 type receipts struct {
 	to messaging.Publisher
 

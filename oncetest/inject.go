@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// FailNextPublish makes the next calls of Publish fail: the first with the first error, and so on. The error is that of every message of
-// the call. [github.com/oncebox/oncebox/messaging] says which error does what: a plain one is a refusal that is tried again after a pause,
-// messaging.Permanent makes a dead event, and with messaging.ErrBrokerDown the event is tried again by the same Drain. The test fails at
-// its end if an error was not used.
+// FailNextPublish makes the next calls of Publish fail: the first call with the first error, and so on. All messages of
+// a call fail with its error. [github.com/oncebox/oncebox/messaging] explains the errors: a plain error is a refusal
+// that is tried again after a pause, messaging.Permanent makes a dead event, and with messaging.ErrBrokerDown the event
+// is tried again by the same Drain. The test fails at its end if an error was not used.
 func (k *Kit) FailNextPublish(errs ...error) {
 	k.broker.mu.Lock()
 	defer k.broker.mu.Unlock()

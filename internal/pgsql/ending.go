@@ -30,7 +30,7 @@ type ending struct {
 	named map[string]struct{}
 }
 
-// follow begins with a transaction whose BEGIN has not been sent.
+// follow begins to observe a transaction. Its BEGIN has not been sent yet.
 func (e *ending) follow(unit bool) { e.follows, e.begun, e.unit, e.how = true, false, unit, "" }
 
 // leave stops following a transaction that its owner ends.

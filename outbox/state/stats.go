@@ -224,7 +224,8 @@ func (s *Reader) countShares(ctx context.Context, statement string) (c counts, e
 	return c, err
 }
 
-// divide divides the estimated number of rows in the proportion of the counted ones.
+// divide splits the estimated number all into the rows of paused tenants and the rest. It assumes the proportion of the
+// rows that were counted.
 func divide(all, counted, paused int64) (rest, ofPaused int64) {
 	if counted+paused == 0 {
 		return all, 0

@@ -22,8 +22,8 @@ const (
 INSERT INTO {schema}.inbox_topic (topic, consumer, subscribed, read_model) VALUES ($1::text, $2::text, true, $3::boolean)
 ON CONFLICT (topic, consumer) DO UPDATE SET subscribed = true, read_model = excluded.read_model`
 
-	// unsubscribe also deletes the note that a process handles what is parked of the topic. Such a process makes the note again within a
-	// minute.
+	// unsubscribe deletes the whole row, and with it the note that a process handles what is parked of the topic. Such
+	// a process makes the note again within a minute.
 	unsubscribe = `DELETE FROM {schema}.inbox_topic WHERE topic = $1::text AND consumer = $2::text`
 
 	subscribers = `SELECT consumer, read_model FROM {schema}.inbox_topic WHERE topic = $1::text AND subscribed ORDER BY consumer`

@@ -67,10 +67,11 @@ func (s *Shortcut) find(now lanedb.Watermark, waits []pendingMark) {
 	}
 }
 
-// passed is the progress of a lane on a shortcut: it has no visible unsent row up to the number to.
+// passed is how far a lane has got on a shortcut: of its rows up to the number to, all that a fetch could see have
+// left.
 type passed struct {
 	to int64
-	n  int // of the shortcut
+	n  int // Shortcut.N of the shortcut that this belongs to
 }
 
 // cursor makes a fetch of the lane begin where the lane is on the shortcut, if that is further than its position.
