@@ -65,7 +65,6 @@ func (w *wrapped) storeBehind(ctx context.Context, id store.Identity, m *messagi
 	return err
 }
 
-
 // underLease runs the message under its lease, and settles it.
 func (w *wrapped) underLease(ctx context.Context, l *lease, m *messaging.Message, tried store.Attempts) error {
 	ctx = l.context(ctx)
