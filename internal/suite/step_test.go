@@ -73,7 +73,6 @@ func TestThePackagesThatTakeLongestAreThereAndBeginFirst(t *testing.T) {
 }
 
 // A file that only the night builds would break unnoticed for a day.
-// The tests of a nested module are not among the tests of this module.
 func TestEveryPackageOfTheNightIsCompiled(t *testing.T) {
 	rows, err := testSteps()
 	require.NoError(t, err)
@@ -94,7 +93,7 @@ func TestEveryPackageOfTheNightIsCompiled(t *testing.T) {
 	require.ElementsMatch(t, slices.Collect(maps.Keys(found)), compiled[2:])
 }
 
-// The tests of a module within this one are not among those of this one.
+// The tests of a nested module are not among the tests of this module.
 func TestEveryModuleHasAStep(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"", "bench", "examples/one", "two", "two/testdata/three", ".four", alertTests} {

@@ -99,7 +99,7 @@ func (a *Audience) look(ctx context.Context) error {
 		return err
 	}
 	// It is never set back. The broker sends a batch to one consumer, whatever keys are in
-			// it, and the consumers of this subscription may return at any time.
+	// it, and the consumers of this subscription may return at any time.
 	for _, s := range subscriptions {
 		if s.IsUnbatched() {
 			a.unbatched.Store(true)
