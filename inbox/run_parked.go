@@ -130,7 +130,7 @@ func (r *runner) free(consumer string) int {
 
 // start works on a key in a goroutine of its own.
 func (r *runner) start(ctx context.Context, stop <-chan struct{}, k store.ParkedKey) {
-	// Doubtful is no part of the identity: the same key is renewed and counted whether its first message is doubtful or not.
+	// Doubtful does not belong to the identity: the same key is renewed and counted whether its first message is doubtful or not.
 	plain := store.ParkedKey{Consumer: k.Consumer, Lock: k.Lock}
 	r.mu.Lock()
 	r.keys[plain] = struct{}{}

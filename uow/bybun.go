@@ -108,7 +108,7 @@ func (w *write) conflict(ctx context.Context, tx bun.Tx, gen schema.QueryGen) er
 	for _, f := range m.table.PKs {
 		query.Where("? = ?", f.SQLName, bun.Safe(f.AppendValue(gen, nil, w.model)))
 	}
-	// No row is no error here: it was deleted, or there never was one, and Found stays 0.
+	// Without a row Found stays 0, which is a result and not an error: it was deleted, or there never was one.
 	if err := query.Scan(ctx, &c.Found, &c.Deleted); !errors.Is(err, sql.ErrNoRows) {
 		c.Err = err
 	}

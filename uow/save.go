@@ -58,7 +58,7 @@ func (u *Unit) Save(ctx context.Context, aggregates ...event.Aggregate) error {
 		return fmt.Errorf("uow: Save: %w", err)
 	}
 	inLockOrder(writes)
-	// A row that is missing is no error of the server, so the transaction goes on and the stored version
+	// The server reports no error for a row that is missing, so the transaction goes on and the stored version
 	// can still be read.
 	missed, err := u.root.save(ctx, writes)
 	if missed != nil {

@@ -26,7 +26,7 @@ import (
 // probeTimeout is how long a readiness check may take: less than probes usually wait.
 const probeTimeout = 3 * time.Second
 
-// newRelay makes the command relay. It listens nowhere without --listen: a port that nobody asked for may be taken, and
+// newRelay makes the command relay. It listens nowhere without --listen: a port that the operator did not choose may be taken, and
 // would show metrics to the network.
 func newRelay(s *cli.Session) *cobra.Command {
 	var listen string

@@ -149,8 +149,8 @@ func carryOut(ctx context.Context, s *cli.Session, o *order, ids []string) error
 	}
 	done, err := treat(ctx, s, o, parts, selected)
 	if err != nil {
-		// Letters of committed transactions are treated for good. They are no dead letters any more, so calling it
-		// again takes only the others.
+		// Letters of committed transactions are treated for good. They have left the table, so the next run
+		// finds only the others.
 		return fmt.Errorf("%w; %s %s before the error: run the command again for the others", err, cli.Several(done.total(), "dead letter was", "dead "+
 			"letters were"), o.done)
 	}
