@@ -15,11 +15,11 @@ type phrase struct {
 // phrases are the forms of words that pages avoid. To add one, give it a plant and a sentence that looks alike and is fine.
 var phrases = []phrase{
 	{"noun", regexp.MustCompile(`\bone that\b`), nil,
-		"It waits behind one that failed.", "It waits behind an event that failed.", 6},
+		"It waits behind one that failed.", "It waits behind an event that failed.", 2},
 	{"noun", regexp.MustCompile(`\bones? (of which|in which|with which|whose|who)\b`), nil,
 		"It takes the one whose lease has ended.", "It takes the lane whose lease has ended.", 0},
 	{"noun", regexp.MustCompile(`\bthose (that|which|who|whose|of which)\b`), nil,
-		"It skips those that are paused.", "It skips tenants that are paused.", 1},
+		"It skips those that are paused.", "It skips tenants that are paused.", 0},
 	{"noun", regexp.MustCompile(`\bthe one (and|or|emit|is|was|waits|has) (an? |the )?(\w+ )?(\w+ )?(of )?the other\b`), nil,
 		"Let the one emit an event of the other.", "The first one waits, the other goes on.", 0},
 	{"noun", regexp.MustCompile(`(^|[.:;,] |\b(of|to|for|from|behind) )who (comes|has|reads|looks|writes|holds|stores|cannot|` +

@@ -37,7 +37,7 @@ func makeToken(events []event.Envelope) Token {
 	type series struct{ key, topic string }
 	seen := map[series]bool{}
 	var groups []announced
-	// From the last event on, so that the last one of a key is the one that is named.
+	// Backwards, so that the last event of each key is named: when it was handled, so were the earlier ones.
 	for i := range slices.Backward(events) {
 		e := &events[i]
 		// An event with a dedup key may have the id of an earlier unit's event, which may have been handled long ago. So it does not stand for others.

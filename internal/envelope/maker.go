@@ -111,7 +111,7 @@ func (m *Maker) complete(ctx context.Context, env event.Envelope) (event.Envelop
 	if env.SchemaVersion == 0 {
 		env.SchemaVersion = 1
 	}
-	// PostgreSQL keeps microseconds (chapter 8.5). So the event in memory is equal to the one that will be read.
+	// PostgreSQL keeps microseconds (chapter 8.5). So the event in memory equals the stored event.
 	env.OccurredAt = env.OccurredAt.UTC().Truncate(time.Microsecond)
 
 	_, traced := env.Metadata[event.TraceParent] // the event has a trace context of its own, which is kept

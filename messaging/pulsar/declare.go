@@ -91,7 +91,7 @@ func (b *Broker) heed(s messaging.Subscription) {
 //
 // It asks the admin API, and returns errors.ErrUnsupported where there is none.
 func (b *Broker) Retention(ctx context.Context, topic string) (time.Duration, error) {
-	// Only the topic is checked: the name of the subscription is a valid one that is not used.
+	// Only the topic is checked: the name of the subscription is not used.
 	if err := (messaging.Subscription{Topic: topic, Name: "none"}).Validate(); err != nil {
 		return 0, err
 	}

@@ -35,7 +35,7 @@ func messageArrays(rows []row) []any {
 	return args
 }
 
-// newRow joins the message with the names under which it is stored, which may differ from those that came.
+// newRow joins the message with the names under which it is stored, which may differ from the ones in its envelope.
 func newRow(id Identity, m *messaging.Message) row {
 	return row{
 		ref:      operator.MessageRef{MessageKey: id.Key.String(), Consumer: id.Consumer, TenantID: id.Tenant, Source: id.Source},

@@ -37,7 +37,7 @@ func (p *Pace) Saw(n int, first, last int64) {
 // Meet returns the number that lanes with a backlog would reach together with the given number of rows. Lanes
 // that are already beyond it wait for the others. It sorts the paces.
 //
-// It goes through the lanes from the one that is furthest behind. With the lanes so far, the goal is where the sum of
+// It goes through the lanes, the furthest behind first. With the lanes so far, the goal is where the sum of
 // density * (goal - at) is the number of rows. A lane beyond that goal needs no rows, and neither do the lanes after
 // it, so the search ends there.
 func Meet(behind []Pace, rows int) float64 {
