@@ -12,7 +12,7 @@ type fullTables struct {
 	answers int // idempotency keys
 }
 
-// fill makes the rows within the server. Their keys are as many as a large installation has.
+// fill lets the server generate the rows, which is faster than to send them. There are as many different keys as in a large installation.
 func (f fullTables) fill(ctx context.Context, s *schema) error {
 	tenth := max(f.dead/10, 1)
 	for _, step := range []struct {

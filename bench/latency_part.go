@@ -32,7 +32,7 @@ func (p part) with(common part) part {
 	return common
 }
 
-// String names the roles: api+consumer.
+// String returns the roles of the process, such as "api+consumer".
 func (p part) String() string {
 	var roles []string
 	for _, r := range []struct {

@@ -31,8 +31,8 @@ func (m *rateMeter) Publish(ctx context.Context, msgs []event.Envelope) error {
 	return err
 }
 
-// back returns how long after a moment the first second was over in which so many were confirmed, false if there was
-// none.
+// back returns how long after from the rate was reached again: until the end of the first second in which at least
+// rate events were confirmed. It returns false if there was no such second.
 func (m *rateMeter) back(from time.Time, rate int) (time.Duration, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -39,7 +39,7 @@ type Lease struct {
 type InFlight struct {
 	// UpTo means every row with a number up to this. 0: the lane was free, or was handed back.
 	UpTo int64
-	// Picked has the numbers of further rows.
+	// Picked means the rows with these numbers as well.
 	Picked []int64
 	// HeldUntil means every held row that was due by then, by the clock of the database.
 	HeldUntil time.Time

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Page is the path of the page that describes the way, from the module's root.
+// Page is the page that describes the way of an event through the code. Its path begins at the module's root.
 const Page = "docs/architecture.md"
 
 // Described returns the stops that the section "The way of one event" of a page names, as "1. `package/file.go Func`: what happens". Each of its three
