@@ -105,7 +105,7 @@ func TestOutdatedStatementsAreRunAgain(t *testing.T) {
 	})
 }
 
-// Twelve connections are outdated, and sixty units run at once: each is run at most once more, and then none.
+// Twelve connections are outdated, and sixty units run at once: only some of them are run again, and at most twice.
 func TestAllConnectionsAreOutdated(t *testing.T) {
 	const atOnce, atMost = 60, 80
 	wherePrepared(t, func(t *testing.T, _ string, e *ender) {

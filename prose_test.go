@@ -106,7 +106,7 @@ func prosePages(t *testing.T) []string {
 	return append(append(pages, more...), "README.md", "CHANGELOG.md")
 }
 
-// The text that paragraphs takes out of a page.
+// paragraphs removes these parts of a page.
 var (
 	blocks     = regexp.MustCompile("(?s)```.*?```")
 	codeSpans  = regexp.MustCompile("`[^`]*`")

@@ -15,7 +15,7 @@ import (
 // eventColumns are the columns of an outbox row that have no default, but the id.
 const eventColumns = "occurred_at, lane, tenant_id, topic, event_type, source, payload"
 
-// newDays has the statements that a subscriber has to run daily, before the publisher does.
+// newDays are the statements that a subscriber has to run every day, before the publisher makes its partitions.
 // docs/change-data-capture.md has them too.
 const newDays = "SELECT outbox_make_partition(current_date + n), inbox_make_partition(current_date + n) FROM generate_series(%d, %d) n"
 

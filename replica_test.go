@@ -257,7 +257,7 @@ func (r *replicas) events(app *oncebox.App, broker *memory.Broker, round string)
 	}, "nothing is parked")
 }
 
-// keys has a key for each kind of end.
+// keys makes an idempotency key for each way in which a key can end.
 func (r *replicas) keys(app *oncebox.App, round string) {
 	r.t.Helper()
 	ctx, keys := r.t.Context(), app.Idempotency

@@ -116,7 +116,7 @@ func (s *shop) killedMessages(n int) {
 	s.broken.Store(false)
 }
 
-// failingMessage has a message that its consumer fails to handle, and one behind it.
+// failingMessage stores a message that its consumer fails to handle, and a message behind it.
 func (s *shop) failingMessage(order string) {
 	s.t.Helper()
 	s.failing.Store(true)

@@ -171,7 +171,7 @@ func TestDelayedEventsAreMovedAndCancelled(t *testing.T) {
 	require.Equal(t, []string{"paid", "sooner"}, []string{entries[0].Reason, entries[1].Reason})
 }
 
-// remind delays an event without an order.
+// remind adds a delayed event, which belongs to no ordering key.
 func (s *shop) remind(order string, at time.Time) {
 	s.t.Helper()
 	s.placeWith(order, event.WithNotBefore(at))

@@ -9,7 +9,7 @@ import (
 	"github.com/oncebox/oncebox/httpmw"
 )
 
-// edit changes what a precondition names, and asks for one.
+// edit requires the precondition If-Match, and pays if it names version 2.
 func (s *service) edit(w http.ResponseWriter, r *http.Request) {
 	switch r.Header.Get("If-Match") {
 	case "":

@@ -15,7 +15,7 @@ import (
 	"github.com/oncebox/oncebox/telemetry"
 )
 
-// withinALease runs fn with longer and longer leases until it reports that it was not the machine which let one end.
+// withinALease runs fn with longer and longer leases, until fn reports that none has ended only because the machine was slow.
 func withinALease(t *testing.T, fn func(w *world, ttl time.Duration) bool) {
 	t.Helper()
 	for ttl := 2 * time.Second; !fn(newWorld(t), ttl); ttl *= 2 {

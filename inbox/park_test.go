@@ -541,7 +541,8 @@ func TestInterruptedFirstTryDoesNotCount(t *testing.T) {
 	require.Zero(t, w.count("inbox_attempt"))
 }
 
-// Tries are counted before they are made for as many messages as may have been in flight when a process died.
+// The first messages after a start have their tries counted before the handler runs: as many as a former process may have had in flight
+// when it died.
 func TestAsManyMessagesAreCountedFirstAsTheConsumerHas(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -559,7 +560,7 @@ func TestAsManyMessagesAreCountedFirstAsTheConsumerHas(t *testing.T) {
 	require.Equal(t, 3, counted, "a dead letter is one of them")
 }
 
-// Whatever the table says of a key, nobody asks all the time when it is due.
+// A due time that lies too far ahead for a time.Duration does not make the runner ask without a pause.
 func TestKeyThatIsNeverDueIsAskedForNowAndThen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

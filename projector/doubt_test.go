@@ -66,8 +66,8 @@ func TestDueRowsUnderADeadBlockAreLeftAlone(t *testing.T) {
 	require.LessOrEqual(t, looks.Load(), int32(30), "at what is due")
 }
 
-// An operator comes while a worker reads the blocks of a lane. The worker does not go on with those that it has seen until
-// then: a key that it does not know to be blocked would be overtaken.
+// An operator changes the blocks of a lane while a worker reads them. The worker must not rely on what it
+// has read before the change: it could take a blocked key for a free one and publish an event of it too early.
 func TestBlocksThatChangeWhileTheyAreRead(t *testing.T) {
 	t.Parallel()
 	for name, swap := range map[string]bool{"one": false, "the other": true} { // they are read in any order

@@ -12,7 +12,7 @@ func Hasten(p *Projector) {
 	p.pauses = pauses{loop: short, topic: short, silent: short}
 }
 
-// ObserveOften has the state of the outbox read often, before p runs.
+// ObserveOften makes p read the state of the outbox often. It is called before p runs.
 func ObserveOften(p *Projector) { p.pauses.observe = 50 * time.Millisecond }
 
 // Mark returns the low-water mark of p's first store.

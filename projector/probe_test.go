@@ -264,7 +264,8 @@ func TestProbeEndsBeforeItsLaneIsHandedBack(t *testing.T) {
 	require.Zero(t, owned)
 }
 
-// Held rows are passed by as well, behind more rows of a topic in trouble than a look sees, all due at the same time.
+// A topic in trouble has more held rows than one look reads, all due at the same time. The held row of another topic behind them is sent
+// nevertheless.
 func TestHeldRowsOfATopicInTroubleStarveNoOther(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

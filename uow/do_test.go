@@ -235,7 +235,7 @@ func TestPanicOfASinkRollsBack(t *testing.T) {
 	s.requireNothing(t)
 }
 
-// COMMIT itself refuses. Nothing is there, nothing is forgotten, and the same instance can be tried again.
+// COMMIT itself fails. Nothing was stored, the aggregate keeps its events, and the same instance can be saved again.
 func TestEventsAreClearedOnlyAfterCommit(t *testing.T) {
 	s := newService(t, nil)
 	a := newAccount("a", "one")

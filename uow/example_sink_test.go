@@ -88,7 +88,7 @@ func ExampleWithToken() {
 	// Output: bank acme mail true
 }
 
-// A connection that breaks before COMMIT is a reason to run the function again, as a deadlock is. What is left then is an
+// If a connection breaks before COMMIT, the function is run again, as after a deadlock. If that does not help, Do returns an
 // error that matches.
 func ExampleErrConnectionLost() {
 	err := fmt.Errorf("place the order: %w", uow.ErrConnectionLost)

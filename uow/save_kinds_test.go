@@ -100,7 +100,7 @@ func (s *saver) compare(t *testing.T, update bool, saved event.Aggregate, byBun 
 	return err == nil
 }
 
-// rewind has the table's sequences give the same numbers again.
+// rewind sets the sequences of the table back, so that they return the same numbers again.
 func (s *saver) rewind(t *testing.T) {
 	t.Helper()
 	_, err := s.Exec(`SELECT setval(pg_get_serial_sequence('kinds', attname), 100) FROM pg_attribute

@@ -94,7 +94,7 @@ func TestSelectionOfDeadLetters(t *testing.T) {
 	require.Contains(t, s.oncebox("dead", "list", "--limit", "1").errs, "There are more")
 }
 
-// An error may be any text: a table shows it as text, in one line.
+// An error may contain any characters. A table shows it on one line, without the control characters that a terminal would obey.
 func TestTablesObeyNoText(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

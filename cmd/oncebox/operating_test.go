@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "write the transcripts of docs/operating
 
 const operatingPage = "../../docs/operating.md"
 
-// scenes are what is wrong in each section of the page.
+// scenes produce the trouble that each section of the page is about.
 var scenes = map[string]func(*shop){
 	"A poison event": func(s *shop) {
 		s.FailNextPublish(messaging.Permanent(errors.New("topic order: the schema has no field Order")))
@@ -153,7 +153,7 @@ func (p *play) match(want, got string) {
 	}
 }
 
-// remember notes the first id of an output, by its length.
+// remember notes the first id of an output, under its length: ids of different kinds have different lengths.
 func (p *play) remember(output string) {
 	if id := ids.FindString(output); id != "" {
 		p.first = map[string]string{strconv.Itoa(len(id)): id}

@@ -128,7 +128,7 @@ func newTested(t *testing.T) *tested {
 	return s
 }
 
-// live has the service relay and consume, as in production, until the returned function is called.
+// live lets the service relay and consume, as in production, until the returned function is called.
 func (s *tested) live(t *testing.T) (end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -75,7 +75,7 @@ func (s *shop) another(t *testing.T, cfg config.Config, tell func(*bun.DB)) (url
 	return server.URL
 }
 
-// failOnce has the first change of the request's order fail.
+// failOnce makes the first change of the request's order fail.
 func (s *shop) failOnce(t *testing.T, q httpmwtest.Request, when, condition string) {
 	t.Helper()
 	kind := "TRIGGER"

@@ -80,7 +80,7 @@ func (e *evidence) judge() *verdict {
 	return v
 }
 
-// judgeAnswers: the answers to one key are one answer, and the one that was planned.
+// judgeAnswers checks that all answers to one key are the same, and have the status that was planned.
 func (e *evidence) judgeAnswers(v *verdict) {
 	for _, p := range e.plans {
 		steps := []step{p.place}

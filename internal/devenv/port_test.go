@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Nobody listens on the first one yet when the second one is looked for.
+// A port that was given stays reserved, although nothing listens on it yet.
 func TestNoPortIsGivenTwice(t *testing.T) {
 	given := map[int]bool{}
 	for range 300 {

@@ -124,14 +124,14 @@ func (d *deliveries) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// count is how many there were.
+// count returns how many deliveries were written.
 func (d *deliveries) count() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.n
 }
 
-// history is what came of a key.
+// history returns the deliveries of a key, in the order in which they were written.
 func (d *deliveries) history(key string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pace"
 )
 
-// The clock of synctest is exact, and nobody waits for it.
+// In synctest the clock is exact, and the test does not have to wait for it.
 func TestBatchesKeepTheRate(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

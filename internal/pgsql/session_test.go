@@ -72,7 +72,7 @@ func TestSessionBehindAPoolerIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// A standby takes over while the session goes on, and begins a timeline.
+// A standby becomes the primary while a session is open, which begins a new timeline. The session is identified anew.
 func TestSessionOnAStandbyIsAskedForAgain(t *testing.T) {
 	standby := pgtest.Start(t, nil).Standby(t)
 	conn, err := pgx.Connect(t.Context(), standby.URL)

@@ -69,7 +69,7 @@ func newBareProducer(t *testing.T, cfg *Config, topic string) *bareProducer {
 	return p
 }
 
-// command writes a frame. The number of a command's field is that of its type.
+// command writes a frame with a command. In Pulsar's protocol the type of a command is also the number of its field.
 func (p *bareProducer) command(kind uint64, command pb, rest []byte) {
 	p.t.Helper()
 	whole := pb{}.number(1, kind).bytes(protowire.Number(kind), command)

@@ -43,7 +43,7 @@ func (p *fakeProducer) SendAsync(_ context.Context, m *pulsarclient.ProducerMess
 	p.send(id, func(err error) { done(p.place(id), m, err) })
 }
 
-// drop has the receipt of a message be that of a duplicate.
+// drop makes the receipt of a message look like that of a duplicate.
 func (p *fakeProducer) drop(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -134,8 +134,9 @@ func TestReplayIgnoresABlockWithoutItsDeadLetter(t *testing.T) {
 	require.Equal(t, []string{"a2"}, f.Due())
 }
 
-// The head until now comes after the replayed row. Were it still due, then as soon as the replayed row is dead again its
-// owner would find it, see that its key is blocked, and look again, at once and for ever.
+// The replayed row comes before the row that was the head of the key until then, which must not stay due. Otherwise, as
+// soon as the replayed row is dead again, the relay would find the former head, see that its key is blocked, and look again
+// without end.
 func TestReplayedRowTakesThePlaceOfAFailedHead(t *testing.T) {
 	f := newFixture(t, nil)
 	first := f.Record("a", "a1")

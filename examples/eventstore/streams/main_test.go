@@ -23,7 +23,7 @@ type added struct {
 
 func (added) EventType() string { return "counter.added" }
 
-// grown is what it was in its first one.
+// grown is the same event in its first version.
 type grown struct {
 	By string `json:"by"`
 }

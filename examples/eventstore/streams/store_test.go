@@ -97,8 +97,8 @@ func TestSwallowedErrorCannotCommit(t *testing.T) {
 	}
 }
 
-// Two that have loaded the same version both succeed: the second one is run again. In either order of the sinks, for the
-// outbox has them wait for one another at the ordering key and the store at its primary key.
+// Two units that have loaded the same version both succeed, because one of them is run again. The order of the sinks does
+// not matter: in the outbox one unit waits for the other at the ordering key, in the store at the primary key.
 func TestTwoWritersOfOneStream(t *testing.T) {
 	s := newService(t, event.WithVersion(2))
 	for id, sinks := range map[string][]uow.Sink{"outbox-first": {s.outbox, s.store}, "store-first": {s.store, s.outbox}} {

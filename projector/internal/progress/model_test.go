@@ -23,7 +23,7 @@ import (
 // Nothing committed may be lost, of each key the events must be published for the first time in the order of their commits, and the owner of a lane
 // publishes nothing again that is recorded as published.
 
-// wrong leaves a guard out, or uses another mark.
+// wrong is a mistake that a run makes on purpose: a guard is left out, or another mark is used. The model must notice it.
 type wrong string
 
 const (
