@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An outage of what a handler needs is one row with one button, on the first page too; each of its messages is on the pages behind it.
+// If a system that a handler needs is down, the page shows one row with one button for it, and lists each message only on further pages.
 func TestOneCauseIsOneRow(t *testing.T) {
 	s := newShop(t)
 	b := s.serve(s.config())

@@ -37,7 +37,7 @@ func newLeasedOn(t *testing.T, db *pgtest.DB) *service {
 	return s
 }
 
-// teller is the other side: what was asked of it.
+// teller is another service that the handler calls. It records the calls.
 type teller struct {
 	mu    sync.Mutex
 	calls []string

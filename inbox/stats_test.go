@@ -45,7 +45,7 @@ func TestStats(t *testing.T) {
 	}, stats)
 }
 
-// Many consumers in trouble do not cost more than a few.
+// With many consumers in trouble, fewer letters of each are counted, so that the statement does not cost more than with a few consumers.
 func TestStatsCountLessOfEachOfManyConsumers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -18,7 +18,7 @@ import (
 // wayOfAll adds all drafts within a transaction of a caller's own, and commits it if more, which may be nil, returns nil.
 type wayOfAll func(drafts []outbox.Draft, more func() error) ([]string, error)
 
-// waysToAddAll are all of them.
+// waysToAddAll returns every way, by its name.
 func (f *fixture) waysToAddAll() map[string]wayOfAll {
 	ctx, pool := f.T.Context(), f.pgxPool(pgx.QueryExecModeCacheStatement)
 	then := func(more func() error) error {

@@ -165,8 +165,8 @@ func (f *fixture) eventually(what string, ok func() bool) {
 	await.True(f.t, ok, "%s", what)
 }
 
-// changeLanes changes all lanes. It locks them in their order, as everybody does, or one of two would be the victim of a
-// deadlock.
+// changeLanes changes all lanes. It locks them in their order, as the product does: otherwise two such
+// transactions could end in a deadlock.
 func (f *fixture) changeLanes(set string) error {
 	_, err := f.db.Exec(`WITH o AS MATERIALIZED (SELECT lane FROM outbox_lane ORDER BY lane FOR UPDATE)
 		UPDATE outbox_lane l SET ` + set + ` FROM o WHERE l.lane = o.lane`)

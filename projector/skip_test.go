@@ -27,7 +27,7 @@ func (f *fixture) fill(n int, tenant, topic, name string) {
 	require.NoError(f.t, err)
 }
 
-// Behind more rows of a topic in trouble than a scan looks at in one go, other topics are served all the same.
+// A topic in trouble has more rows than one scan looks at. The events of other topics behind them are published nevertheless.
 func TestTopicInTroubleStarvesNoOther(t *testing.T) {
 	f := newFixture(t)
 	f.pub.refuse = func(e event.Envelope) error {
@@ -89,7 +89,7 @@ func TestTopicInTroubleStarvesNoLane(t *testing.T) {
 	}
 }
 
-// A tenant's backlog is passed by the rows of others that come after it.
+// The rows of other tenants overtake a tenant's backlog.
 func TestBacklogOfOneTenantDelaysNoOther(t *testing.T) {
 	f := newFixture(t)
 	const backlog = 64 * 1000
@@ -109,8 +109,8 @@ func TestBacklogOfOneTenantDelaysNoOther(t *testing.T) {
 	}
 }
 
-// A backlog of few large rows is one too: each batch is full by its bytes, long before it is by its rows. The rows of another
-// tenant pass it, also while a topic is in trouble.
+// A few large rows are a backlog too: each batch is full by its bytes, long before it is full by its rows. The rows of
+// another tenant overtake them, also while a topic is in trouble.
 func TestBacklogOfLargeRowsDelaysNoOther(t *testing.T) {
 	for name, topic := range map[string]string{"all topics sound": "order", "a topic paused": "down"} {
 		t.Run(name, func(t *testing.T) {

@@ -122,7 +122,7 @@ func TestLateRowsAreCountedOnce(t *testing.T) {
 	m.require(t, added+slow, 0)
 }
 
-// counted leaves the rows of a table as a projector that died while it sent them apart.
+// counted gives the rows of a table one crash, as if a projector had died while it sent them one by one.
 func (f *fixture) counted(table string) {
 	f.t.Helper()
 	_, err := f.db.Exec("UPDATE " + table + " SET crashes = 1")

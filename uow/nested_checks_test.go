@@ -66,7 +66,7 @@ func TestNestedChecks(t *testing.T) {
 	require.Equal(t, []string{"account one v1 one", "account its own v1 its own", "account two v1 two"}, s.sunk(t))
 }
 
-// Around the code of a unit of its own there is nobody who answers for it.
+// WithNestedChecks on a middle unit changes nothing for the units within it: the outermost unit checks their rules at its end.
 func TestNestedChecksWithinAUnit(t *testing.T) {
 	_, units, seen := ruled(t)
 	require.ErrorIs(t, units.Do(t.Context(), func(ctx context.Context, _ *uow.Unit) error {

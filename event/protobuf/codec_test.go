@@ -81,7 +81,7 @@ func TestUnknownFieldsAreIgnored(t *testing.T) {
 
 type plain struct{}
 
-// hidden embeds something whose methods alone are known.
+// hidden is a message only by the methods of the interface that it embeds.
 type hidden struct{ proto.Message }
 
 func TestWhatIsNoMessage(t *testing.T) {

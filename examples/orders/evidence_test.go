@@ -70,7 +70,7 @@ func (v *verdict) notef(n *int, format string, args ...any) {
 	}
 }
 
-// judge compares everything with everything.
+// judge compares the answers, the orders, the messages and the read model with the plans.
 func (e *evidence) judge() *verdict {
 	v := &verdict{}
 	e.judgeAnswers(v)

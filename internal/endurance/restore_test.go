@@ -73,9 +73,9 @@ func TestPageOnRestoresHasTheCommands(t *testing.T) {
 	require.Equal(t, 1, gone)
 }
 
-// A database is put back to what it was, in five ways, again and again, while events are committed and three projectors live on. What it has afterwards
-// is published, in the order of its keys. Before the projectors come back, an import brings the sequence beyond the number of before: then nothing
-// but the mark of the past tells that this is another one.
+// A database is restored again and again, in five ways, while events are committed and three projectors go on. The events that it has afterwards are
+// published, in the order of their keys. Before the projectors connect again, an import moves the sequence beyond its number before the restore: then
+// only the mark of the server's incarnation shows that this is another past.
 func TestDatabaseIsRestoredUnderProjectors(t *testing.T) {
 	for name, save := range map[string]func(e *estate) (restore func()){
 		"dump": func(e *estate) func() {

@@ -91,7 +91,7 @@ func of(consumer string, err any, more ...any) say {
 	return warn(failed, append([]any{"consumer", consumer, "error", err}, more...)...)
 }
 
-// many are attributes that are others with each message.
+// many returns attributes whose values differ from message to message.
 func many(text string, n int) []any {
 	return []any{
 		"id", text, "tenant", text, "ordering_key", text, "message_key", text, "aggregate_id", text, "key", text, "stack", text,

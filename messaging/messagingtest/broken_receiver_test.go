@@ -30,7 +30,7 @@ func settlesAtOnce(ctx context.Context, r *receiver) (*messaging.Message, error)
 	return m, err
 }
 
-// settlesAtTheEnd takes what was received for settled when it is closed.
+// settlesAtTheEnd is a mistake of a receiver: when it is closed, it settles all messages that were received.
 func settlesAtTheEnd(r *receiver) error {
 	r.settleAll()
 	return r.Receiver.Close()

@@ -253,7 +253,7 @@ type spy struct {
 	flying    int            // calls under way
 }
 
-// Publish passes on, and writes down what became of it.
+// Publish passes the messages on, and counts the call and its result.
 func (s *spy) Publish(ctx context.Context, msgs []event.Envelope) error {
 	s.mu.Lock()
 	phase := s.phase

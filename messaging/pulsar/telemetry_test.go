@@ -13,7 +13,7 @@ import (
 	"github.com/oncebox/oncebox/telemetry"
 )
 
-// What the metric shows of a call that takes 9 ms lies between the bounds that are next to it.
+// A call that takes 9 ms is counted in the bucket from 5 to 10 ms.
 func TestDurationIsThatOfTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader := metric.NewManualReader()

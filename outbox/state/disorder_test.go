@@ -12,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/operator"
 )
 
-// insertHeld stores held rows, given their lane and then what comes from the ordering key on.
+// insertHeld stores held rows. The arguments are the lane, and the columns from ordering_key on.
 const insertHeld = `INSERT INTO outbox_held (seq, id, occurred_at, created_at, aggregate_version, schema_version, lane, retry_count, crashes,
 	tenant_id, topic, ordering_key, aggregate_type, aggregate_id, event_type, source, content_type, event_metadata, payload, retry_after)
 	SELECT nextval('outbox_seq'), gen_random_uuid(), now(), now(), 0, 1, ?, 0, 0, 't', 'order', `

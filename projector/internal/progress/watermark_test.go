@@ -45,7 +45,7 @@ func TestMarkOfATake(t *testing.T) {
 	other := m.Begin()
 	m.Took(one, taken(150, 10, 8)) // 100 counts: the transactions up to 7 have ended
 	require.EqualValues(t, 100, m.Current())
-	// 150 was read after 11 was assigned, perhaps: a transaction 12 may have drawn it.
+	// Perhaps 150 was read after transaction 11 had begun, so transaction 12 may have drawn a number up to it.
 	m.Took(other, taken(160, 11, 8))
 	m.Took(m.Begin(), taken(170, 20, 12))
 	require.EqualValues(t, 100, m.Current())
