@@ -379,7 +379,7 @@ func TestScopesNeverCross(t *testing.T) {
 	}
 }
 
-// The same at once: each caller's clients get what was done for this caller, and nobody else's.
+// Clients of several callers send the same key at the same time. Each client gets the answer of its own caller.
 func TestCallersAtOnceNeverMeet(t *testing.T) {
 	t.Parallel()
 	const clients = 10

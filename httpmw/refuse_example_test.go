@@ -19,7 +19,7 @@ func ExampleRefuseFunc() {
 	db, done := exampleDB("SELECT 1")
 	defer done()
 
-	// Of errors in Stripe's format stripe-go sends a request again for one only, a lock timeout. Stripe's other clients look at the header.
+	// stripe-go repeats a request only after one error in Stripe's format, a lock timeout. Stripe's other clients look at the header.
 	refuse := func(w http.ResponseWriter, _ *http.Request, p httpmw.Problem) {
 		kind, code, status := "idempotency_error", strings.ReplaceAll(p.Type, "-", "_"), p.Status
 		switch {

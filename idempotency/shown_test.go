@@ -75,7 +75,7 @@ func TestOpenStepIsRecognised(t *testing.T) {
 	require.Zero(t, stored(), "it is known now")
 }
 
-// Two keys of one principal can be recognized as its keys, and keys of nobody belong to nobody.
+// All keys of one principal are listed with the same hash of it, and keys without a principal with none.
 func TestKeysOfOnePrincipalAreSeenAsSuch(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)

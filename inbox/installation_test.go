@@ -98,7 +98,7 @@ func (w *world) requireNothing() {
 	}
 }
 
-// The id of a database stays, and copies of it have it.
+// The id of a database is made once and stored in it, so that all processes, and copies of the database, have the same id.
 func TestInstallationOfADatabase(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -79,7 +79,7 @@ func newCounter(t testing.TB, lease *httpmw.LeaseConfig, store store) *counter {
 	return c
 }
 
-// post is a request of a client that has one key for all its tries.
+// post sends the request of a client. All requests have the same key, as the retries of one request have.
 func (c *counter) post(t testing.TB) int {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/orders", nil)

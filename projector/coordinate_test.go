@@ -80,7 +80,7 @@ func TestSurplusLanesAreTakenByABeatThatComesAtOnce(t *testing.T) {
 	require.LessOrEqual(t, f.rows("beats WHERE owner = 'second'"), 2+2*3, "two for each worker that gave lanes back")
 }
 
-// The same holds for a projector that gets no notifications.
+// A projector that gets no notifications, because it is behind a pooler, gets its share as well.
 func TestSurplusLanesAreTakenBehindAPooler(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

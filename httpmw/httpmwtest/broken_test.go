@@ -35,7 +35,7 @@ func answers(change func(s *service, r *http.Request, a *httptest.ResponseRecord
 	}}
 }
 
-// replays changes answers that are some.
+// replays changes only answers that are replays.
 func replays(change func(r *http.Request, a *httptest.ResponseRecorder)) fault {
 	return answers(func(_ *service, r *http.Request, a *httptest.ResponseRecorder) {
 		if replayed(r, a) {
@@ -44,7 +44,7 @@ func replays(change func(r *http.Request, a *httptest.ResponseRecorder)) fault {
 	})
 }
 
-// problems changes answers of this kind.
+// problems changes only answers that are problems of this kind.
 func problems(kind string, change func(a *httptest.ResponseRecorder)) fault {
 	return answers(func(_ *service, _ *http.Request, a *httptest.ResponseRecorder) {
 		if strings.Contains(a.Body.String(), kind) {

@@ -66,7 +66,7 @@ func TestFetchFewIsFetchAndTake(t *testing.T) {
 	}
 }
 
-// Where nothing is, no transaction id is spent, and nothing is noted.
+// A fetch of empty lanes takes no transaction id and records no claim.
 func TestFetchFewOfEmptyLanesWritesNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)

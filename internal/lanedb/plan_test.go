@@ -127,5 +127,5 @@ func TestLimitsInStatements(t *testing.T) {
 	}
 }
 
-// statement returns one with which lanes are served.
+// statement returns the statement with this name. The projector serves its lanes by it.
 func statement(name string) string { return lanedb.Statements(true)[name] }

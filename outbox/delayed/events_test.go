@@ -98,7 +98,7 @@ func TestCancelWhereverTheRowIs(t *testing.T) {
 	}
 }
 
-// The memory of a projector says that the row has to wait. It finds nothing that it could hold.
+// A projector has read the row and wants to hold it until it is due, but the event is cancelled meanwhile. There is nothing to hold then.
 func TestCancelOfARowThatAProjectorIsAboutToHold(t *testing.T) {
 	f := newFixture(t, nil)
 	id := f.Record("a", "reminder", tomorrow)

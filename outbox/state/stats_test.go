@@ -243,7 +243,7 @@ func TestStats(t *testing.T) {
 	}, f.still())
 }
 
-// still is the statistics without what differs with the time and with other tests.
+// still returns the statistics without the two ages, which change with the time and with other tests.
 func (f *fixture) still() outboxstate.Stats {
 	f.T.Helper()
 	st := f.stats()

@@ -19,7 +19,7 @@ import (
 	"github.com/oncebox/oncebox/telemetry"
 )
 
-// reconcile repairs what a dry run before has found, which has changed nothing.
+// reconcile does a dry run and then repairs. Both must find the same, so the dry run has changed nothing.
 func (f *fixture) reconcile() upkeep.Reconciled {
 	f.T.Helper()
 	would, err := f.Upkeep().ReconcileDryRun(f.T.Context())

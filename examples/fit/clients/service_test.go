@@ -27,7 +27,7 @@ type service struct {
 	db *pgtest.DB
 }
 
-// newService serves a handler that pays behind the middleware, and that behind what is further out. Whether it answers is said by answers.
+// newService serves a handler that pays. Around it is the middleware, and around that is outer. The handler writes an answer if answers returns true.
 func newService(t *testing.T, cfg httpmw.IdempotencyConfig, outer func(http.Handler) http.Handler, answers func(r *http.Request) bool) *service {
 	t.Helper()
 	s := &service{t: t, db: pgtest.Migrated(t)}

@@ -717,7 +717,8 @@ func TestModelOfTheLog(t *testing.T) {
 	})
 }
 
-// foundBy is where make test begins to look for what only few runs find. A nightly run begins at 0.
+// foundBy has mistakes that only few runs of the model find, with the number of the run from which make test looks for them. A nightly run
+// begins at 0.
 var foundBy = map[wrong]uint64{noIncarnation: 41_400, markReadLate: 45_200, shortcutDone: 3_600, shortcutOneRow: 34_100}
 
 // Each wrong form of the log is found by the model.
