@@ -7,7 +7,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
-// noBroker is the value of -broker that asks for it.
+// noBroker is the value of the flag -broker for a run without a broker.
 const noBroker = "none"
 
 // none is an outlet that takes everything at once. What is left of a run's time is the projector's and PostgreSQL's.

@@ -110,7 +110,7 @@ func (i *Inbox) Pause(name string) error {
 	return i.process.SetPaused(name, "Pause", (*messaging.Loop).Pause)
 }
 
-// Resume starts the flow again.
+// Resume ends the pause that [Inbox.Pause] began.
 func (i *Inbox) Resume(name string) error {
 	defer i.wake()
 	return i.process.SetPaused(name, "Resume", (*messaging.Loop).Resume)

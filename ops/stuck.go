@@ -283,7 +283,7 @@ func ofEvent(kind Kind, r *outboxstate.Row, s Stuck) Stuck {
 	return s
 }
 
-// deadMessages needs no second filter: the list of dead letters has all three conditions.
+// deadMessages lists the dead letters of consumers. Its list applies the whole filter in the database.
 func (v *View) deadMessages(ctx context.Context, filter Filter, limit int) ([]Stuck, error) {
 	if v.inbox == nil {
 		return nil, nil

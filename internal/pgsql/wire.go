@@ -66,7 +66,7 @@ func (a *answers) follow(b []byte) {
 // bodyLen is the length of a message's body. The length on the wire counts its own four bytes.
 func bodyLen(length []byte) int { return int(encoding.BigEndian.Uint32(length)) - 4 }
 
-// questions are the messages of this side. pgx writes whole ones, each in one call.
+// questions sees the messages that pgx sends. Each call of Write has whole messages.
 type questions struct {
 	io.Writer
 

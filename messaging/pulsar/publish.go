@@ -34,7 +34,7 @@ func (b *Broker) Publish(ctx context.Context, msgs []event.Envelope) error {
 	return t.published(ctx, msgs, failed, began)
 }
 
-// publish returns the errors by index.
+// publish publishes the messages, topics at the same time. It returns the errors by the index in msgs.
 func (b *Broker) publish(ctx context.Context, msgs []event.Envelope) map[int]error {
 	byTopic := map[string][]int{}
 	if err := b.start.wait(ctx, "publish"); err != nil {

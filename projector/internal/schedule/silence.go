@@ -29,7 +29,7 @@ type Silence struct {
 	others  bool      // the last such call was that try of other topics
 }
 
-// unheard records a call that may have been carried out.
+// unheard records a call without a receipt, so that it may have been carried out or not.
 func (s *Silence) unheard(pause retry.Policy) {
 	s.unknown++
 	s.others = len(s.Avoided) > 0
