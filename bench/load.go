@@ -71,7 +71,7 @@ func (l *loader) waiting(ctx context.Context, versions int) error {
 	return err
 }
 
-// waitingAtOnce does it in one transaction.
+// waitingAtOnce is waiting with a single transaction.
 func (l *loader) waitingAtOnce(ctx context.Context, versions int) error {
 	err := l.insert(ctx, insertCopies, l.next, versions, versions)
 	l.next += versions

@@ -5,7 +5,7 @@ import (
 	"github.com/oncebox/oncebox/ops"
 )
 
-// next returns what an operator can do about one stuck thing. A command is complete, and comes last.
+// next returns what an operator can do about one stuck thing. If it is a command, the command comes last and can be copied as it is.
 func next(f *ops.Stuck) string {
 	switch f.Kind {
 	case ops.RelayMissing:
