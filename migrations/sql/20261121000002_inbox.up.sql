@@ -53,15 +53,15 @@ CREATE TABLE inbox_process (
 ) WITH (fillfactor = 50);
 
 -- The topics of each consumer. Without a broker a process that delivers an event stores it for each consumer that is subscribed to its
--- topic, whichever process runs it. With one, the row is also what the broker last said of the subscription, so that it is known after
--- the last process has gone. And it says whether a process handles what is parked of the topic.
+-- topic, whichever process runs it. With a broker the row also has the latest figures that the broker reported for the subscription, so
+-- that they are known after the last process has ended. It also shows whether a process handles the parked messages of the topic.
 CREATE TABLE inbox_topic (
-    topic        text    NOT NULL, -- '': all topics, of what is parked
+    topic        text    NOT NULL, -- '': parked messages of all topics
     consumer     text    NOT NULL, -- of a subscription: without the generation of a read model
     subscribed   boolean NOT NULL, -- the messages of the topic are for the consumer
     read_model   boolean NOT NULL DEFAULT false, -- the name of the consumer is that of a read model
-    handled_at   timestamptz,      -- when a process that handles what is parked was last seen; NULL: none was
-    backlog      bigint,           -- how many messages wait at the broker; NULL: it has never said so
+    handled_at   timestamptz,      -- when a process that handles parked messages was last seen; NULL: never
+    backlog      bigint,           -- how many messages wait at the broker; NULL: not known yet
     settled      bigint,           -- changes with each message that is settled there
     connections  integer,          -- how many consumers the broker has for it
     unattended   integer,          -- how many partitions have messages and no consumer
