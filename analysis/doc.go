@@ -1,16 +1,17 @@
-// Package analysis finds mistakes that a program which uses oncebox makes without a word. Each is an analyzer of go vet:
+// Package analysis finds mistakes in programs that use oncebox, if neither the compiler nor an error at run time reports them. It has one analyzer
+// of go vet for each mistake:
 //
 //	go install github.com/oncebox/oncebox/analysis/cmd/oncebox-vet@latest
 //	go vet -vettool=$(which oncebox-vet) ./...
 //
 // Until a release, install it from a clone: go -C analysis install ./cmd/oncebox-vet.
 //
-//   - [Pool]: a statement on the pool within a unit of work. It is committed by itself, whatever becomes of the unit.
-//   - [Track]: an aggregate that has recorded events within a unit of work, and is never given to it. Its events are lost.
+//   - [Pool]: a statement on the pool within a unit of work. It is committed by itself, even if the unit is rolled back.
+//   - [Track]: an aggregate that has recorded events within a unit of work, and is never passed to the unit. Its events are lost.
 //
-// A unit of work is what Manager.Do runs, and what an inbox runs for a message: the handlers given to Consume, Wrap, ConsumeBatch and WrapBatch, and
-// those of routers in a package that has a consumer.
+// The analyzers look at the functions that run in a unit of work: functions that are passed to Manager.Do, handlers that are passed to Consume,
+// Wrap, ConsumeBatch and WrapBatch of an inbox, and handlers of routers in a package that has a consumer.
 //
-// They say nothing where they cannot be sure: an aggregate that is passed to any function may be tracked there, and a pool that
-// has been stored in an interface is not seen. config.Config.RefusePool finds the pool within a unit where the program runs.
+// They report nothing if they cannot be sure. If an aggregate is passed to another function, that function may track it. If a pool was stored in
+// an interface, they cannot recognize it. With config.Config.RefusePool a running program finds a statement on the pool within a unit.
 package analysis

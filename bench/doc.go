@@ -1,4 +1,4 @@
-// Command bench measures oncebox against code written by hand that does the same work and promises nothing:
+// Command bench compares the speed of oncebox with code written by hand (the floor), which does the same work without the guarantees:
 //
 //	go run -C bench . commit
 //	go run -C bench . relay
@@ -19,37 +19,36 @@
 //
 // # Rules
 //
-// A ratio is oncebox's rate over the rate of its floor, the code by hand. It is taken within one round, in which both ran
-// right after each other, and the figure is the median over the rounds, printed with its range. Rates alone say little on
-// a machine that does other things as well.
+// A ratio is the rate of oncebox divided by the rate of its floor. In each round both run directly after each other, and the ratio is computed for
+// the round. The printed figure is the median of the rounds, with its range. Rates alone prove little on a machine that also does other work.
 //
-// A floor uses the best settings found for it; the table names them. Each run has a schema of its own, empty at the
-// start, and a topic of its own. CPU time per event, of this program and of the servers, is printed as well: it depends
-// less on what else runs.
+// A floor uses the best settings that we found for it; the table names them. Each run has a schema of its own, which is empty at the start, and a
+// topic of its own. The table also has the CPU time per event of this program and of the servers, which depends less on other programs of the
+// machine.
 //
-// relay-flat and scaling run each projector in a process of its own, so that its memory is its own and that it can be
-// killed. relay-flat with its defaults needs 40 GB of free disk, for the rows and for what Pulsar keeps until it cleans
-// up, and most of an hour.
+// relay-flat and scaling run each projector in a process of its own, so that its memory can be measured and the process can be killed. With its
+// defaults relay-flat needs most of an hour, and 40 GB of free disk for the rows and for the messages that Pulsar keeps until it cleans up.
 //
-// relay-flat fills its tables within the server, by INSERT ... SELECT from rows that the store itself has written: the same
-// rows in the same pages as by COPY, in lanes that the store has chosen, without their way through the client. Before it
-// measures, it looks at the plans of all statements that a batch takes, at the full tables. A plan with a sequential scan
-// or a sort of a table that grows ends it with exit code 1.
+// relay-flat fills its tables within the server, by INSERT ... SELECT from rows that the store itself has written. That gives the same rows in the
+// same pages as COPY, in lanes that the store has chosen, and no row has to pass through the client. When the tables are full and before it
+// measures, it reads the plans of all statements of a batch. If a plan has a sequential scan or a sort of a table that grows, it ends with exit
+// code 1.
 //
-// consume handles messages that wait in a topic with 4 partitions, through a Failover subscription; the clock runs from the
-// first message to the last acknowledgement. The handler of single and batch sends the statement of the floor, prepared, so
-// that their ratios show the cost of the layers around it; single-raw and single-model send it as users of bun do.
+// consume handles messages that wait in a topic with 4 partitions, through a Failover subscription. The time runs from the first message to the
+// last acknowledgement. In the cases single and batch the handler sends the same prepared statement as the floor, so their ratios measure only the
+// code around the handler. In the cases single-raw and single-model it sends the statement as users of bun do.
 //
-// http asks a service on a loopback socket, with clients in the same program: what they use is in all rates and CPU times alike.
+// http sends requests to a service on a loopback socket. The clients run in the same program, so all rates and CPU times contain the time of the
+// clients.
 //
-// console asks for the pages of package console one after the other, over tables that are filled within the server; -rows says with how
-// many rows. The figure is the time to the last byte, and the first request of each page is not counted.
+// console requests the pages of package console one after the other. The tables are filled within the server, with -rows rows. The figure is the
+// time to the last byte. The first request of each page does not count.
 //
-// What a run stored or sent is counted and compared afterwards. A run that lost, doubled or reordered something says so
-// and ends the program with exit code 1, whatever its speed.
+// After each run the stored or sent events are counted and compared. If a run has lost, doubled or reordered an event, the program reports that
+// and ends with exit code 1.
 //
 // # Servers
 //
-// With DATABASE_URL and PULSAR_URL set, those servers are used; else servers are started for the time of the command. The
-// admin address of Pulsar is PULSAR_ADMIN_URL, else port 8080 of its host.
+// If DATABASE_URL and PULSAR_URL are set, bench uses these servers. Otherwise it starts servers and stops them when the command ends. The admin
+// address of Pulsar is PULSAR_ADMIN_URL; if it is not set, port 8080 of Pulsar's host.
 package main

@@ -1,21 +1,21 @@
-// Package config gathers the configurations of all packages in one struct, fills it from the environment and opens the
-// database as the framework wants it.
+// Package config gathers the configurations of all packages in one struct, fills it from the environment and opens the database with the settings
+// that oncebox needs.
 //
 //	cfg, err := config.FromEnv()
 //	db, err := config.OpenDB(ctx, cfg)
 //	app, err := oncebox.New(db, broker, cfg)
 //
-// A service that has a pool already, a *sql.DB or a *pgxpool.Pool, passes it to [UseDB] or [UsePool] in place of [OpenDB]. Pass the returned
-// database to the constructors. A service does not need bun for it: a unit of work hands out its transaction as *sql.Tx and as pgx.Tx too.
+// A service that already has a pool, a *sql.DB or a *pgxpool.Pool, calls [UseDB] or [UsePool] instead of [OpenDB], and passes the returned
+// database to the constructors. The service need not use bun itself, because a unit of work also returns its transaction as *sql.Tx and as pgx.Tx.
 //
-// A broker adapter is configured by the program that chooses it, so that nothing here links it:
+// The program that chooses a broker adapter also reads the configuration of the adapter. So this package links no adapter:
 //
 //	var cfg pulsar.Config
 //	err := config.Env("ONCEBOX_PULSAR_", &cfg)
 //
 // # Errors
 //
-// Every error names the variable or the field, and all of them are reported at once.
+// An error names the variable or the field. If several settings are wrong, one error reports all of them.
 //
 // Read first: config.go:Config, env.go:FromEnv, then database.go:OpenDB.
 package config

@@ -1,5 +1,5 @@
-// Package console is a web page for operators: it shows what waits, what is dead and why, and what to do about it. It is an http.Handler, which you
-// mount in a service, or in a program of its own.
+// Package console is a web page for operators. It shows what waits, which events and messages are dead letters and why, and what to do about them.
+// It is an http.Handler, which you mount in a service, or in a program of its own.
 //
 //	page, err := console.New(db, authorize, &console.Config{Outbox: app.Outbox, Inbox: app.Inbox, Idempotency: app.Idempotency})
 //	router.Mount("/console", page)                                // chi
@@ -19,8 +19,8 @@
 // Contents of events and messages are shown as text: they are escaped, and the Content-Security-Policy of every page forbids all scripts. A
 // payload is read only when somebody asks for it.
 //
-// The page keeps no state that decides anything, so any number of processes may serve it. If several serve it under one address, give all
-// of them the same [Config.Secret].
+// The page keeps no state in its process, so any number of processes may serve it. If several serve it under one address, give all of them the
+// same [Config.Secret].
 //
 // # Errors
 //

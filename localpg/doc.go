@@ -7,29 +7,29 @@
 //	defer db.Close()
 //	pool, err := sql.Open("pgx", db.URL)
 //
-// It takes the first of these servers that there is:
+// The database is on the first of these servers that exists:
 //
 //  1. the server that ONCEBOX_DATABASE_URL or DATABASE_URL names
-//  2. a server that it starts, with the programs of PostgreSQL 14 or newer that are installed on this machine
-//  3. a server that it starts, with programs that it downloads once (about 15 MB) into the user's cache folder
+//  2. a server that localpg starts, with the programs of PostgreSQL 14 or newer that are installed on this machine
+//  3. a server that localpg starts, with programs that it downloads once (about 15 MB) into the user's cache folder
 //
 // So PostgreSQL need not be installed.
 //
 // # Guarantees
 //
-// The database is new, belongs to this run alone, and is gone after [DB.Close]. Nothing else on the server is touched.
+// The database is new, no other run uses it, and [DB.Close] drops it. Other databases of the server are not changed.
 //
-// A server that was started here listens on 127.0.0.1 only, has a random password, and ends with this process, also if the process is
-// killed. If this process runs as root, the server runs as the user nobody, because PostgreSQL refuses to run as root.
+// A server that localpg starts listens only on 127.0.0.1, has a random password, and ends when this process ends, even if the process is killed.
+// If this process runs as root, the server runs as the user nobody, because PostgreSQL refuses to run as root.
 //
 // # Limits
 //
 // Servers are started on Linux and macOS only. On other systems set ONCEBOX_DATABASE_URL.
 //
-// On a server that a variable names, the role needs the right CREATEDB, and a process that is killed leaves its database behind. The names
-// of such databases begin with oncebox_local_.
+// If a variable names the server, its role needs the right CREATEDB. There, a process that is killed leaves its database behind. The names of
+// these databases begin with oncebox_local_.
 //
-// It is not for production: the data ends with the program.
+// Do not use it in production: the data is deleted when the program ends.
 //
 // Read first: db.go:Start.
 package localpg

@@ -14,8 +14,8 @@
 // Each test has a schema of its own with the tables of oncebox, and a broker in memory. The schema is dropped when the test ends.
 // Tests may run in parallel. A service without a broker works too.
 //
-// The server is that of ONCEBOX_DATABASE_URL, else that of DATABASE_URL. If neither is set, a PostgreSQL of this machine is used, or one is
-// downloaded, and the first test that needs it starts a server.
+// The tests use the server that ONCEBOX_DATABASE_URL names, or else DATABASE_URL. If neither is set, the first test that needs a server starts
+// one, with the programs of PostgreSQL that are installed on this machine, or that it downloads.
 //
 // # A handler that is idempotent
 //
@@ -27,9 +27,9 @@
 //	kit.Drain()
 //	require.Equal(t, 1, invoices(kit.DB))
 //
-// The inbox knows the message and settles it without the handler. So this finds a consumer without an inbox, and not a handler that
-// writes outside of its unit: with another connection, or by a call to another service. Such a handler is found by a process that dies
-// before the handler's COMMIT, because then the handler runs a second time:
+// The inbox finds its entry of the message and settles the message without calling the handler. So this test finds a consumer that has no inbox.
+// It does not find a handler that writes outside of its unit of work: with another connection, or by a call to another service. To find such a
+// handler, let the process die before the handler's COMMIT. Then the handler runs a second time, and its effect is there twice:
 //
 //	placeOrder(kit.App, "o-1")
 //	kit.CrashAt(oncetest.BeforeCommit) // after the request, so that it is the handler's COMMIT
@@ -38,8 +38,8 @@
 //
 // # A service that dies
 //
-// A process may die at any time, for example between COMMIT and the answer to it. [Kit.CrashAt] names the moment. [Kit.Drain] starts the
-// service anew and goes on:
+// A process may die at any time, for example between COMMIT and the answer to it. [Kit.CrashAt] sets the moment. After the crash [Kit.Drain]
+// starts the service again and goes on:
 //
 //	placeOrder(kit.App, "o-1")
 //	kit.CrashAt(oncetest.BeforeAck)
@@ -48,25 +48,25 @@
 //
 // # A request
 //
-// An HTTP handler is made in the function that [New] takes, because a start after a crash makes a new App, and is called with net/http/httptest.
-// The package's example of a repeated request shows it (example_http_test.go).
+// Make the HTTP handler in the function that you pass to [New], because a start after a crash makes a new App. Call the handler with
+// net/http/httptest. The package's example of a repeated request shows it (example_http_test.go).
 //
 // # Guarantees
 //
-// Nothing runs between the calls. Events are published and handled within [Kit.Drain] only, by the relay and the consumers that
-// production runs. So a test sees the outbox before and after. A failed message waits for [Kit.Advance], unless the service sets a pause
-// that is over while Drain works.
+// Nothing runs between the calls. Events are published and handled only within [Kit.Drain], by the same relay and consumers as in production. So a
+// test can look at the outbox before and after. A message that failed waits for [Kit.Advance], unless the service has set a pause so short that it
+// is over while Drain still works.
 //
 // No pause makes a test longer: [Kit.Drain] waits for the service's own statements, and looks every few milliseconds whether the parked
 // messages have been handled.
 //
-// The service's pool refuses a statement whose context carries a unit of work, or is that of a leased handler. Sent to the pool, what it
-// writes would stay where the unit is rolled back. The error says what to use, see config.Config.RefusePool.
+// The service's pool refuses a statement whose context carries a unit of work, or belongs to a leased handler. Such a statement is not part of the
+// unit: its rows would stay although the unit is rolled back. The error says what to use instead, see config.Config.RefusePool.
 //
 // # Errors
 //
-// Whatever is not as it should be fails the test at once (FailNow). The message says what was there instead and what to do. Call the
-// functions and methods from the test's own goroutine.
+// If a function or method does not find what it requires, it fails the test at once (FailNow). The message says what it found and what to do. Call
+// the functions and methods from the test's own goroutine.
 //
 // Read first: kit.go:New, then drain.go:Kit.Drain.
 package oncetest

@@ -1,5 +1,5 @@
-// Package ops reads all tables of a service for its operators: what is stuck, and what became of an event. The command oncebox and package
-// console show that; a service may show it in a page of its own.
+// Package ops reads all tables of a service for its operators. It answers two questions: what is stuck, and what became of an event? The command
+// oncebox and package console show the answers. A service may show them in a page of its own.
 //
 //	view := ops.New(db, app.Outbox, app.Inbox, app.Idempotency)
 //	list, err := view.Causes(ctx, ops.Filter{})
@@ -10,14 +10,15 @@
 //
 // # Guarantees
 //
-// All but [DeadLetters] only read, and no payloads. [View.Stuck] costs a handful of look-ups by an index and the rows that it lists, at most
-// [Looked] of each kind, [View.Status] bounded counts for each lane and consumer: neither
-// counts or reads a whole backlog, however many rows wait. [View.Life] has no index for events that wait or were published, see outbox.Store.Locate.
+// All functions but those of [DeadLetters] only read, and they read no payloads. [View.Stuck] costs some look-ups in an index, and reads the rows
+// that it lists, at most [Looked] of each kind. [View.Status] counts the rows of each lane and consumer up to a limit. So neither of them counts
+// or reads a whole backlog, however many rows wait. [View.Life] is slower, because events that wait or were published have no index by id, see
+// outbox.Store.Locate.
 //
 // # Limits
 //
-// The parts of an answer are read one after the other, each in a snapshot of its own. An event that moves between two tables meanwhile may be
-// missing, or be there twice, in one answer; the next one has it right.
+// The parts of an answer are read one after the other, each in a snapshot of its own. If an event moves to another table between these reads, one
+// answer may lack the event or contain it twice. The next answer is right.
 //
 // Read first: view.go:View, then stuck.go and life.go:View.Life.
 package ops

@@ -1,4 +1,4 @@
-// Package eventtest keeps a service from changing events that are stored already. It is one test:
+// Package eventtest fails if a service changes its event types so that stored events cannot be read any more. It is one test:
 //
 //	func TestEvents(t *testing.T) {
 //		registry := event.NewRegistry()
@@ -6,24 +6,25 @@
 //		eventtest.Golden(t, registry)
 //	}
 //
-// For every type and version there is a file with the payload of a sample, testdata/events/<type>.v<version>.json (.golden if
-// the codec is not JSON), which is committed and stays. A new one is written with
+// For every type and version there is a file with the payload of a sample, testdata/events/<type>.v<version>.json (.golden if the codec is not
+// JSON), which is committed and stays. To write a new file, run
 //
 //	EVENTTEST_UPDATE=1 go test ./...
 //
-// That writes what is missing and what was added, and never touches anything else: the gate cannot be silenced by it.
+// That writes missing files and adds new fields to existing files. It changes nothing else, so it cannot hide a failure.
 //
 // # What fails
 //
 //   - a type whose current version has no file
 //   - a file that is gone, or whose type is not registered any more, under its name or as an alias of another one
-//   - a field that was removed, renamed or retyped: what the file of the current version holds is not written again as it was
-//   - a field that was added and is not in the file yet
-//   - an earlier version that does not decode, that loses a field on the way because an upcaster was forgotten, or whose
-//     integers an upcaster rounds to what a float64 can hold
+//   - a field that was removed, renamed or retyped: the file of the current version is decoded and encoded again, and the result differs from the
+//     file
+//   - a field that was added to the type and is not yet in the file
+//   - an earlier version that cannot be decoded, that loses a field because an upcaster is missing, or whose integers an upcaster rounds because
+//     it stores them in a float64
 //
-// Each message says what to do. JSON is compared member by member and number by number, every digit of them; the order of the
-// members does not matter. What other codecs write is compared byte by byte.
+// Each message says what to do. JSON is compared member by member, and numbers digit by digit; the order of the members does not matter. The
+// output of other codecs is compared byte by byte.
 //
 // Read first: golden.go:Golden.
 package eventtest

@@ -1,5 +1,5 @@
-// Package encryption is a worked example of an [event.Sealer]: one key per tenant, kept in a table, with rotation, and
-// with the erasure of a tenant. Copy it and change it; the framework needs no more than the two methods in sealer.go.
+// Package encryption is an example of an [event.Sealer] that you can copy and change. It has one key for each tenant in a table, can rotate the
+// keys, and can erase a tenant. oncebox itself needs only the two methods in sealer.go.
 //
 //	keys := encryption.NewKeys(vault) // a pool of its own
 //	cfg.UoW.Registry = event.NewRegistry(event.WithSealer(keys))
@@ -7,17 +7,16 @@
 //
 // # Where the keys are
 //
-// With the table of the keys everything can be read, and a backup of it brings erased keys back. So it belongs into
-// another database than the events, with backups that are kept for as long as an erasure may take; its files forget an
-// erased key with the next VACUUM. Where a key management service is at hand, store the secrets encrypted by it.
+// A person who has the table of the keys can read every event, and a backup of the table brings erased keys back. So keep the table in another
+// database than the events, and keep its backups no longer than an erasure may take. The files of the table contain an erased key until the next
+// VACUUM. If you have a key management service, let it encrypt the secrets before you store them.
 //
 // # Erasure
 //
-// [Keys.Erase] forgets the secrets of a tenant and keeps their ids, so that "erased" and "not here" can be distinguished. The events
-// stay where they are, in tables, topics and backups, and nobody can read them. Processes remember keys for [Lifetime]:
-// after that the erasure is complete. The tenant gets no other key; what it still tries to announce fails with
-// [event.ErrErased].
+// [Keys.Erase] deletes the secrets of a tenant and keeps their ids, so that an erased key can be distinguished from an unknown key. The events
+// stay where they are, in tables, topics and backups, and nobody can read them. Processes remember keys for [Lifetime]. After that time the
+// erasure is complete. The tenant gets no new key: its further events fail with [event.ErrErased].
 //
-// Only payloads are sealed. Ids of aggregates, routing keys and metadata stay readable: put nothing personal into them. The
-// same holds for the errors of handlers, which dead letters quote, and for stored HTTP answers.
+// Only payloads are sealed. Ids of aggregates, routing keys and metadata stay readable, so put no personal data into them. The errors of handlers,
+// which dead letters quote, and stored HTTP answers stay readable as well.
 package encryption

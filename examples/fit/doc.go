@@ -1,5 +1,5 @@
-// Package fit shows oncebox in code that was there before it: a wallet on database/sql, on pgx with sqlc, and on GORM, and HTTP handlers on
-// net/http and chi. None of them knows bun. All of them keep their pool, their queries and their transactions.
+// Package fit adds oncebox to existing code: a wallet on database/sql, on pgx with sqlc, and on GORM, and HTTP handlers on net/http and chi. None
+// of them uses bun. All of them keep their pool, their queries and their transactions.
 package fit
 
 // Tables are those of the wallet. Those of oncebox are made by migrations.Up.

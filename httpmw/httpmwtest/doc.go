@@ -1,5 +1,5 @@
-// Package httpmwtest is the suite that a service with idempotency keys passes. It knows the service by its address only:
-// everything goes over sockets, and is judged by the answers.
+// Package httpmwtest is a test suite for services with idempotency keys. It needs only the address of the service: it sends requests over sockets,
+// and compares the answers with the rules.
 //
 //	func TestConformance(t *testing.T) {
 //		server := httptest.NewServer(routes())
@@ -21,10 +21,10 @@
 // how many rules were run, and which were not. With only the required fields these rules are run: retries, the spellings of a key, another content
 // under the same key, bodies that end too early, clients at once, problems as JSON.
 //
-// A service that executes a request twice and gives the same answer is found out only if the committed effects are counted: Target.Effects, or
-// "effects" in a file.
+// If a service executes a request twice and gives the same answer both times, the suite notices that only if it can count the committed effects:
+// set Target.Effects, or "effects" in a file.
 //
-// Keys are random, so a service can be tested again and again. It keeps what the requests made.
+// Keys are random, so a service can be tested again and again. The suite does not delete what its requests have created.
 //
 // # Who tests the test
 //

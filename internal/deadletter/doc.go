@@ -1,13 +1,14 @@
-// Package deadletter is the engine of both boxes of dead letters: it lists, counts, replays, discards and expires them. A box, outbox or
-// inbox, gives its statements ([SQL]) and says how they are run ([Box]).
+// Package deadletter lists, counts, replays, discards and expires the dead letters of both boxes, outbox and inbox. A box passes its statements
+// ([SQL]) and functions that run them ([Box]).
 //
 // # Guarantees
 //
-// An action on many letters is done in batches, each in a transaction of its own: it locks the keys that the letters hold, changes the payload if
-// that is wanted, moves the letters and adds their entries to the audit, and adjusts the keys, whose first rows may be others now. A letter that
-// another process changes between the choice and the lock is neither counted nor entered in the audit.
+// An action on many letters works in batches, each in a transaction of its own. The transaction locks the keys that the letters hold, changes the
+// payload if the operator has given a new one, moves the letters, adds their entries to the audit, and updates the keys, which may have another
+// first row now. If another process changes a letter after it was chosen and before it is locked, the action neither counts the letter nor adds an
+// entry to the audit.
 //
-// Letters that die after the call has begun, perhaps because they were just replayed, are left to another call. So each call ends.
+// Letters that were made after the call has begun, for example because a replayed event died again, are left to the next call. So each call ends.
 //
 // Read first: act.go:Box.act, then box.go.
 package deadletter

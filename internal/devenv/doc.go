@@ -1,37 +1,36 @@
 // Package devenv gives tests, examples and benchmarks a real PostgreSQL and a real Apache Pulsar.
 //
-// [Postgres] and [Pulsar] return a server that answers, found in this order:
+// [Postgres] and [Pulsar] return a server that answers. They take the first that exists:
 //
-//   - PostgreSQL: DATABASE_URL; initdb and postgres, 14 or newer, on this machine; else a build of PostgreSQL 17 that is
-//     fetched once (about 15 MB) and kept in the user's cache folder.
-//   - Pulsar: PULSAR_URL, with the admin address in PULSAR_ADMIN_URL (port 8080 of the same host); a distribution in the user's cache folder; else
-//     the official one, fetched once (245 MB) with Maven. Java 17 and Maven are installed with apt-get where that is possible.
+//   - PostgreSQL: the server that DATABASE_URL names; a server started with initdb and postgres, 14 or newer, of this machine; a server started
+//     with a build of PostgreSQL 17 that is downloaded once (about 15 MB) into the user's cache folder.
+//   - Pulsar: the server that PULSAR_URL names, with the admin address in PULSAR_ADMIN_URL (default: port 8080 of the same host); a server started
+//     from the distribution in the user's cache folder. If it is not there, the official distribution is downloaded once (245 MB) with Maven. Java
+//     17 and Maven are installed with apt-get where that is possible.
 //
 // [Start] returns both, for programs that run others. [Browser] finds or installs a Chromium in the same way.
 //
-// Which one it was is said in one line. A server that was started here has a data folder of its own below the temporary
-// folder and listens on free ports of 127.0.0.1. Durability is as the server's makers set it: PostgreSQL syncs at each
-// commit, unless the caller asks for less ([Options].Volatile); a standalone Pulsar does not sync its journal and survives the
-// loss of its process, not of power.
+// One line of output says which server it is. A server that devenv starts has a data folder of its own below the temporary folder, and listens on
+// free ports of 127.0.0.1. Durability has the default of each server: PostgreSQL syncs at each commit, unless the caller sets [Options].Volatile.
+// A standalone Pulsar does not sync its journal, so its data survives the loss of its process, but not the loss of power.
 //
 // # Guarantees
 //
-// Nothing has to be called before or besides these functions: no hook in main or TestMain. PostgreSQL refuses to run
-// as root, so for root it runs as nobody.
+// These functions need no other call, and no hook in main or TestMain. PostgreSQL refuses to run as root, so if this process runs as root, the
+// server runs as the user nobody.
 //
-// A server never outlives the process that started it, SIGKILL of that process included: a watchdog process waits for the
-// end of a pipe that only the starter holds open, then ends the server and removes its folder.
+// A server never outlives the process that started it, even if that process gets SIGKILL. A watchdog process waits until a pipe is closed that
+// only the starting process holds open. Then it ends the server and removes the server's folder.
 //
-// Every wait is bounded and honours the context.
+// Every wait has a time limit, and ends with the context.
 //
 // # Errors
 //
-// An error about a server ends with the last lines of that server's log. An error about something that is missing names the
-// step that provides it.
+// An error about a server ends with the last lines of that server's log. If a program is missing, the error names the step that installs it.
 //
 // # Limits
 //
-// Servers are started on Linux and macOS only; elsewhere DATABASE_URL and PULSAR_URL have to name running ones.
+// Servers are started on Linux and macOS only; elsewhere DATABASE_URL and PULSAR_URL must name running servers.
 //
 // Read first: servers.go:Start, then postgres.go:Postgres and pulsar.go:Pulsar.
 package devenv

@@ -1,4 +1,4 @@
-// Package metricstest reads metrics in tests, and gives histograms a load that is known.
+// Package metricstest reads metrics in tests, and fills histograms with known values.
 //
 // Read first: family.go:Gather.
 package metricstest

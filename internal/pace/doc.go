@@ -1,9 +1,9 @@
-// Package pace limits how many things are done per second, in batches.
+// Package pace limits a rate: the number of rows that an operator's command changes per second, in batches.
 //
 // # Guarantees
 //
-// A caller that takes batches of [Pace.Batch] and calls [Pace.Wait] after each of them is at no time further than the rate allows plus one batch,
-// also if it begins a new Pace after the last Wait of the one before.
+// A caller takes batches of at most [Pace.Batch] and calls [Pace.Wait] after each of them. Then at every moment it has done at most one batch more
+// than the rate allows. That also holds if it begins a new Pace after the last Wait of the former Pace.
 //
 // Read first: pace.go:Pace.
 package pace

@@ -1,7 +1,7 @@
 // Package pgtest gives each test a PostgreSQL schema of its own.
 //
-// All tests of a process share one server: that of ONCEBOX_DATABASE_URL, else that of DATABASE_URL, which make test sets for all
-// packages, else a server that the first test starts. A package that uses it has
+// All tests of a process share one server: the server that ONCEBOX_DATABASE_URL names, or else DATABASE_URL, which make test sets for all
+// packages. If neither is set, the first test starts a server. A package with such tests has
 //
 //	func TestMain(m *testing.M) { pgtest.Main(m) }
 //
@@ -11,7 +11,7 @@
 //	db := pgtest.Open(t)
 //	db := pgtest.Migrated(t)
 //
-// A test without a server does not get skipped, it fails.
+// If there is no server, a test fails; it is not skipped.
 //
 // Read first: db.go:Migrated, then apart.go:OpenApart and own.go:Start.
 package pgtest

@@ -4,33 +4,33 @@
 //	if err := config.Env("ONCEBOX_PULSAR_", &cfg); err != nil { ... }
 //	broker, err := pulsar.Connect(ctx, &cfg)
 //
-// A [Broker] publishes, subscribes, and makes topics and subscriptions. Payloads are sent unchanged; the other fields of an event travel as
-// properties, CloudEvents in binary mode: ce_id, ce_type, ce_source, ce_subject, ce_time and so on, other metadata as meta-<key>. The
-// routing key is Pulsar's message key; an explicit ordering key is sent as message key and as ce_orderingkey. A message from a program that
+// A [Broker] publishes, subscribes, and makes topics and subscriptions. Payloads are sent unchanged. The other fields of an event are sent as
+// properties, in the binary mode of CloudEvents: ce_id, ce_type, ce_source, ce_subject, ce_time and so on. Other metadata is sent as meta-<key>.
+// The routing key is Pulsar's message key; an explicit ordering key is sent as message key and as ce_orderingkey. A message from a program that
 // does not use this format is received too: its properties become the metadata, and its place in the topic becomes its id.
 //
 // # Guarantees
 //
-// Every message that [Broker.Publish] reports as sent has a receipt of the broker, and the sent messages of a (topic, key) are a prefix of
-// the messages of that key in the call. Pulsar's client alone guarantees neither: it may lose a message without an error, store a message
-// after its deadline, store later messages of a key whose earlier message failed, and report a message as sent that the broker dropped as a
-// duplicate. So every call has producers of its own, keeps its own account of receipts, and closes a producer after such a fault; a message
-// without a receipt is then [messaging.ErrUnknown] and must be sent again.
+// Every message that [Broker.Publish] reports as sent has a receipt of the broker, and the sent messages of a (topic, key) are a prefix of the
+// messages of that key in the call. Pulsar's client alone guarantees neither: it may lose a message without an error, store a message after its
+// deadline, store later messages of a key whose earlier message failed, and report a message as sent that the broker dropped as a duplicate. So
+// every call has producers of its own, compares the receipts with its messages itself, and closes a producer after such a fault. The result of a
+// message without a receipt is [messaging.ErrUnknown], and the message must be sent again.
 //
 // Messages of a key are received in order, at least once. Subscriptions start at the earliest message. A broker that was killed delivers
 // again thousands of messages that were acknowledged, older ones first.
 //
-// With [messaging.Failover], partitions move when a consumer joins, leaves or comes back. After a second, all messages that are not settled
-// come again at the new consumer. A consumer gets the messages of a key in order the first time, even if the broker reads on in the wrong
-// place during that second: messages that come too early are held back. That costs up to two more seconds when it happens, and nothing
-// otherwise. The former consumer may still work on the same messages meanwhile. In three rare cases, listed in docs/guarantees.md, the
-// consumer cannot notice, and later messages of a key may come before earlier ones. No layer corrects that, package inbox neither: a
-// handler that needs the order compares the version of the aggregate. Messages that the broker forgets to read come after some seconds of
-// silence.
+// With [messaging.Failover], partitions move when a consumer joins, leaves or comes back. After a second, the broker delivers all messages that
+// are not settled to the new consumer. A consumer gets the messages of a key in order the first time. During that second the broker may continue
+// in the wrong place of the topic. Then the receiver holds back messages that come too early, which delays them by up to two more seconds.
+// Meanwhile the former consumer may still work on the same messages. In three rare cases, listed in docs/guarantees.md, the consumer cannot
+// notice, and later messages of a key may come before earlier ones. No part of oncebox corrects that, not even package inbox. So a handler that
+// needs the order compares the version of the aggregate. If the broker forgets to deliver some messages, the receiver asks for them again after
+// some seconds without a message.
 //
-// No message can stop a consumer. A message that is encrypted, larger than Config.MaxReceivedBytes, or incomplete comes with the reason
-// under [messaging.UnreadableKey] and with at most 64 KiB of its payload: package inbox makes a dead letter of it. Messages that Pulsar's
-// client drops by itself never arrive: docs/guarantees.md lists them.
+// No message can stop a consumer. A message that is encrypted, larger than Config.MaxReceivedBytes, or incomplete is received with the reason in
+// its metadata under [messaging.UnreadableKey], and with at most 64 KiB of its payload. Package inbox makes a dead letter of it. Messages that
+// Pulsar's client drops by itself never arrive: docs/guarantees.md lists them.
 //
 // [messaging.KeyShared] needs producers that do not batch: set Config.DisableBatching in every program that publishes to the topic.
 //
@@ -38,12 +38,12 @@
 //
 // # Errors
 //
-// [messaging.Permanent]: the message is too large, or its topic is not a plain name. [*messaging.TopicError]: the topic is missing,
-// terminated, over its quota, or not permitted. [messaging.ErrBrokerDown]: there is no connection, and the message was not handed over.
-// [messaging.ErrUnknown]: no receipt came in time. [messaging.ErrBehind]: the message is behind one with such an error.
+// [messaging.Permanent]: the message is too large, or its topic is not a plain name. [*messaging.TopicError]: the topic is missing, terminated,
+// over its quota, or not permitted. [messaging.ErrBrokerDown]: there is no connection, and the message was not handed over.
+// [messaging.ErrUnknown]: no receipt came in time. [messaging.ErrBehind]: an earlier message of the key in the same call has such an error.
 //
-// [Connect] waits for a broker that cannot be reached at the start. A subscription of another service is refused for good, with a
-// [*messaging.SourceError].
+// [Connect] waits for a broker that cannot be reached at the start. If a subscription belongs to another service, the error is a
+// [*messaging.SourceError], which is permanent.
 //
 // After a lost connection producers and consumers connect again by themselves, without an error. A [messaging.Receiver] returns an error
 // when the broker ends it for good.
@@ -52,8 +52,8 @@
 //
 //   - oncebox.broker.published: messages by topic and outcome (ok, permanent, topic, broker_down, unknown, behind)
 //   - oncebox.broker.publish.duration: seconds per call of Publish, by outcome (ok, failed)
-//   - oncebox.broker.unwatched_topics: topics published to whose declared subscription is gone, or that
-//     have neither a subscription nor retention
+//   - oncebox.broker.unwatched_topics: number of topics to which this process publishes and whose messages the broker may delete unread, because a
+//     declared subscription is gone, or because the topic has neither a subscription nor retention
 //
 // Read first: broker.go:Connect and start.go:start.begin, then publish.go:Broker.Publish and flight.go:flight.run, then receiver.go:receiver.Receive and
 // turn.go:turn. Package internal/topics makes topics and subscriptions, internal/wire has the format of messages.

@@ -1,9 +1,9 @@
-// Package rulestest runs the tests of the alerts in docs/alerts: files in the format of promtool, with the parts of Prometheus that
-// promtool itself is made of. It needs no program:
+// Package rulestest runs the tests of the alerts in docs/alerts. These are files in the format of promtool. The package uses the same parts of
+// Prometheus as promtool, so promtool need not be installed:
 //
 //	go test -C docs/alerts/rulestest .
 //
-// With promtool the same files run as they are:
+// promtool can run the same files:
 //
 //	promtool test rules docs/alerts/*_test.yml
 package rulestest

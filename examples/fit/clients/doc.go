@@ -1,2 +1,3 @@
-// Package clients tries what real clients send when they try again: recordings of theirs, and stripe-go itself. README.md says how the recordings were made.
+// Package clients sends the middleware what real HTTP clients send when they repeat a request: recordings of such clients, and stripe-go itself.
+// README.md says how the recordings were made.
 package clients

@@ -1,2 +1,2 @@
-// Package service runs a service in which each thing happens that a metric of oncebox shows.
+// Package service runs a service that gives every metric of oncebox a value.
 package service

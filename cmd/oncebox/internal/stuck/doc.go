@@ -1,4 +1,5 @@
-// Package stuck has the command "oncebox stuck": what waits for longer than its turn, or for a decision, and what to type next.
+// Package stuck has the command "oncebox stuck". It lists events, messages and requests that have waited too long or that need a decision of an
+// operator, and the command to type next.
 //
 // Read first: stuck.go:New, then hint.go:next.
 package stuck
