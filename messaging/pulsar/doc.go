@@ -52,8 +52,8 @@
 //
 //   - oncebox.broker.published: messages by topic and outcome (ok, permanent, topic, broker_down, unknown, behind)
 //   - oncebox.broker.publish.duration: seconds per call of Publish, by outcome (ok, failed)
-//   - oncebox.broker.unwatched_topics: number of topics to which this process publishes and whose messages the broker may delete unread, because a
-//     declared subscription is gone, or because the topic has neither a subscription nor retention
+//   - oncebox.broker.unwatched_topics: how often a check of a topic found that a declared subscription is gone, or that the topic has neither a
+//     subscription nor retention, by topic
 //
 // Read first: broker.go:Connect and start.go:start.begin, then publish.go:Broker.Publish and flight.go:flight.run, then receiver.go:receiver.Receive and
 // turn.go:turn. Package internal/topics makes topics and subscriptions, internal/wire has the format of messages.
