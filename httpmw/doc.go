@@ -18,8 +18,7 @@
 //	r.With(once).Post("/payments", pay)
 //
 // Mount [Idempotency] after authentication, limits, [Tenant] and [Metadata], and outside of [UnitOfWork]. docs/http.md has the reasons, and the
-// details: which
-// answers are kept, lease mode, what makes two requests the same. Package policy documents the rules for clients.
+// details: which answers are kept, lease mode, and when two requests are the same. Package policy documents the rules for clients.
 //
 // # Guarantees
 //
@@ -27,9 +26,9 @@
 // crash leaves either nothing, or both the work and the answer, which the next retry gets.
 //
 // An answer below 400 commits the work and is stored with it. An answer of 400 or more rolls the work back. It is stored if the same request would
-// get it again; otherwise the key is free. A handler may run more than once, but a run that was
-// not committed leaves nothing in the database. A handler that calls other services uses a [Transport], or IdempotencyConfig.Lease, which holds a
-// lease of the key instead of a transaction. The answer is in memory until COMMIT, so Flush, Hijack and trailers do not work.
+// get the same answer again; otherwise the key is free. A handler may run more than once, but a run that was not committed leaves nothing in the
+// database. A handler that calls other services uses a [Transport], or IdempotencyConfig.Lease, which holds a lease of the key instead of a
+// transaction. The answer is in memory until COMMIT, so Flush, Hijack and trailers do not work.
 //
 // # Errors
 //

@@ -27,10 +27,9 @@
 //
 // # What changes something
 //
-// Commands that change something need --by, the name of the person who decides, and if something is lost also --why, the reason. Both are written to
-// the audit.
-// Before a change they say how many dead letters it concerns, and ask; --yes answers, and --dry-run stops there. The commands retention run and
-// reconcile need no --by, because the processes of the service do the same by themselves every hour.
+// Commands that change something need --by, the name of the person who decides, and if something is lost also --why, the reason. Both are written
+// to the audit. Before a change they print how many dead letters it concerns, and ask a question. --yes answers it, and --dry-run stops there. The
+// commands retention run and reconcile need no --by, because the processes of the service do the same by themselves every hour.
 //
 // Read first: root.go, then internal/dead/list.go for a command that lists.
 package main
