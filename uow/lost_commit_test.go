@@ -64,7 +64,7 @@ func TestLostAnswerToACommitThatHappened(t *testing.T) {
 				require.Equal(t, []string{"account a v1 one"}, s.sunk(t))
 				require.Equal(t, []string{"account a v1 one"}, s.sink.committed)
 				require.Empty(t, a.RecordedEvents())
-				require.Contains(t, s.logs.all(), "the answer to COMMIT was lost")
+				require.Contains(t, s.logs.all(), "the connection broke during COMMIT")
 				require.Zero(t, pool.Stats().InUse)
 			}
 		})

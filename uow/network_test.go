@@ -71,7 +71,7 @@ func (n *network) mend() { n.Toxics.ResetToxics(context.Background()) }
 // mendWhenAsked mends the network as soon as the unit begins to ask what became of its COMMIT.
 func (n *network) mendWhenAsked(s *service) {
 	s.logs.on = func(text string) {
-		if strings.Contains(text, "the answer to COMMIT was lost") {
+		if strings.Contains(text, "the connection broke during COMMIT") {
 			n.mend()
 		}
 	}
@@ -108,7 +108,7 @@ func TestAnswerToCommitLostOnTheWay(t *testing.T) {
 				n.mendWhenAsked(s)
 				sink := &cutter{&probeSink{tableSink: s.sink}, func() { c.cut(n) }}
 				hooked, err := change(t.Context(), s.manager(&uow.Config{CommitTimeout: timeout}, n.pool, sink), newAccount("a", "one"), "x")
-				require.Contains(t, s.logs.all(), "the answer to COMMIT was lost")
+				require.Contains(t, s.logs.all(), "the connection broke during COMMIT")
 				if c.committed && !hooked {
 					return false
 				}
@@ -185,7 +185,9 @@ func TestNetworkCutAnywhere(t *testing.T) {
 }
 
 // lost counts the answers to COMMIT that were lost so far. Where they are among the bytes depends on how long ids have become.
-func (s *service) lost() int { return strings.Count(s.logs.all(), "the answer to COMMIT was lost") }
+func (s *service) lost() int {
+	return strings.Count(s.logs.all(), "the connection broke during COMMIT")
+}
 
 // COMMIT and its answer are cut at 500 points: no error means committed, an error means not, and nothing stays unknown.
 // Half of the units send COMMIT alone, half of them in one round trip with the events.
@@ -229,7 +231,7 @@ func TestCommitCutAt500Points(t *testing.T) {
 		}
 		require.Zero(t, way.pool.Stats().InUse, id)
 	}
-	happened["answers lost"] = strings.Count(s.logs.all(), "the answer to COMMIT was lost")
+	happened["answers lost"] = strings.Count(s.logs.all(), "the connection broke during COMMIT")
 	t.Log(happened)
 	require.Greater(t, happened["committed"], 50)
 	require.Greater(t, happened["not committed"], 50)

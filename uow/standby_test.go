@@ -78,7 +78,7 @@ func (r *replicated) accounts(t *testing.T) []string {
 // whenAsked calls fn as soon as a unit begins to ask what became of its COMMIT.
 func (r *replicated) whenAsked(fn func()) {
 	r.logs.on = func(text string) {
-		if strings.Contains(text, "the answer to COMMIT was lost") {
+		if strings.Contains(text, "the connection broke during COMMIT") {
 			fn()
 		}
 	}
@@ -118,7 +118,7 @@ func TestCommitThatTheStandbyConfirmsLate(t *testing.T) {
 				return false
 			}
 			require.NoError(t, err)
-			require.Contains(t, r.logs.all(), "the answer to COMMIT was lost")
+			require.Contains(t, r.logs.all(), "the connection broke during COMMIT")
 			require.Equal(t, []string{"a"}, r.accounts(t))
 			return true
 		})
