@@ -201,8 +201,8 @@ func (ls letters) giveUpHead(ctx context.Context, k store.ParkedKey, h store.Hea
 	return errors.Join(err, noted)
 }
 
-// letterOf returns the letter of a parked message, under the names with which it was parked. holds reports whether the messages behind it
-// wait for it.
+// letterOf makes a dead letter of a parked message. Its key, tenant, source and lock are those of the parked row, even if store.Identify would
+// give the message others by now. holds reports whether the messages behind it wait for the dead letter.
 func (ls letters) letterOf(k store.ParkedKey, h store.Head, n int) (l letter, holds bool, err error) {
 	m := messaging.NewMessage(h.Envelope, n, nil)
 	l = newLetter(ls.of.ordered(store.Identify(k.Consumer, m)), m)

@@ -174,7 +174,7 @@ func (i *Inbox) ConsumeBatch(topic, name string, fn BatchFunc, opts ...Option) e
 		case fn == nil:
 			return nil, errors.New("the handler is nil")
 		case s.leased:
-			return nil, errors.New("a bulk writer runs in a transaction: it cannot have a lease")
+			return nil, errors.New("ConsumeBatch runs its handler in a transaction, so it cannot have a lease: leave out the option Leased, or use Consume")
 		default:
 			return i.WrapBatch(name, fn, final), nil
 		}

@@ -145,7 +145,7 @@ func flatMetadata(text string) event.Metadata {
 // next returns the next value, nil for NULL.
 func (d *Decoder) next() []byte {
 	if len(d.values) == 0 {
-		d.err = errors.New("fewer columns than asked for")
+		d.err = errors.New("the server's answer has fewer columns than the statement asks for")
 		return nil
 	}
 	v := d.values[0]

@@ -93,7 +93,7 @@ func (d discreet) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return with
 }
 
-// WithGroup keeps the rest: the component is known from attributes that were set before.
+// WithGroup opens the group in the inner handler and keeps the other fields, such as the component: the attributes that name it were set before.
 func (d discreet) WithGroup(name string) slog.Handler {
 	d.Handler = d.Handler.WithGroup(name)
 	return d

@@ -300,7 +300,8 @@ func (c *Coordinator) claim(ctx context.Context, n int) error {
 		w := c.Workers[int(lease.Lane)%len(c.Workers)]
 		w.Add(lease, until)
 	}
-	c.log.InfoContext(ctx, "oncebox: lanes claimed", "projector", c.cfg.Name, "lanes", len(leases))
+	c.log.InfoContext(ctx, "oncebox: lanes claimed; this projector now publishes the events of these parts of the outbox",
+		"projector", c.cfg.Name, "lanes", len(leases))
 	// The new lanes may have rows, and no notification will come for rows that were committed before the claim.
 	c.Nudge()
 	return nil

@@ -216,6 +216,7 @@ func (k *Keeper) UnknownPlace(err error) error {
 	if !answer.IsMissing(err) {
 		return err
 	}
-	return fmt.Errorf("the broker does not know the topic, or its tenant %q (ONCEBOX_PULSAR_TENANT) or namespace %q (ONCEBOX_PULSAR_NAMESPACE), "+
-		"and does not create topics when they are used; declare the topic (ONCEBOX_PULSAR_TOPICS): %w", k.cfg.Tenant, k.cfg.Namespace, err)
+	return fmt.Errorf("the broker does not know the topic; either the tenant %q (ONCEBOX_PULSAR_TENANT) or the namespace %q (ONCEBOX_PULSAR_NAMESPACE) "+
+		"does not exist, or the broker does not create topics when they are used: in that case declare the topic (ONCEBOX_PULSAR_TOPICS): %w",
+		k.cfg.Tenant, k.cfg.Namespace, err)
 }
