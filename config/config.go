@@ -18,44 +18,44 @@ import (
 
 // Config configures a whole application. Each field has an environment variable: its tag with the prefix ONCEBOX_. docs/config.md lists them all.
 type Config struct {
-	// DatabaseURL is where PostgreSQL is, for [OpenDB]. Default: none, OpenDB needs one.
+	// DatabaseURL is the address of the PostgreSQL database, for [OpenDB]. Default: none, OpenDB needs one.
 	DatabaseURL string `env:"DATABASE_URL"`
-	// PulsarURL is where Pulsar is, for programs that use Pulsar if it is set. Default: none.
+	// PulsarURL is the address of Pulsar, for programs that use Pulsar if it is set. Default: none.
 	PulsarURL string `env:"PULSAR_URL"`
-	// Schema holds the tables. Default: the first one of the search_path that connections begin with.
+	// Schema is the database schema of the tables. Default: the first one of the search_path that connections begin with.
 	Schema string `env:"SCHEMA"`
-	// Pooler says that a transaction-mode pooler stands before the database. Default: false.
+	// Pooler must be true if a transaction-mode pooler stands between the program and the database. Default: false.
 	Pooler bool `env:"POOLER"`
 
-	// IdleInTransaction limits how long a session may be idle within a transaction. After that PostgreSQL ends the session. Without a limit a process
+	// IdleInTransaction is how long a session may be idle within a transaction. After that PostgreSQL ends the session. Without a limit a process
 	// that is frozen, or whose machine has vanished, would keep the locks of its keys and rows for ever. Make it longer than the longest pause of a
-	// handler between two statements of its unit. -1 leaves the server's own setting. It does not apply behind a Pooler, nor if the URL has
-	// idle_in_transaction_session_timeout. Default: 5m.
+	// handler between two statements of its unit. It has no effect behind a Pooler, nor if the URL has idle_in_transaction_session_timeout. Default:
+	// 5m. With -1 the server's own setting stays.
 	IdleInTransaction time.Duration `env:"IDLE_IN_TRANSACTION"`
 
-	// TCPUserTimeout limits how long the database host may be silent. After that the connection is given up. Without a limit a statement would wait
-	// for about 15 minutes if the host or the network has vanished. A new connection has a quarter of it until the host accepts, and all of it until
-	// the session has begun, unless the URL has connect_timeout. A long statement is not ended: a living host confirms that it is there. So does a
-	// living proxy, even if the host behind it is dead. At least 1s; -1 leaves the settings of the operating system. Default: 20s.
+	// TCPUserTimeout is how long the database host may be silent, at least 1s. After that the connection is given up. Without a limit a statement
+	// would wait for about 15 minutes if the host or the network has vanished. A new connection has a quarter of it until the host accepts, and all
+	// of it until the session has begun, unless the URL has connect_timeout. A long statement is not ended, because a living host confirms that it
+	// is there. A living proxy does so too, even if the host behind it is dead. Default: 20s. With -1 the settings of the operating system stay.
 	TCPUserTimeout time.Duration `env:"TCP_USER_TIMEOUT"`
 
-	// DatabaseWait limits how long a starting process waits for a database that is away: the server does not answer, the name of its host is unknown,
-	// it recovers or shuts down, it has no connection left, or, with target_session_attrs, no server takes writes yet. The limit applies to each call
-	// of [OpenDB], [UseDB], [UsePool], App.Migrate, App.Run, Projector.Run and Inbox.Run by itself, and each logs that it waits. Errors that waiting
-	// does not mend are returned at once: a wrong password, certificate or database name, and missing tables. -1: a database that is away is an error
-	// at once, too. Default: 0, for as long as the context lasts.
+	// DatabaseWait is how long a starting process waits for a database that is away: the server does not answer, the name of its host is unknown, it
+	// recovers or shuts down, it has no connection left, or, with target_session_attrs, no server takes writes yet. The limit applies to each call
+	// of [OpenDB], [UseDB], [UsePool], App.Migrate, App.Run, Projector.Run and Inbox.Run by itself, and each logs that it waits. An error that
+	// waiting does not mend is returned at once: a wrong password, certificate or database name, or a missing table. Default: 0, for as long as the
+	// context lasts. With -1 a database that is away is an error at once, too.
 	DatabaseWait time.Duration `env:"DATABASE_WAIT"`
 
-	// RefusePool makes the pool refuse statements that belong into a unit of work, with [uow.ErrPool]: the context of the statement carries an open
-	// unit of this pool, or it is the context of a handler that runs under a lease (inbox.Leased). Such a statement would commit by itself, and be
-	// executed again when the unit is repeated. Use [uow.Outside] for statements that are meant to go to the pool. A statement with another context is
-	// not noticed, nor is a statement whose first argument is a pgx.QueryExecMode. The setting works with [OpenDB] only: with it, [UseDB] and
-	// [UsePool] return an error, because the service opened their connections itself. The analyzer unitpool of the module analysis finds many of these
-	// statements without running anything. Default: false.
+	// RefusePool makes the pool refuse statements that belong into a unit of work, with [uow.ErrPool]. They are recognized by their context: it
+	// carries an open unit of this pool, or it is that of a handler that runs under a lease (inbox.Leased). Such a statement would commit by itself,
+	// and be executed again when the unit is repeated. Use [uow.Outside] for statements that are meant to go to the pool. A statement with another
+	// context is not refused, nor is a statement whose first argument is a pgx.QueryExecMode. The setting works with [OpenDB] only: with it, [UseDB]
+	// and [UsePool] return an error, because the service opened their connections itself. The analyzer unitpool of the module analysis finds many of
+	// these statements without running anything. Default: false.
 	RefusePool bool `env:"REFUSE_POOL"`
 
-	// AuditRetention is how long the audit entries of outbox, inbox and idempotency keys are kept. At least 24h; -1 keeps them for ever. Default:
-	// 9600h, which is 400 days.
+	// AuditRetention is how long the audit entries of outbox, inbox and idempotency keys are kept, at least 24h. Default: 9600h, which is 400 days.
+	// With -1 they are kept for ever.
 	AuditRetention time.Duration `env:"AUDIT_RETENTION"`
 
 	// UoW configures units of work. Its Registry, Source, DefaultTenant and MaxPayload are the defaults of the other packages.
@@ -71,11 +71,11 @@ type Config struct {
 	// Idempotency configures the keys of HTTP requests.
 	Idempotency idempotency.Config `envPrefix:"IDEMPOTENCY_"`
 
-	// Telemetry is where logs, traces and metrics go, for every package whose own Telemetry does not set it. Default: slog.Default() and the global
-	// providers.
+	// Telemetry sets where logs, traces and metrics go, for every package whose own Telemetry does not set it. Default: slog.Default() and the
+	// global providers.
 	Telemetry telemetry.Config
-	// LogInterval is how often a failure that happens again and again is logged: one line for each interval, with the number of failures, see [Quiet].
-	// It applies to the Logger of every package, unless [Quiet] made that Logger. At least 1s; -1 logs every failure. Default: 1m.
+	// LogInterval is the time between two log lines about a failure that repeats, at least 1s; each line has the number of failures, see [Quiet]. It
+	// applies to the Logger of every package, unless [Quiet] made that Logger. Default: 1m. With -1 every failure is a line.
 	LogInterval time.Duration `env:"LOG_INTERVAL"`
 }
 

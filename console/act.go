@@ -153,7 +153,7 @@ func actOn(v *visit) error {
 		}
 		done++
 	}
-	v.log.InfoContext(v.Context(), "oncebox: dead letters were treated on the console", "actor", v.access.Actor, "action", o.act.Action,
+	v.log.InfoContext(v.Context(), "oncebox: an operator acted on dead letters on the console", "actor", v.access.Actor, "action", o.act.Action,
 		"done", done, "failed", len(failures))
 	if len(failures) > 0 {
 		view := &outcome{Act: o.act, Done: done, Failures: failures, Back: backTo(v, o.back, nil)}

@@ -44,7 +44,7 @@ func showAudit(v *visit) error {
 	q := v.URL.Query()
 	view := &auditView{Box: ops.Box(q.Get(fieldBox)), ID: strings.TrimSpace(q.Get(fieldID))}
 	if view.ID != "" && uuid.Validate(view.ID) != nil {
-		return invalid(fmt.Errorf("%s: %q is no id: ids are UUIDs, as the lists show them", fieldID, view.ID))
+		return invalid(fmt.Errorf("%s: %q is not an id: ids are UUIDs, as the lists show them", fieldID, view.ID))
 	}
 	var before *operator.AuditEntry
 	if at := q.Get(fieldBefore); at != "" {

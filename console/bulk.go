@@ -89,7 +89,7 @@ func runBulk(v *visit) error {
 	view.Reason, view.Rate = strings.TrimSpace(v.PostForm.Get(fieldReason)), strings.TrimSpace(v.PostForm.Get(fieldRate))
 	shown, err := strconv.ParseInt(v.PostForm.Get(fieldCounted), 10, 64)
 	if err != nil {
-		return invalid(fmt.Errorf("%s: %q is no number", fieldCounted, v.PostForm.Get(fieldCounted)))
+		return invalid(fmt.Errorf("%s: %q is not a number", fieldCounted, v.PostForm.Get(fieldCounted)))
 	}
 	rate, wrongRate := rateOf(view.Rate)
 	switch {
@@ -114,7 +114,7 @@ func runBulk(v *visit) error {
 func rateOf(text string) (rate int, wrong string) {
 	rate, err := strconv.Atoi(text)
 	if err != nil || rate < 0 || rate > maxRate {
-		return 0, fmt.Sprintf("%q is no rate: give a number per second, at most %d, or 0 for no bound.", text, maxRate)
+		return 0, fmt.Sprintf("%q is not a rate: give a number per second, at most %d, or 0 for no limit.", text, maxRate)
 	}
 	return rate, ""
 }
@@ -127,7 +127,7 @@ func stream(v *visit, view *bulkView, rate int) error {
 		return err
 	}
 	done, err := treat(v, view, out)
-	v.log.InfoContext(v.Context(), "oncebox: dead letters were treated on the console", "actor", v.access.Actor, "action", view.Act.Action,
+	v.log.InfoContext(v.Context(), "oncebox: an operator acted on dead letters on the console", "actor", v.access.Actor, "action", view.Act.Action,
 		"selection", view.Query, "done", done, "error", err)
 	out.end(view, done, err)
 	return nil

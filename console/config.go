@@ -22,25 +22,25 @@ const traceID = "{trace_id}"
 
 // Config configures a Console.
 type Config struct {
-	// Outbox is shown with its dead letters, delayed events and tenants. One of Outbox, Inbox and Idempotency is required. Default: none, and no
-	// pages of it.
+	// Outbox is the store whose dead letters, delayed events and tenants are shown. One of Outbox, Inbox and Idempotency is required. Default: none,
+	// and no pages of it.
 	Outbox *outbox.Store
-	// Inbox is shown with its consumers and their dead letters. Default: none, and no pages of it.
+	// Inbox is the inbox whose consumers and dead letters are shown. Default: none, and no pages of it.
 	Inbox *inbox.Inbox
-	// Idempotency is shown with the steps whose outcome nobody knows. Default: none, and no page of it.
+	// Idempotency is the store whose steps of unknown outcome are shown. Default: none, and no page of it.
 	Idempotency *idempotency.Store
 
-	// Title names the installation, such as "shop, production". It stands on every page. Default: "oncebox".
+	// Title is the name of the installation, such as "shop, production", which is on every page. Default: "oncebox".
 	Title string
 	// TraceURL is the address of a trace, with {trace_id} where its id belongs, for example
 	// "https://tempo.example.com/trace/{trace_id}". Default: none, ids of traces are shown without a link.
 	TraceURL string
-	// ReadOnly refuses every change, whatever the [Authorizer] allows. Default: false.
+	// ReadOnly makes the console refuse every change, whatever the [Authorizer] allows. Default: false.
 	ReadOnly bool
-	// Secret signs the tokens of the forms, at least 32 bytes. Processes that serve the page under one address need the same
-	// one. Default: a random one, so a form that another process made is refused.
+	// Secret is the key that signs the tokens of the forms, at least 32 bytes. Processes that serve the page under one address need the same one.
+	// Default: a random one, so a form that another process made is refused.
 	Secret []byte
-	// Logger gets an error for what could not be shown or done, and a line for each change. Default: that of Outbox, else of Inbox, else of
+	// Logger gets an error for each page or action that failed, and a line for each change. Default: that of Outbox, else of Inbox, else of
 	// Idempotency.
 	Logger *slog.Logger
 }

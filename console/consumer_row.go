@@ -176,7 +176,7 @@ func (r *consumerRow) downs(now time.Time) (list []string) {
 		switch t.Kind {
 		case state.TroubleMissing:
 			if waits == "" {
-				waits = ", and nobody knows what waits for it at the broker"
+				waits = ", and it is unknown how many messages wait for it at the broker"
 			}
 			if r.vanished() {
 				list = append(list, "The processes of "+name+" vanished "+ago+" ago"+waits+".")

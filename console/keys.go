@@ -43,7 +43,7 @@ func showKeys(v *visit) error {
 		return err
 	}
 	if v.URL.Query().Get(fieldDone) != "" {
-		view.Notice = "The outcome was written down. The next retry of the request goes on from there."
+		view.Notice = "The outcome was stored. The next retry of the request continues from there."
 	}
 	return v.show(pageKeys, titleKeys, view)
 }
@@ -68,11 +68,11 @@ func resolveKey(v *visit) error {
 	form := v.PostForm
 	epoch, err := strconv.Atoi(form.Get("epoch"))
 	if err != nil {
-		return invalid(fmt.Errorf("epoch: %q is no number", form.Get("epoch")))
+		return invalid(fmt.Errorf("epoch: %q is not a number", form.Get("epoch")))
 	}
 	micro, err := strconv.ParseInt(form.Get("begun"), 10, 64)
 	if err != nil {
-		return invalid(fmt.Errorf("begun: %q is no number", form.Get("begun")))
+		return invalid(fmt.Errorf("begun: %q is not a number", form.Get("begun")))
 	}
 	step := idempotency.Unknown{
 		// The epoch names one attempt at the step. If a retry has begun a new attempt since the page was shown, the operator's finding is about an older one,
@@ -99,7 +99,7 @@ func resolveKey(v *visit) error {
 			lookAgain,
 		}
 	}
-	v.log.InfoContext(v.Context(), "oncebox: the outcome of a step was written down on the console", "actor", v.access.Actor,
+	v.log.InfoContext(v.Context(), "oncebox: an operator entered the outcome of a step on the console", "actor", v.access.Actor,
 		"tenant", step.Tenant, "key", step.Key, "step", step.Step, "outcome", filled.Outcome)
 	v.redirect("keys?done=1")
 	return nil

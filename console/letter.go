@@ -198,7 +198,7 @@ func refOf(c *Console, q url.Values) (ref, error) {
 	}
 	// Ids reach statements that compare UUIDs. Another text would be an error of the database, and not a message for the actor.
 	if uuid.Validate(r.ID) != nil {
-		return r, fmt.Errorf("%s: %q is no id: ids are UUIDs, as the lists show them", fieldID, r.ID)
+		return r, fmt.Errorf("%s: %q is not an id: ids are UUIDs, as the lists show them", fieldID, r.ID)
 	}
 	return r, nil
 }

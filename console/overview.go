@@ -89,9 +89,9 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 		waits := "Events have waited for " + short(now.Sub(o.Since))
 		switch {
 		case o.Relayed && o.Error != "":
-			down(waits + ", although a relay has their lanes: " + shorten(maxCause, o.Error))
+			down(waits + ", although a relay is responsible for them: " + shorten(maxCause, o.Error))
 		case o.Relayed:
-			down(waits + ", although a relay has their lanes.")
+			down(waits + ", although a relay is responsible for them.")
 		default:
 			down(waits + ", and no relay publishes them.")
 		}
@@ -122,7 +122,8 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 			counted(o.Paused, "event waits", "events wait")+" for that.", pageTenants)
 	}
 	if o := view.Outbox; o != nil && o.SnapshotAge > ops.LongTransaction {
-		add(stateWarn, "A transaction has been open for "+short(o.SnapshotAge)+", and the outbox becomes slower. The command oncebox doctor names it.",
+		add(stateWarn, "A database transaction has been open for "+short(o.SnapshotAge)+", and the outbox becomes slower. "+
+			"The command oncebox doctor shows which one.",
 			pageStuck)
 	}
 	return append(list, failing(view.Causes, now)...)

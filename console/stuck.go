@@ -210,11 +210,11 @@ func actsOnMany(v *visit, c *ops.Cause) []link {
 func why(s *ops.Stuck) string {
 	switch {
 	case s.Kind == ops.RelayMissing && s.Relay != "":
-		return "Events wait, and no relay publishes them. The relay that had their lanes has vanished."
+		return "Events wait, and no relay publishes them. The relay that was responsible for them has vanished."
 	case s.Kind == ops.RelayMissing:
 		return "Events wait, and no relay publishes them."
 	case s.Kind == ops.RelayLate:
-		return "Events wait, although a relay has their lanes: the broker is in trouble, or the relay does not keep up."
+		return "Events wait. A relay is responsible for them, but the broker has a problem or the relay is too slow."
 	case s.Kind == ops.ConsumerMissing && s.Vanished:
 		return "Messages wait, and the processes of their consumer have vanished."
 	case s.Kind == ops.ConsumerMissing && s.Topic != "":
@@ -233,7 +233,7 @@ func why(s *ops.Stuck) string {
 // ifItLives returns the text that comes before the advice about missing processes: they may still be alive.
 func ifItLives(s *ops.Stuck) string {
 	if s.Vanished {
-		return "Look whether its process lives. If it does, mend its way to the database; its log says what fails. If not, "
+		return "Check whether its process still runs. If it does, mend its connection to the database; its log says what fails. If not, "
 	}
 	return ""
 }
@@ -251,7 +251,7 @@ func advice(s *ops.Stuck) string {
 			where = " on the topic " + s.Topic
 		}
 		return upper(ifItLives(s)+"start a process of the service that runs the consumer "+s.Consumer+where) +
-			". If it is gone for good: oncebox consumers forget " + s.Consumer
+			". If the consumer no longer exists: oncebox consumers forget " + s.Consumer
 	case ops.ConsumerAway:
 		return "Mend the broker, or the way to it; the consumer connects again by itself. The command oncebox doctor asks the broker."
 	case ops.ConsumerLate:
@@ -265,9 +265,9 @@ func advice(s *ops.Stuck) string {
 	case ops.MessageFailing:
 		return "Mend the cause. It is tried again by itself, or at once."
 	case ops.StepUnknown:
-		return "Find out whether the step was done, and write it down."
+		return "Find out whether the step was done, and enter the outcome."
 	case ops.TenantPaused:
-		return "Resume it when its events may leave."
+		return "Resume the tenant when its events may be published."
 	default:
 		return ""
 	}

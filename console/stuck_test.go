@@ -62,12 +62,12 @@ func TestTheOverviewTellsWhatDoesNotRun(t *testing.T) {
 		"down The processes of billing have vanished, and messages wait for it. decide 1 event", text)
 	stuck := b.page("stuck").text()
 	require.Contains(t, stuck, "Events wait, and no relay publishes them.")
-	require.Contains(t, stuck, "Look whether its process lives. If it does, mend its way to the database")
+	require.Contains(t, stuck, "Check whether its process still runs. If it does, mend its connection to the database")
 	exec("UPDATE inbox_consumer SET stopped_at = clock_timestamp()")
 	require.Contains(t, b.page("").text(), "down No process runs billing, and messages wait for it. decide 1 event")
-	require.NotContains(t, b.page("stuck").text(), "Look whether its process lives")
+	require.NotContains(t, b.page("stuck").text(), "Check whether its process still runs")
 	exec("UPDATE outbox_lane SET owner = 'relay-1', lease_until = now() + interval '1 hour'")
-	require.Regexp(t, "down Events have waited for 1 h.*, although a relay has their lanes.", b.page("").text())
+	require.Regexp(t, "down Events have waited for 1 h.*, although a relay is responsible for them.", b.page("").text())
 	require.Contains(t, b.page("stuck").text(), "relay-1")
 }
 
@@ -103,7 +103,7 @@ func TestAnOutcomeIsWrittenDown(t *testing.T) {
 	form.Set("reason", "the bank has it")
 	a := b.post("keys", form)
 	require.Equal(t, http.StatusOK, a.status, a.text())
-	require.Contains(t, a.text(), "The outcome was written down.")
+	require.Contains(t, a.text(), "The outcome was stored.")
 	require.Equal(t, 1, strings.Count(a.body, "outcome unknown"))
 	require.Equal(t, http.StatusConflict, b.post("keys", form).status)
 }

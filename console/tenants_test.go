@@ -44,7 +44,7 @@ func TestATenantIsPausedAndResumed(t *testing.T) {
 	require.EqualValues(t, 1, s.billed.Load())
 	require.Contains(t, b.page("").text(), "1 tenant is paused, and 1 event waits for that.")
 	stuck := b.page("stuck")
-	require.Contains(t, stuck.text(), "Nothing is stuck. Paused on purpose, so that their events wait, until somebody resumes them : tenant acme,")
+	require.Contains(t, stuck.text(), "Nothing is stuck. Paused by an operator, so their events wait until somebody resumes them : tenant acme,")
 	require.Contains(t, stuck.text(), "by ann@example.com: their <b>system</b> is down")
 	var waiting string
 	require.NoError(t, s.DB.QueryRowContext(t.Context(), "SELECT id FROM outbox_unsent").Scan(&waiting))
@@ -58,7 +58,7 @@ func TestATenantIsPausedAndResumed(t *testing.T) {
 	require.Contains(t, done.text(), "The tenant is resumed.")
 	require.Equal(t, http.StatusConflict, b.post("tenants", form).status)
 	s.Drain()
-	require.NotContains(t, b.page("stuck").text(), "Paused on purpose")
+	require.NotContains(t, b.page("stuck").text(), "Paused by an operator")
 	require.NotContains(t, b.page("event?id="+waiting).text(), "tenant paused")
 	require.EqualValues(t, 2, s.billed.Load())
 	entries, err := s.App.Outbox.Audit(t.Context(), operator.AuditFilter{}, nil, 5)

@@ -67,35 +67,36 @@ type IdempotencyConfig struct {
 	// without a Tenant middleware the keys of all tenants would belong to one. Default: false, a key without a tenant belongs to the default tenant of
 	// the store.
 	RequireTenant bool
-	// Methods are the methods of requests whose keys are used. Requests with other methods pass through untouched, with or without a key. If Required
-	// is set, the first such request whose method is not safe, as GET is, is logged: to repeat a PUT or DELETE may do harm, too. Safe methods cannot
-	// be in the list. Default: POST and PATCH.
+	// Methods are the HTTP methods whose requests use keys. Requests with other methods pass through untouched, with or without a key. If Required
+	// is set, the first such request whose method is not safe, as GET is, is logged, because the repetition of a PUT or DELETE may do harm, too.
+	// Safe methods cannot be in the list. Default: POST and PATCH.
 	Methods []string
-	// MaxBody is the largest request body in bytes; -1: no limit. Default: 1 MiB.
+	// MaxBody is the size of the largest request body, in bytes. Default: 1 MiB. With -1 there is no limit.
 	MaxBody int64
-	// MaxAnswer is the largest answer that is stored with its body, in bytes; -1: no limit but MaxHeld. Default: 1 MiB.
+	// MaxAnswer is the size of the largest answer that is stored with its body, in bytes. Default: 1 MiB. With -1 there is no limit except MaxHeld.
 	MaxAnswer int
-	// MaxHeld is the largest answer that a handler may give, in bytes; -1: no limit. Default: 16 MiB.
+	// MaxHeld is the size of the largest answer that a handler may give, in bytes. Default: 16 MiB. With -1 there is no limit.
 	MaxHeld int
-	// Headers are stored in addition to [StoredHeaders]. X-Payment-* stands for all that begin with X-Payment-. Default: none.
+	// Headers are the names of headers that are stored in addition to [StoredHeaders]. X-Payment-* stands for all that begin with X-Payment-.
+	// Default: none.
 	Headers []string
 	// TokenHeader is the header in which a successful answer carries the [uow.Token] of the request's events, for inbox.Inbox.Await. A value that the
 	// handler sets is replaced. Replays carry the same token. Answers without events, and answers from 400 on, have no token. It costs a round trip
 	// for each execution with events. With Lease the handler has units of its own: it sets the header itself, by [uow.WithToken], and this setting
 	// makes replays repeat it. Default: none.
 	TokenHeader string
-	// Timeout limits the work for one request, which goes on when the client goes away; -1: no limit. Default: 30s.
+	// Timeout is the longest time for the work on one request, which goes on when the client goes away. Default: 30s. With -1 there is no limit.
 	Timeout time.Duration
 	// RetryAfter is how long clients are asked to wait before they try again. If the process that holds a lease seems to be dead, they are asked to
 	// wait until the lease ends. Default: 1s.
 	RetryAfter time.Duration
-	// RunOnce sends the answer of the handler after a deadlock, a serialization failure or a conflict of versions, in place of running the handler
-	// again. Under a lease no handler is run again anyway. Default: false.
+	// RunOnce prevents that a handler is run again after a deadlock, a serialization failure or a conflict of versions: the client gets its answer.
+	// Under a lease no handler is run again anyway. Default: false.
 	RunOnce bool
 	// Wait is how long a request waits for another one with the same key, to get its answer instead of a 409. It holds no connection to the database
-	// meanwhile. The timeouts of clients and proxies must be longer. Default: 0, no wait.
+	// while it waits. The timeouts of clients and proxies must be longer. Default: 0, no wait.
 	Wait time.Duration
-	// Exclude are members of JSON bodies, as JSON pointers ("/sent_at", "/client/trace_id"), that may differ between retries. They are not compared.
+	// Exclude are JSON pointers ("/sent_at", "/client/trace_id") to members of JSON bodies that may differ between retries. They are not compared.
 	// Default: none.
 	Exclude []string
 	// Fingerprint returns the bytes that are compared in place of the body, content type and content encoding of a request, for a service that has its
@@ -113,29 +114,29 @@ type IdempotencyConfig struct {
 	Keep func(status int) bool
 	// StrictKey refuses keys without quotes, as the draft of the header demands them. Default: false, a key with and without quotes is the same.
 	StrictKey bool
-	// MinKey is the shortest key in characters, up to 255. Default: 1.
+	// MinKey is the smallest number of characters of a key, up to 255. Default: 1.
 	MinKey int
-	// ReusedStatus is the status of the answer to a key that was used with another request, 400 to 499. Default: 422.
+	// ReusedStatus is the status, 400 to 499, of the answer to a key that was used with another request. Default: 422.
 	ReusedStatus int
-	// Challenge is the WWW-Authenticate of the 401 that is sent if there is a key and no principal (RFC 9110, section 11.6.1), unless a middleware
-	// further out has set one. Default: Bearer realm="api".
+	// Challenge is the header WWW-Authenticate of the 401 that is sent if there is a key and no principal (RFC 9110, section 11.6.1), unless a
+	// middleware further out has set one. Default: Bearer realm="api".
 	Challenge string
-	// WithoutUnit says that handlers do nothing in the unit of work on purpose. Default: false, the log has a warning, once for each route, when a
-	// handler answers below 400 without having used its unit. A handler with a Lease has no unit.
+	// WithoutUnit turns off a warning, for handlers that do nothing in the unit of work on purpose. Default: false, the log has a warning, once for
+	// each route, when a handler answers below 400 without having used its unit. A handler with a Lease has no unit.
 	WithoutUnit bool
 	// EmptyAnswer answers 200 for a handler that writes neither a status nor a body, as net/http does. Default: false, the answer is 500, and nothing
 	// is committed or stored, because a failed handler looks the same if a framework renders its error further out.
 	EmptyAnswer bool
 	// Lease runs the handler under a lease without a transaction, for handlers that call other services. Default: nil, atomic mode.
 	Lease *LeaseConfig
-	// ProblemBase is what the types of problems begin with: a path, or the URL of a page about them. Default: "/problems/".
+	// ProblemBase is put before the name of a problem to make its type: a path, or the URL of a page about problems. Default: "/problems/".
 	ProblemBase string
-	// Refuse writes the refusals of the middleware in the format of the service's own errors. Answers of handlers are not passed to it. Pass the same
-	// function to [WithRefuse] and [WithTenantRefuse]. Default: nil, application/problem+json.
+	// Refuse writes the middleware's own error answers in the format of the service's errors. Answers of handlers are not passed to it. Pass the
+	// same function to [WithRefuse] and [WithTenantRefuse]. Default: nil, application/problem+json.
 	Refuse RefuseFunc
 
-	// Telemetry is where logs, traces and metrics go. The log has the details that clients do not get, a trace has a span for each request with a key.
-	// Default: that of the manager, see [uow.Manager.Telemetry].
+	// Telemetry sets where logs, traces and metrics go. The log has the details that clients do not get, and a trace has a span for each request
+	// with a key. Default: that of the manager, see [uow.Manager.Telemetry].
 	Telemetry telemetry.Config
 }
 

@@ -113,7 +113,7 @@ func commitUnknown() Problem {
 // LeaseConfig.Recover again.
 func keyUnknown(finds bool) Problem {
 	p := Problem{Type: "idempotency-key-unknown", Status: http.StatusServiceUnavailable,
-		Title: "It is unknown what became of an earlier request with this Idempotency-Key",
+		Title: "The outcome of an earlier request with this Idempotency-Key is unknown",
 		Detail: "Nothing was executed now, and nothing is executed with this key until the service has found that out. Retry later with the same " +
 			"key.", Retryable: finds}
 	if !finds {

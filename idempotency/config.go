@@ -21,24 +21,26 @@ const (
 // Config configures a [Store]. Stores with different configurations may share a table: one with a longer TTL for
 // payments, for example.
 type Config struct {
-	// Schema holds the table. Default: the first one of the search_path that connections begin with.
+	// Schema is the database schema of the table. Default: the first one of the search_path that connections begin with.
 	Schema string
-	// Pooler says that a transaction-mode pooler stands before the database: no prepared statements. Default: false.
+	// Pooler must be true if a transaction-mode pooler stands between the program and the database. Prepared statements are not used then. Default:
+	// false.
 	Pooler bool
 	// DefaultTenant is the tenant of scopes without a tenant. Default: "default".
 	DefaultTenant string
-	// TTL is how long an answer is kept, from its completion; -1 (KeepForever): for ever. Default: 24h.
+	// TTL is how long an answer is kept after its completion. Default: 24h. With -1 (KeepForever) it is kept for ever.
 	TTL time.Duration `env:"TTL"`
-	// AuditRetention is how long audit entries are kept. At least 24h; -1 keeps them for ever. Default: 9600h, which is 400 days.
+	// AuditRetention is how long audit entries are kept, at least 24h. Default: 9600h, which is 400 days. With -1 they are kept for ever.
 	AuditRetention time.Duration
-	// PurgeBatch is how many expired keys one statement removes. Default: 5000 rows.
+	// PurgeBatch is the number of expired keys that one statement deletes. Default: 5000 rows.
 	PurgeBatch int `env:"PURGE_BATCH"`
 
-	// Cache is how many answers of up to 4 KiB, headers included, are also kept in memory after their first retry. Further retries then cost no
-	// statement. An answer that was removed, by Release or by hand, may be served for a minute longer by other processes. -1: no cache. Default: 4096.
+	// Cache is the number of answers that are also kept in memory after their first retry, if they have up to 4 KiB with their headers. Further
+	// retries then cost no statement. An answer that was removed, by Release or by hand, may be served for a minute longer by other processes.
+	// Default: 4096. With -1 there is no cache.
 	Cache int `env:"CACHE"`
 
-	// Telemetry is where logs, traces and metrics go. A trace has the spans of purges. Default: slog.Default() and the global providers.
+	// Telemetry sets where logs, traces and metrics go. A trace has a span for each purge. Default: slog.Default() and the global providers.
 	Telemetry telemetry.Config
 }
 

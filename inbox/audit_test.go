@@ -34,9 +34,9 @@ func TestWhoAndWhyAreAskedFor(t *testing.T) {
 	require.ErrorContains(t, w.box.Parked().RetryNow(t.Context(), key, nobody), "By.Actor is empty")
 	require.ErrorContains(t, w.box.Parked().GiveUp(t.Context(), key, noReason), "By.Reason is empty")
 	for text, err := range map[string]error{
-		"the former payload is gone, say why":                      w.box.Dead().ReplayEdited(t.Context(), key, []byte("new"), noReason),
-		"what is deleted is gone, say why":                         w.box.Dead().Discard(t.Context(), key, noReason),
-		"what is behind the message waits for a decision, say why": w.box.Parked().GiveUp(t.Context(), key, noReason),
+		"the old payload cannot be brought back":  w.box.Dead().ReplayEdited(t.Context(), key, []byte("new"), noReason),
+		"what is deleted cannot be brought back":  w.box.Dead().Discard(t.Context(), key, noReason),
+		"the messages behind this one wait until": w.box.Parked().GiveUp(t.Context(), key, noReason),
 	} {
 		require.ErrorContains(t, err, text)
 	}

@@ -25,22 +25,22 @@ const (
 
 // Config configures an [Inbox]. The zero value is ready.
 type Config struct {
-	// Schema holds the tables. Default: the first one of the search_path that connections begin with.
+	// Schema is the database schema of the tables. Default: the first one of the search_path that connections begin with.
 	Schema string
-	// Pooler says that a transaction-mode pooler stands before the database: no prepared statements. Default: false.
+	// Pooler must be true if a transaction-mode pooler stands between the program and the database. Prepared statements are not used then. Default:
+	// false.
 	Pooler bool
-	// Retention is how long the inbox remembers that it has handled a message, at least 24h; KeepForever (-1): for ever. A copy that comes
-	// later is handled again. So choose more than the time for which the broker may redeliver a message, and for which the sender's outbox
-	// keeps events for a replay. Default: 240h.
+	// Retention is how long the inbox remembers that it has handled a message, at least 24h. A copy that comes later is handled again. So choose
+	// more than the time for which the broker may redeliver a message, and for which the sender's outbox keeps events for a replay. Default: 240h.
+	// With KeepForever (-1) messages are remembered for ever.
 	Retention time.Duration `env:"RETENTION"`
-	// DeadRetention is how long dead letters are kept before Clean deletes them. Deleting frees their keys, as a discard does, and adds an
-	// entry with their number to the audit. At least 24h; 0 and -1 keep them for ever. Default: 0.
+	// DeadRetention is how long dead letters are kept, at least 24h. Then Clean deletes them. The deletion frees their keys, as a discard does, and
+	// leaves entries in the audit with their number. Default: 0. With 0 and -1 they are kept for ever.
 	DeadRetention time.Duration `env:"DEAD_RETENTION"`
-	// AuditRetention is how long the entries of the audit are kept. At least 24h; -1 keeps them for ever. Default: 9600h, which
-	// is 400 days.
+	// AuditRetention is how long audit entries are kept, at least 24h. Default: 9600h, which is 400 days. With -1 they are kept for ever.
 	AuditRetention time.Duration
 
-	// Retry says how often, and for how long, a message is tried whose handler fails. The option [Retry] overrides it for one consumer.
+	// Retry sets how often, and for how long, a message is tried whose handler fails. The option [Retry] overrides it for one consumer.
 	Retry RetryPolicy
 	// Middleware wraps the handlers of all consumers; the first one is the outermost. The option [Use] adds middleware for one consumer,
 	// inside of this. Default: none.
@@ -56,42 +56,41 @@ type Config struct {
 	// return when ctx ends. Events that are emitted under ctx carry [event.DeadLetterOf]; if one of them becomes a dead letter, OnDead is
 	// not called for it, nor is it for a message that an operator gives up (package inbox/parked). Default: none.
 	OnDead func(ctx context.Context, u *uow.Unit, d DeadLetter) error
-	// OnDeadTimeout is the longest that a call of OnDead may take. The key of the message is locked meanwhile. Default: 2s.
+	// OnDeadTimeout is the longest time for one call of OnDead. The key of the message is locked meanwhile. Default: 2s.
 	OnDeadTimeout time.Duration `env:"ON_DEAD_TIMEOUT"`
-	// CrashGuard is the number of messages, after the start of a process, whose try is recorded before the handler runs. One of them may
-	// have killed the process before this one. Its recorded tries make it a dead letter after RetryPolicy.MaxCrashes crashes. Choose the
-	// number of messages that one consumer may have at once; [MaxInFlight] raises it to that. -1: off. Default: 128.
+	// CrashGuard is the number of messages, after the start of a process, whose try is recorded before the handler runs. One of them may have killed
+	// the process before this one. Its recorded tries make it a dead letter after RetryPolicy.MaxCrashes crashes. Choose the number of messages that
+	// one consumer may have at once; [MaxInFlight] raises it to that. Default: 128. With -1 no try is recorded in advance.
 	CrashGuard int `env:"CRASH_GUARD"`
-	// HandlerTimeout is the longest that one call of a handler may take, also a call with several messages ([BatchFunc]). A batch whose
-	// handler gets one message at a time may take this long for each of them, in one transaction. When the time is over, the context of the
-	// handler is cancelled, its work is undone, and the try counts as failed. [HandlerTimeout] overrides it for one consumer. -1: no limit.
-	// Default: 5m.
+	// HandlerTimeout is the longest time for one call of a handler, also for a call with several messages ([BatchFunc]). A batch whose handler gets
+	// one message at a time may take this long for each of them, in one transaction. When the time is over, the context of the handler is cancelled,
+	// its work is undone, and the try counts as failed. [HandlerTimeout] overrides it for one consumer. Default: 5m. With -1 there is no limit.
 	HandlerTimeout time.Duration `env:"HANDLER_TIMEOUT"`
-	// LockTimeout is how long a message waits while another process handles a message of the same key, or a copy of this one, at least 1ms.
-	// After that the message is postponed for 500 ms and its slot is freed, so that a process that hangs does not occupy the slots of
-	// others. A postponement is not counted as a try. Default: 250ms.
+	// LockTimeout is how long a message waits while another process handles a message of the same key, or a copy of this one, at least 1ms. After
+	// that the message is postponed for 500 ms and its slot is freed, so that a process that hangs does not occupy the slots of others. A
+	// postponement is not counted as a try. Default: 250ms.
 	LockTimeout time.Duration `env:"LOCK_TIMEOUT"`
 	// ParkedConcurrency is the number of keys with parked messages that one process works on at once, for each consumer. Default: 4.
 	ParkedConcurrency int `env:"PARKED_CONCURRENCY"`
-	// ParkedLease is how long a process may be silent that has taken a key with parked messages. After that another process takes the key.
-	// At least 1s. Default: 30s.
+	// ParkedLease is how long a process that has taken a key with parked messages may be silent, at least 1s. After that another process takes the
+	// key. Default: 30s.
 	ParkedLease time.Duration `env:"PARKED_LEASE"`
-	// LeaseTTL is how long a process may be silent that handles a message of [Inbox.WrapLeased]. After that another process takes the
-	// message over. At least 1s. The lease is renewed each third of this time, so a handler may take longer. Default: 30s.
+	// LeaseTTL is how long a process that handles a message of [Inbox.WrapLeased] may be silent, at least 1s. After that another process takes the
+	// message over. The lease is renewed each third of this time, so a handler may take longer. Default: 30s.
 	LeaseTTL time.Duration `env:"LEASE_TTL"`
-	// DrainTimeout is how long handlers of parked messages may go on after [Inbox.RunParked] was told to stop. Then their context is
-	// cancelled; -1: it is cancelled at once. Default: 30s.
+	// DrainTimeout is how long handlers of parked messages may go on after [Inbox.RunParked] was told to stop. Then their context is cancelled.
+	// Default: 30s. With -1 it is cancelled at once.
 	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT"`
-	// PollInterval is how often a process looks for keys that others parked. Default: 1s.
+	// PollInterval is the interval at which a process looks for keys that other processes have parked. Default: 1s.
 	PollInterval time.Duration `env:"POLL_INTERVAL"`
-	// DatabaseWait is how long [Inbox.Run] waits at its start for a database that cannot be reached. It matters where there is no broker;
-	// -1: such a database is an error at once. Default: 0, for as long as the context lasts.
+	// DatabaseWait is how long [Inbox.Run] waits at its start for a database that cannot be reached. It matters where there is no broker. Default:
+	// 0, for as long as the context lasts. With -1 such a database is an error at once.
 	DatabaseWait time.Duration
-	// MaxPayload is the largest payload that ReplayEdited of package inbox/dead takes, in bytes; -1: no limit. Default: 1 MiB.
+	// MaxPayload is the largest payload that ReplayEdited of package inbox/dead accepts, in bytes. Default: 1 MiB. With -1 there is no limit.
 	MaxPayload int
 
-	// Telemetry is where logs, traces and metrics go. The log has an error for every dead letter. The outcome of a message is noted on the span of the
-	// consumer. Default: that of the manager, see [uow.Manager.Telemetry].
+	// Telemetry sets where logs, traces and metrics go. The log has an error for every dead letter. The span of the consumer has the outcome of a
+	// message. Default: that of the manager, see [uow.Manager.Telemetry].
 	Telemetry telemetry.Config
 }
 

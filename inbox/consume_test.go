@@ -70,8 +70,8 @@ func TestConsumeNamesWhatCannotBeUsed(t *testing.T) {
 		"cannot have a lease":              w.box.ConsumeBatch("order", "two", bulk, inbox.Leased()),
 		"Concurrency is -2":                w.box.Consume("order", "two", h, inbox.Concurrency(-2)),
 		"RetryPolicy.MaxCrashes is -5":     w.box.Consume("order", "two", h, inbox.Retry(inbox.RetryPolicy{MaxCrashes: -5})),
-		"with the options that it has":     w.box.Consume("order", "sum", readmodel.New(w.box, "sum", h), inbox.StoreFirst()),
-		"under its own name":               w.box.Consume("order", "two", readmodel.New(w.box, "other", h)),
+		"only options for receiving":       w.box.Consume("order", "sum", readmodel.New(w.box, "sum", h), inbox.StoreFirst()),
+		"has its own consumer name":        w.box.Consume("order", "two", readmodel.New(w.box, "other", h)),
 	} {
 		require.ErrorContains(t, err, text)
 	}
@@ -79,10 +79,10 @@ func TestConsumeNamesWhatCannotBeUsed(t *testing.T) {
 	require.Len(t, w.box.Subscriptions(), 2)
 }
 
-// Messages that are parked while no process handles what is parked wait for ever: the log says so, as an error, once a minute at most.
+// Messages that are parked while no process handles parked messages wait for ever: the log says so, as an error, once a minute at most.
 func TestParkedMessagesThatNobodyHandlesAreAnError(t *testing.T) {
 	t.Parallel()
-	const text = "level=ERROR msg=\"oncebox: messages are parked, and no process"
+	const text = "level=ERROR msg=\"oncebox: messages are parked, but no process"
 	for name, others := range map[string]bool{"nobody": false, "another process": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

@@ -273,5 +273,5 @@ func TestMiddlewareOfAReadModelIsGivenToIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	p := readmodel.New(w.box, "balances", messaging.HandlerFunc(w.effect))
-	require.ErrorContains(t, w.box.Consume("order", "balances", p, inbox.Use(messaging.MaxAge(time.Hour))), "with the options that it has")
+	require.ErrorContains(t, w.box.Consume("order", "balances", p, inbox.Use(messaging.MaxAge(time.Hour))), "only options for receiving")
 }

@@ -19,25 +19,25 @@ import (
 //
 // [Config.Retry] is the policy of all consumers, the option [Retry] is for one consumer.
 type RetryPolicy struct {
-	// Tries is how often a message is tried in the process that received it, while the later messages of its key wait there, before it
-	// is parked. At least 1. The pauses between these tries are the consumer's. The message is parked earlier if the messages behind it
-	// fill the queue of the consumer ([messaging.Message.QueueFull]). Default: 3.
+	// Tries is how often a message is tried in the process that received it, at least 1, while the later messages of its key wait there. After the
+	// last of these tries it is parked. The pauses between them are the consumer's. The message is parked earlier if the messages behind it fill the
+	// queue of the consumer ([messaging.Message.QueueFull]). Default: 3.
 	Tries int `env:"TRIES"`
-	// Policy has the pauses between the tries of a parked message. [messaging.RetryAfter] overrides them. Default: 5s, up to 10m.
+	// Policy sets the pauses between the tries of a parked message. [messaging.RetryAfter] overrides them. Default: 5s, up to 10m.
 	retry.Policy `envPrefix:"PARKED_"`
-	// GiveUpAfter is how long a message is tried, counted from the moment when it was parked because it failed. The first try that fails
-	// after this time makes it a dead letter. -1: without end. Default: 72h.
+	// GiveUpAfter is how long a message is tried, counted from the moment when it was parked because it failed. The first try that fails after this
+	// time makes it a dead letter. Default: 72h. With -1 it is tried without end.
 	GiveUpAfter time.Duration `env:"GIVE_UP_AFTER"`
-	// MaxAttempts is the total number of tries after which a message becomes a dead letter, if that comes before GiveUpAfter. A try counts
-	// also if its process died. -1: no limit. Default: -1.
+	// MaxAttempts is the total number of tries after which a message becomes a dead letter, if that comes before GiveUpAfter. A try counts also if
+	// its process died. Default: -1, no limit.
 	MaxAttempts int `env:"MAX_ATTEMPTS"`
-	// MaxCrashes is how many tries in a row may end with the death of their process, or without an outcome that could be stored. After that
-	// the message becomes a dead letter, because it would kill one process after the other. -1: no limit. Default: 10.
+	// MaxCrashes is how many tries in a row may end with the death of their process, or without an outcome that could be stored. After that the
+	// message becomes a dead letter, because it would kill one process after the other. Default: 10. With -1 there is no limit.
 	MaxCrashes int `env:"MAX_CRASHES"`
 	// DeployWait is how long a message stays parked whose schema version is newer than the registered one, or whose type is not registered
-	// ([messaging.Router.Strict]). It gives you time to deploy a build of the program that knows the message. After that the message
-	// becomes a dead letter. The time counts from the first try, as a parked message, that failed for this reason. Meanwhile the message is
-	// tried after pauses that grow from Delay to MaxDelay; these tries do not count for MaxAttempts. -1: without end. Default: 168h.
+	// ([messaging.Router.Strict]). It gives you time to deploy a build of the program that knows the message. After that the message becomes a dead
+	// letter. The time counts from the first try, as a parked message, that failed for this reason. Meanwhile the message is tried after pauses that
+	// grow from Delay to MaxDelay; these tries do not count for MaxAttempts. Default: 168h. With -1 it stays parked without end.
 	DeployWait time.Duration `env:"DEPLOY_WAIT"`
 }
 

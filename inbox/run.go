@@ -152,7 +152,8 @@ func (i *Inbox) Consume(topic, name string, h messaging.Handler, opts ...Option)
 		case h == nil:
 			return nil, errors.New("the handler is nil")
 		case isModel && (model.Generations().Name() != name || s.handles):
-			return nil, fmt.Errorf("read model %q is consumed under its own name, with the options that it has", model.Generations().Name())
+			return nil, fmt.Errorf("read model %q has its own consumer name and its own options for handling: "+
+				"pass this name, and only options for receiving", model.Generations().Name())
 		case isModel:
 			return model.Generations(), nil
 		case s.leased:

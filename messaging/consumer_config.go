@@ -14,29 +14,29 @@ import (
 type ConsumerConfig struct {
 	// Name is the name of the consumer in logs, spans and metrics, usually that of the subscription. Default: "".
 	Name string
-	// Concurrency is the number of handlers that run at once, for different keys. Default: 8.
+	// Concurrency is the number of handlers that run at once, for different ordering keys. Default: 8.
 	Concurrency int `env:"CONCURRENCY"`
-	// BatchSize is the largest number of messages that a [BatchHandler] gets at once. A batch has the messages that are there; the consumer
-	// does not wait for more. Up to Concurrency batches run at once. 1: one by one, as for other handlers. Default: 1.
+	// BatchSize is the largest number of messages that one call of a [BatchHandler] gets. A batch has the messages that have arrived; the consumer
+	// does not wait for more. Up to Concurrency batches run at once. Default: 1. With 1 each call gets one message, as with other handlers.
 	BatchSize int `env:"BATCH_SIZE"`
-	// Queue is the largest number of messages in this process at once: waiting for a handler or behind their key, being handled, or pausing
-	// before another try. When it is full, no message is received. So it bounds the memory, and the number of messages that come again
-	// after a restart. Choose a good deal more than Concurrency, and than Concurrency batches; a batch must fit into it. Default: 64, or
-	// two batches for each of Concurrency.
+	// Queue is the largest number of messages that this process holds at once: messages that wait for a handler or behind their key, that are being
+	// handled, or that pause before another try. When the queue is full, no message is received. So it bounds the memory, and the number of messages
+	// that come again after a restart. Choose a much larger number than Concurrency times BatchSize; a batch must fit into it. Default: 64, or two
+	// batches for each of Concurrency.
 	Queue int `env:"QUEUE"`
-	// Unordered lets messages of one key run at once. It is for [Shared] subscriptions. Default: false.
+	// Unordered allows messages of one key to be handled at the same time. It is for [Shared] subscriptions. Default: false.
 	Unordered bool
-	// Retry has the pauses between the tries of a message in this process, while its key is held. [RetryAfter] overrides them.
+	// Retry sets the pauses between the tries of a message in this process, while the later messages of its key wait. [RetryAfter] overrides them.
 	// Default: 100ms, up to 30s.
 	Retry retry.Policy `envPrefix:"QUICK_"`
-	// DrainTimeout is how long running handlers may go on after the consumer was told to stop. Then their context is cancelled; -1: it is
-	// cancelled at once. Default: 30s.
+	// DrainTimeout is how long running handlers may go on after the consumer was told to stop. Then their context is cancelled. Default: 30s. With
+	// -1 it is cancelled at once.
 	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT"`
-	// BacklogInterval is the time between two questions to the broker how many messages wait; -1: never. Default: 20s.
+	// BacklogInterval is the interval at which the consumer asks the broker how many messages wait. Default: 20s. With -1 it never asks.
 	BacklogInterval time.Duration `env:"BACKLOG_INTERVAL"`
 
-	// Telemetry is where logs, traces and metrics go. The log has a warning for every failed try, a trace a span for each. Default: slog.Default() and
-	// the global providers.
+	// Telemetry sets where logs, traces and metrics go. The log has a warning for every failed try, and a trace has a span for each. Default:
+	// slog.Default() and the global providers.
 	Telemetry telemetry.Config
 }
 

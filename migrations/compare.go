@@ -129,18 +129,18 @@ func (c *comparison) extra(g fact) {
 	case columnFact:
 		// A column without a default that refuses NULL makes each INSERT of oncebox fail.
 		if needsValue(g) {
-			c.add(g, "is not ours and refuses rows without it", "ALTER TABLE "+on+" ALTER COLUMN "+g.part()+" DROP NOT NULL")
+			c.add(g, "was not made by oncebox, and rows without a value for it are refused", "ALTER TABLE "+on+" ALTER COLUMN "+g.part()+" DROP NOT NULL")
 		}
 	case constraintFact:
-		c.add(g, "is not ours and may refuse rows, "+g.definition, "ALTER TABLE "+on+" DROP CONSTRAINT "+g.part())
+		c.add(g, "was not made by oncebox, and may refuse rows: "+g.definition, "ALTER TABLE "+on+" DROP CONSTRAINT "+g.part())
 	case indexFact:
 		// A plain index costs time and refuses nothing, so it is left alone.
 		if strings.HasPrefix(g.definition, "CREATE UNIQUE ") {
-			c.add(g, "is not ours and may refuse rows, because it is unique", "DROP INDEX "+c.ident+"."+g.part())
+			c.add(g, "was not made by oncebox, and may refuse rows, because it is unique", "DROP INDEX "+c.ident+"."+g.part())
 		}
 	case triggerFact, ruleFact:
 		// Both run foreign code inside the statements of oncebox.
-		c.add(g, "is not ours", "DROP "+strings.ToUpper(g.kind)+" "+g.part()+" ON "+on)
+		c.add(g, "was not made by oncebox", "DROP "+strings.ToUpper(g.kind)+" "+g.part()+" ON "+on)
 	case securityFact:
 		// Row level security hides rows from the service, which would then take them for published or handled.
 		c.add(g, "has row level security, which may hide rows", "ALTER TABLE "+on+" DISABLE ROW LEVEL SECURITY")
@@ -152,7 +152,7 @@ func (c *comparison) extra(g fact) {
 	case functionFact:
 		// PostgreSQL chooses among functions of one name by the types of the arguments (10.3), so another
 		// one may fit a call better.
-		c.add(g, "is not ours, and may be called in place of the function of this name", "DROP ROUTINE "+c.ident+"."+g.name)
+		c.add(g, "was not made by oncebox, and may be called in place of oncebox's function with this name", "DROP ROUTINE "+c.ident+"."+g.name)
 	case publicFact:
 		if _, ours := c.want[functionFact+" "+g.name]; ours {
 			// EXECUTE belongs to PUBLIC by default (PostgreSQL, 5.8), so a function that was made anew has it again.
@@ -182,7 +182,7 @@ func (c *comparison) owner(g fact) {
 	is, should, _ := strings.Cut(g.definition, "\x01") // a character that names of roles do not contain
 	c.found = append(c.found, Difference{
 		Object:  strings.ToLower(kind) + " " + name,
-		Problem: "belongs to " + is + ", the others to " + should,
+		Problem: "belongs to " + is + ", while oncebox's other objects belong to " + should,
 		Mend:    "ALTER " + strings.Replace(kind, "FUNCTION", "ROUTINE", 1) + " " + c.ident + "." + name + " OWNER TO " + should,
 	})
 }
@@ -194,7 +194,7 @@ func (c *comparison) right(g fact) {
 	rights, owner, _ := strings.Cut(g.definition, "\x01")
 	c.found = append(c.found, Difference{
 		Object:  strings.ToLower(kind) + " " + name,
-		Problem: "denies its owner " + rights,
+		Problem: "does not give its owner the right to " + rights,
 		Mend: "GRANT " + rights + " ON " + strings.NewReplacer("FUNCTION", "ROUTINE", "VIEW", "TABLE").Replace(kind) + " " + c.ident + "." + name +
 			" TO " + owner,
 	})

@@ -25,8 +25,8 @@ var differences = []struct {
 		"CREATE INDEX outbox_held_due ON {schema}.outbox_held USING btree (lane, retry_after), should be " +
 		"CREATE INDEX outbox_held_due ON {schema}.outbox_held USING btree (lane, retry_after, seq)"}},
 	{"UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'outbox_held_due'::regclass", []string{"index outbox_held_due is not valid"}},
-	{"CREATE UNIQUE INDEX mine ON outbox_held (topic)", []string{"index mine is not ours and may refuse rows, because it is unique"}},
-	{"CREATE UNIQUE INDEX mine ON inbox (message_key, consumer)", []string{"index mine is not ours and may refuse rows, because it is unique"}},
+	{"CREATE UNIQUE INDEX mine ON outbox_held (topic)", []string{"index mine was not made by oncebox, and may refuse rows, because it is unique"}},
+	{"CREATE UNIQUE INDEX mine ON inbox (message_key, consumer)", []string{"index mine was not made by oncebox, and may refuse rows, because it is unique"}},
 	{"ALTER TABLE outbox_held DROP COLUMN error_message CASCADE", []string{"column outbox_held.error_message is missing", "view outbox_messages is missing"}},
 	{"ALTER TABLE oncebox_audit ALTER COLUMN events TYPE integer", []string{"column oncebox_audit.events is integer, should be bigint"}},
 	{"ALTER TABLE inbox_dead ALTER COLUMN key_lock DROP NOT NULL", []string{"column inbox_dead.key_lock may be NULL, and should not"}},
@@ -56,12 +56,13 @@ var differences = []struct {
 	{"DO $$ DECLARE text text := pg_get_viewdef('outbox_messages'); BEGIN DROP VIEW outbox_messages; " +
 		"ALTER TABLE outbox_held ALTER COLUMN retry_count TYPE integer; EXECUTE 'CREATE VIEW outbox_messages AS ' || text; END $$",
 		[]string{"column outbox_held.retry_count is integer, should be smallint", "view outbox_messages has other columns"}},
-	{`ALTER TABLE outbox ADD COLUMN "Mine" integer NOT NULL`, []string{`column outbox."Mine" is not ours and refuses rows without it`}},
+	{`ALTER TABLE outbox ADD COLUMN "Mine" integer NOT NULL`,
+		[]string{`column outbox."Mine" was not made by oncebox, and rows without a value for it are refused`}},
 	{"ALTER TABLE inbox_dead DROP CONSTRAINT inbox_dead_pkey", []string{"constraint inbox_dead_pkey of inbox_dead is missing"}},
 	{"ALTER TABLE outbox_tenant DROP CONSTRAINT outbox_tenant_grp_check, ADD CONSTRAINT outbox_tenant_grp_check CHECK (grp > 0)",
 		[]string{"constraint outbox_tenant_grp_check of outbox_tenant is CHECK ((grp > 0)), should be CHECK ((grp >= 0))"}},
 	{"ALTER TABLE inbox ADD CONSTRAINT mine CHECK (length(consumer) < 9)",
-		[]string{"constraint mine of inbox is not ours and may refuse rows, CHECK ((length(consumer) < 9))"}},
+		[]string{"constraint mine of inbox was not made by oncebox, and may refuse rows: CHECK ((length(consumer) < 9))"}},
 	{"ALTER TABLE inbox DETACH PARTITION inbox_default", []string{"partition inbox_default of inbox is missing"}},
 	{"ALTER TABLE outbox_incarnation SET LOGGED", []string{"table outbox_incarnation is permanent, should be unlogged"}},
 	{"ALTER TABLE outbox_default RESET (autovacuum_vacuum_threshold)", []string{"option autovacuum_vacuum_threshold of outbox_default is missing"}},
@@ -70,11 +71,12 @@ var differences = []struct {
 	{"ALTER SEQUENCE outbox_seq CACHE 20", []string{"sequence outbox_seq is " +
 		"AS bigint INCREMENT BY 1 MINVALUE 1 MAXVALUE 9223372036854775807 CACHE 20 NO CYCLE, should be " +
 		"AS bigint INCREMENT BY 1 MINVALUE 1 MAXVALUE 9223372036854775807 CACHE 1 NO CYCLE"}},
-	{"CREATE TABLE copies AS SELECT * FROM outbox; CREATE RULE mine AS ON INSERT TO outbox DO ALSO NOTHING", []string{"rule mine on outbox is not ours"}},
+	{"CREATE TABLE copies AS SELECT * FROM outbox; CREATE RULE mine AS ON INSERT TO outbox DO ALSO NOTHING",
+		[]string{"rule mine on outbox was not made by oncebox"}},
 	{"CREATE TRIGGER mine BEFORE UPDATE ON outbox FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()",
-		[]string{"trigger mine on outbox is not ours"}},
+		[]string{"trigger mine on outbox was not made by oncebox"}},
 	{"CREATE TRIGGER mine BEFORE UPDATE ON inbox FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()",
-		[]string{"trigger mine on inbox is not ours"}},
+		[]string{"trigger mine on inbox was not made by oncebox"}},
 	{"CREATE OR REPLACE VIEW outbox_messages AS SELECT seq, id, occurred_at, created_at, not_before, expires_at, aggregate_version, schema_version, lane, " +
 		"max_attempts, retry_count, crashes, tenant_id, topic, ordering_key, aggregate_type, aggregate_id, event_type, source, routing_key, schema_id, " +
 		"content_type, dedup_key, event_metadata::json, payload, 'NEW' AS status, NULL::timestamptz AS retry_after, NULL::text AS error_message, " +
@@ -92,7 +94,7 @@ var differences = []struct {
 			"should be (p_name text, p_generation bigint) RETURNS SETOF boolean"}},
 	{"DROP FUNCTION outbox_drop_partition", []string{"function outbox_drop_partition(date, interval, text) is missing"}},
 	{"CREATE FUNCTION inbox_enter(text) RETURNS boolean LANGUAGE sql AS 'SELECT true'",
-		[]string{"function inbox_enter(text) is not ours, and may be called in place of the function of this name"}},
+		[]string{"function inbox_enter(text) was not made by oncebox, and may be called in place of oncebox's function with this name"}},
 	{"GRANT EXECUTE ON FUNCTION outbox_make_partition TO PUBLIC",
 		[]string{"function outbox_make_partition(date, interval) may be called by every role, with the rights of its owner"}},
 	{"ALTER TABLE oncebox_audit RENAME COLUMN actor TO who", []string{"column oncebox_audit.actor is called who"}},
@@ -104,17 +106,17 @@ var differences = []struct {
 	{"DROP FUNCTION inbox_gate; CREATE PROCEDURE inbox_gate(text, bigint) LANGUAGE sql AS 'SELECT true'",
 		[]string{"function inbox_gate(text, bigint) is "}},
 	{"CREATE PROCEDURE inbox_enter(text) LANGUAGE sql AS 'SELECT true'",
-		[]string{"function inbox_enter(text) is not ours, and may be called in place of the function of this name"}},
+		[]string{"function inbox_enter(text) was not made by oncebox, and may be called in place of oncebox's function with this name"}},
 	{"CREATE AGGREGATE inbox_enter(int) (SFUNC = int4pl, STYPE = int)",
-		[]string{"function inbox_enter(integer) is not ours, and may be called in place of the function of this name"}},
-	{"REVOKE UPDATE, DELETE ON outbox FROM {owner}", []string{"table outbox denies its owner DELETE, UPDATE"}},
-	{"REVOKE SELECT ON outbox_messages FROM {owner}", []string{"view outbox_messages denies its owner SELECT"}},
-	{"REVOKE USAGE ON SEQUENCE outbox_seq FROM {owner}", []string{"sequence outbox_seq denies its owner USAGE"}},
+		[]string{"function inbox_enter(integer) was not made by oncebox, and may be called in place of oncebox's function with this name"}},
+	{"REVOKE UPDATE, DELETE ON outbox FROM {owner}", []string{"table outbox does not give its owner the right to DELETE, UPDATE"}},
+	{"REVOKE SELECT ON outbox_messages FROM {owner}", []string{"view outbox_messages does not give its owner the right to SELECT"}},
+	{"REVOKE USAGE ON SEQUENCE outbox_seq FROM {owner}", []string{"sequence outbox_seq does not give its owner the right to USAGE"}},
 	{"REVOKE EXECUTE ON FUNCTION outbox_make_partition FROM {owner}",
-		[]string{"function outbox_make_partition(date, interval) denies its owner EXECUTE"}},
-	{"ALTER TABLE outbox_block OWNER TO {other}", []string{"table outbox_block belongs to {other}, the others to {owner}"}},
+		[]string{"function outbox_make_partition(date, interval) does not give its owner the right to EXECUTE"}},
+	{"ALTER TABLE outbox_block OWNER TO {other}", []string{"table outbox_block belongs to {other}, while oncebox's other objects belong to {owner}"}},
 	{"ALTER FUNCTION inbox_enter OWNER TO {other}",
-		[]string{"function inbox_enter(uuid, text, text, text, bigint, integer) belongs to {other}, the others to {owner}"}},
+		[]string{"function inbox_enter(uuid, text, text, text, bigint, integer) belongs to {other}, while oncebox's other objects belong to {owner}"}},
 }
 
 // keep stores a row in several tables. The function that it returns says what the tables hold.

@@ -159,13 +159,13 @@ func MissingGrants(ctx context.Context, db *bun.DB, cfg *Config, d Duty) ([]stri
 	}
 	var role string
 	if err := db.DB.QueryRowContext(ctx, roleName).Scan(&role); err != nil {
-		return nil, wrap("ask for the role", err)
+		return nil, wrap("read the name of the role", err)
 	}
 	var list []string
 	for _, r := range rightsOf(d) {
 		missing, err := r.lacked(ctx, db.DB, schema)
 		if err != nil {
-			return nil, wrap("ask for the rights of the role", err)
+			return nil, wrap("read the rights of the role", err)
 		}
 		for _, privilege := range r.privileges {
 			if objects := missing[privilege]; len(objects) > 0 {

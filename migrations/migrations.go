@@ -29,8 +29,8 @@ func FS() fs.FS {
 
 // Config sets where the tables are.
 type Config struct {
-	// Schema is the schema of the tables. It is made if it does not exist. Default: the first schema of the search_path
-	// with which connections begin.
+	// Schema is the database schema of the tables. It is made if it does not exist. Default: the first schema of the search_path with which
+	// connections begin.
 	Schema string
 	// Logger gets one line per file that is applied, and the warning of [Verify]. Default: slog.Default().
 	Logger *slog.Logger
@@ -60,7 +60,7 @@ const (
 )
 
 // Up applies the files that were not applied yet. It makes nothing, and says what to do, if the schema has other tables
-// with oncebox's names, or was made from other files.
+// with oncebox's names, or was made by another version of oncebox.
 func Up(ctx context.Context, db *bun.DB, cfg *Config) error {
 	s, err := look(ctx, db.DB, cfg)
 	// The usual start of a service ends here, with two reads and without a lock.

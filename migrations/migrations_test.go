@@ -207,7 +207,7 @@ func TestNamesThatAreTaken(t *testing.T) {
 		exec(t, opened, c.make)
 		before := relations(t, opened, opened.Schema)
 		err := migrations.Up(t.Context(), opened.DB, &migrations.Config{Schema: opened.Schema})
-		require.ErrorContains(t, err, `migrations: names that oncebox needs in schema "`+opened.Schema+`" are taken`)
+		require.ErrorContains(t, err, `migrations: schema "`+opened.Schema+`" already has objects with names that oncebox needs`)
 		require.ErrorContains(t, err, c.says)
 		require.ErrorContains(t, err, "Config.Schema, ONCEBOX_SCHEMA")
 		var missing *migrations.MissingError
@@ -244,7 +244,7 @@ func TestTablesOfOtherFiles(t *testing.T) {
 		var missing *migrations.MissingError
 		require.ErrorAs(t, err, &missing)
 		require.Equal(t, []string{"20261121000004_outbox_audit.up.sql"}, missing.Unknown)
-		require.ErrorContains(t, err, "Make its tables anew in an empty schema")
+		require.ErrorContains(t, err, "Make the tables anew in an empty schema")
 	}
 	require.Equal(t, 2, relations(t, opened, opened.Schema), "nothing was made beside the table and its index")
 }
@@ -312,7 +312,7 @@ func TestSchemaNameIsValidated(t *testing.T) {
 func TestUnreachableDatabase(t *testing.T) {
 	db := pgtest.Open(t).Another(t)
 	require.NoError(t, db.Close())
-	require.ErrorContains(t, migrations.Up(t.Context(), db, nil), "migrations: ask the database for its schema")
+	require.ErrorContains(t, migrations.Up(t.Context(), db, nil), "migrations: read the schema of the connection")
 	require.ErrorContains(t, migrations.Verify(t.Context(), db, nil), "migrations: ")
 }
 

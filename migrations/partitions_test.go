@@ -246,7 +246,7 @@ func TestDropRefusesTheLastDay(t *testing.T) {
 			for _, call := range p.drops(before) {
 				_, err := db.ExecContext(t.Context(), "SELECT "+call)
 				require.Equal(t, "22023", pgerr.Code(err), call)
-				require.ErrorContains(t, err, "within the last 24 hours")
+				require.ErrorContains(t, err, "must have ended more than 24 hours ago")
 			}
 		}
 		for _, call := range p.drops("now() - interval '24 hours 1 minute'") {

@@ -53,8 +53,8 @@ func free(ctx context.Context, db querier, s *state) error {
 	if err != nil || len(taken) == 0 {
 		return wrap("look for names that are taken", err)
 	}
-	return fmt.Errorf("migrations: names that oncebox needs in schema %q are taken by what migrations.Up did not make: %s. Nothing was changed. "+
-		"Give oncebox a schema of its own (Config.Schema, ONCEBOX_SCHEMA), or rename what is there: ALTER %s RENAME TO another name",
+	return fmt.Errorf("migrations: schema %q already has objects with names that oncebox needs, which migrations.Up did not make: %s. Nothing was changed. "+
+		"Give oncebox a schema of its own (Config.Schema, ONCEBOX_SCHEMA), or rename these objects: ALTER %s RENAME TO another_name",
 		s.schema, few(taken), rename)
 }
 

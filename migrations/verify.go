@@ -24,12 +24,13 @@ type MissingError struct {
 
 func (e *MissingError) Error() string {
 	if len(e.Unknown) > 0 {
-		return fmt.Sprintf("migrations: schema %q of the database %q was made from other files than those of this program: it lacks %s and has %s. "+
-			"Make its tables anew in an empty schema, or run the program that they belong to",
+		return fmt.Sprintf("migrations: schema %q of the database %q was made by another version of oncebox: the migration files %s "+
+			"were not applied, and this program does not have the applied files %s. Make the tables anew in an empty schema, or run the program that made them",
 			e.Schema, e.Database, few(e.Missing), few(e.Unknown))
 	}
-	return fmt.Sprintf("migrations: schema %q of the database %q lacks %s: call migrations.Up (App.Migrate), or apply the files of migrations.FS; "+
-		"if the tables are elsewhere, correct ONCEBOX_DATABASE_URL or ONCEBOX_SCHEMA", e.Schema, e.Database, strings.Join(e.Missing, ", "))
+	return fmt.Sprintf("migrations: schema %q of the database %q lacks the migrations %s: call migrations.Up (App.Migrate), or apply "+
+		"the files of migrations.FS; if the tables are elsewhere, correct ONCEBOX_DATABASE_URL or ONCEBOX_SCHEMA",
+		e.Schema, e.Database, strings.Join(e.Missing, ", "))
 }
 
 // Verify returns a [*MissingError] unless every file was applied, and a [*DifferenceError] if something is not as the files made it
@@ -54,11 +55,11 @@ func Verify(ctx context.Context, db *bun.DB, cfg *Config) error {
 	}
 	var open bool
 	if err := db.DB.QueryRowContext(ctx, isOpen, s.schema).Scan(&open); err != nil {
-		return wrap("ask for the rights of PUBLIC", err)
+		return wrap("read the rights of PUBLIC", err)
 	}
 	if open {
-		cfg.logger().WarnContext(ctx, "oncebox: every role may create objects in the schema of the tables, and so run code as others: "+
-			"REVOKE CREATE ON SCHEMA "+quote(s.schema)+" FROM PUBLIC, or use a schema of its own", "schema", s.schema)
+		cfg.logger().WarnContext(ctx, "oncebox: every role may create objects in the schema of the tables; such an object could run code with the "+
+			"rights of other roles: REVOKE CREATE ON SCHEMA "+quote(s.schema)+" FROM PUBLIC, or use a schema of its own", "schema", s.schema)
 	}
 	if len(s.unknown) > 0 {
 		return nil // files of a newer program may have changed anything

@@ -46,17 +46,17 @@ const (
 func (a Action) needsReason() string {
 	switch a {
 	case Discard, Expire, Cancel:
-		return "what is deleted is gone, say why"
+		return "say why: what is deleted cannot be brought back"
 	case Edit:
-		return "the former payload is gone, say why"
+		return "say why: the old payload cannot be brought back"
 	case GiveUp:
-		return "what is behind the message waits for a decision, say why"
+		return "say why: the messages behind this one wait until the dead letter is replayed or discarded"
 	case Pause:
-		return "say why, for people who find the tenant paused"
+		return "say why: people who find the tenant paused read it"
 	case TakeOwnership:
-		return "events are published from another place from now on, say why"
+		return "say why: from now on another deployment publishes the events of this database"
 	case Retention:
-		return "published events are kept for another time from now on, say why"
+		return "say why: from now on published events are kept for a different time"
 	default:
 		return ""
 	}

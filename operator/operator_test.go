@@ -15,9 +15,10 @@ func TestByNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	for action, why := range map[operator.Action]string{
 		operator.Replay: "", operator.Retry: "", operator.Reschedule: "", operator.Resume: "", operator.Move: "",
-		operator.Discard: "what is deleted is gone", operator.Cancel: "what is deleted is gone", operator.Expire: "what is deleted is gone",
-		operator.Edit: "the former payload is gone", operator.GiveUp: "waits for a decision", operator.Pause: "who find the tenant paused",
-		operator.TakeOwnership: "from another place", operator.Retention: "for another time",
+		operator.Discard: "what is deleted cannot be brought back", operator.Cancel: "what is deleted cannot be brought back",
+		operator.Expire: "what is deleted cannot be brought back",
+		operator.Edit:   "the old payload cannot be brought back", operator.GiveUp: "wait until the dead letter", operator.Pause: "who find the tenant paused",
+		operator.TakeOwnership: "another deployment publishes", operator.Retention: "for a different time",
 	} {
 		require.ErrorContains(t, operator.By{Actor: " ", Reason: "r"}.Validate(action), "By.Actor is empty", action)
 		require.ErrorIs(t, operator.By{Actor: "a\x00", Reason: "r"}.Validate(action), event.ErrInvalid, action)

@@ -90,14 +90,14 @@ func missing(c *state.Consumer, since time.Time, parked bool) (Stuck, bool) {
 func fate(s *Stuck, stopped bool) string {
 	switch {
 	case stopped:
-		return "no process runs the consumer; its last process ended in order"
+		return "no process runs the consumer; its last process shut down cleanly"
 	case !s.Vanished:
 		return "no process runs the consumer"
 	case s.BacklogKnown && s.Connections > 0:
-		return fmt.Sprintf("its processes have not ended in order, and the broker has %d of them connected: "+
-			"they live and do not reach the database, or are frozen", s.Connections)
+		return fmt.Sprintf("its processes did not shut down cleanly, and the broker still has %d of them connected: "+
+			"they run but cannot reach the database, or they are frozen", s.Connections)
 	default:
-		return "its processes have not ended in order: they were killed, are frozen, or do not reach the database"
+		return "its processes did not shut down cleanly: they were killed, are frozen, or cannot reach the database"
 	}
 }
 
@@ -119,10 +119,10 @@ func messages(n int64) string {
 
 // unknownWaiting returns a sentence that it is unknown how many messages wait, and why.
 func unknownWaiting(topic string, w *state.Waiting) string {
-	text := "what waits at the broker in topic " + topic + " is not known"
+	text := "it is not known how many messages of topic " + topic + " wait at the broker"
 	// The number of an earlier answer is better than none, but it must be shown as old.
 	if !w.At.IsZero() {
-		text += fmt.Sprintf(", it was %s at %s", messages(w.Messages), w.At.UTC().Format(time.RFC3339))
+		text += fmt.Sprintf("; at %[2]s it was %[1]s", messages(w.Messages), w.At.UTC().Format(time.RFC3339))
 	}
 	if w.Error != "" {
 		text += " (" + w.Error + ")"

@@ -23,21 +23,21 @@ func TestWhatIsKnownOfProcessesThatAreMissing(t *testing.T) {
 	}{
 		"connected to the broker": {
 			waiting: state.Waiting{Known: true, Messages: 1, Connections: 2}, vanished: true,
-			says: "1 message waits at the broker; its processes have not ended in order, and the broker has 2 of them connected: " +
-				"they live and do not reach the database, or are frozen",
+			says: "1 message waits at the broker; its processes did not shut down cleanly, and the broker still has 2 of them connected: " +
+				"they run but cannot reach the database, or they are frozen",
 		},
 		"not connected": {
 			waiting: state.Waiting{Known: true, Messages: 2}, vanished: true,
-			says: "2 messages wait at the broker; its processes have not ended in order: they were killed, are frozen, or do not reach the database",
+			says: "2 messages wait at the broker; its processes did not shut down cleanly: they were killed, are frozen, or cannot reach the database",
 		},
 		"nobody knows what waits": {
 			waiting: state.Waiting{Connections: 2}, vanished: true,
-			says: "what waits at the broker in topic order is not known; its processes have not ended in order: they were killed, are frozen, " +
-				"or do not reach the database",
+			says: "it is not known how many messages of topic order wait at the broker; its processes did not shut down cleanly: they were killed, " +
+				"are frozen, or cannot reach the database",
 		},
 		"ended": {
 			state: state.Consumer{Stopped: true}, waiting: state.Waiting{Known: true, Messages: 2, Connections: 1},
-			says: "2 messages wait at the broker; no process runs the consumer; its last process ended in order",
+			says: "2 messages wait at the broker; no process runs the consumer; its last process shut down cleanly",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

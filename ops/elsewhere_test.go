@@ -29,5 +29,5 @@ func TestLifeOfWhatWasRecordedElsewhere(t *testing.T) {
 	require.Equal(t, state.PlaceSettled, l.Consumers[0].Place)
 	l = s.life(own)
 	require.False(t, l.Elsewhere)
-	require.Contains(t, l.Gone, "does not have the event any more")
+	require.Contains(t, l.Gone, "no longer has the event")
 }

@@ -94,7 +94,7 @@ const (
 
 // ErrUnknown means that no table has the event: it was never here, or it was removed. The text names the
 // retention that may have removed it.
-var ErrUnknown = errors.New("nothing is known of it")
+var ErrUnknown = errors.New("no table has an event or message with this id")
 
 // mostDecisions is how many entries of the audit are read for an event, and for a message.
 const mostDecisions = 100
@@ -220,9 +220,9 @@ func (v *View) finish(found *lives, kept time.Duration) []Life {
 		case len(l.Outbox) == 0 && l.deleted():
 			l.Gone = "It was deleted before it was published"
 		case len(l.Outbox) == 0:
-			l.Gone = "The outbox of this database does not have the event any more, or never had it: " + v.retention(kept)
+			l.Gone = "The outbox of this database no longer has the event, or never had it: " + v.retention(kept)
 		case len(l.Consumers) == 0 && l.Outbox[len(l.Outbox)-1].Status == outboxstate.StatusSent:
-			l.Gone = "No consumer of this database has had it yet, or remembers it: " + v.retention(kept)
+			l.Gone = "No consumer of this database has handled it yet, or its entry was already deleted: " + v.retention(kept)
 		}
 		list[n] = *l
 	}
@@ -245,7 +245,7 @@ func (v *View) retention(kept time.Duration) string {
 	if v.inbox == nil {
 		return events
 	}
-	return events + ", and what a consumer has handled is " + Kept(v.inbox.Retention())
+	return events + ", and the entries of handled messages are " + Kept(v.inbox.Retention())
 }
 
 // Kept returns in words how long something is kept: "kept for 72h0m0s", "kept for ever" or "not kept".

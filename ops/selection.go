@@ -76,7 +76,7 @@ func (s *Selection) Filter(now time.Time, name func(Field) string) (operator.Dea
 		*t.to = at
 	}
 	if s.ID != "" && uuid.Validate(s.ID) != nil {
-		errs = append(errs, fmt.Errorf("%s %q is no id: ids are UUIDs, as the lists show them", name(FieldID), s.ID))
+		errs = append(errs, fmt.Errorf("%s %q is not an id: ids are UUIDs, as the lists show them", name(FieldID), s.ID))
 	}
 	// The filter is checked only if its parts are valid. Otherwise one mistake would be reported twice.
 	if len(errs) == 0 {

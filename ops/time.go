@@ -33,5 +33,5 @@ func timeOf(text string, after func(time.Duration) time.Time) (time.Time, error)
 			return at, nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%q is no time: give %s", text, TimeForms)
+	return time.Time{}, fmt.Errorf("%q is not a time: give %s", text, TimeForms)
 }

@@ -29,5 +29,5 @@ func TestTimesAreReadInAllTheirForms(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []time.Time{now.Add(-90 * time.Minute), now.Add(90 * time.Minute)}, []time.Time{ago, ahead})
 	_, err = ops.TimeAgo("yesterday", now)
-	require.ErrorContains(t, err, `"yesterday" is no time: give 2006-01-02,`)
+	require.ErrorContains(t, err, `"yesterday" is not a time: give 2006-01-02,`)
 }

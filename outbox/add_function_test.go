@@ -183,7 +183,7 @@ func TestFunctionRefusesWhatAddRefuses(t *testing.T) {
 		fine + ", tenant_id => E'a\\n'":                                    "tenant_id contains a control character",
 		fine + ", aggregate_id => 'a'":                                     "aggregate_type is empty",
 		fine + ", aggregate_type => 'a'":                                   "aggregate_id is empty",
-		fine + ", ordering_key => 'a', routing_key => 'b'":                 "routing_key is another one than ordering_key",
+		fine + ", ordering_key => 'a', routing_key => 'b'":                 "routing_key and ordering_key differ",
 		fine + ", metadata => '[]'":                                        "metadata is not an object",
 		fine + `, metadata => '{"a": 1}'`:                                  "metadata: 'a' is not a string",
 		fine + `, metadata => '{"a": null}'`:                               "metadata: 'a' is not a string",
@@ -229,7 +229,7 @@ func TestFunctionRefusesAHashVersionItDoesNotKnow(t *testing.T) {
 	_, err := f.DB.ExecContext(t.Context(), "UPDATE oncebox_settings SET hash_version = 2")
 	require.NoError(t, err)
 	_, err = f.DB.ExecContext(t.Context(), "SELECT oncebox_add('order', '{}', 'e', source => 's')")
-	require.ErrorContains(t, err, "oncebox_add: the tables use hash version 2, this function knows 1")
+	require.ErrorContains(t, err, "oncebox_add: the tables use hash version 2, and this function only version 1")
 	var stored int
 	require.NoError(t, f.DB.NewRaw("SELECT count(*) FROM outbox").Scan(t.Context(), &stored))
 	require.Zero(t, stored)

@@ -34,10 +34,10 @@ func TestWhoAndWhyAreAskedFor(t *testing.T) {
 		require.ErrorContains(t, err, "By.Reason is empty")
 	}
 	for text, err := range map[string]error{
-		"the former payload is gone, say why": f.Dead().ReplayEdited(t.Context(), id, []byte("new"), noReason),
-		"what is deleted is gone, say why":    f.Dead().Discard(t.Context(), id, noReason),
-		"published from another place":        f.Upkeep().TakeOwnership(t.Context(), noReason),
-		"kept for another time":               f.Upkeep().SetRetention(t.Context(), noReason),
+		"the old payload cannot be brought back": f.Dead().ReplayEdited(t.Context(), id, []byte("new"), noReason),
+		"what is deleted cannot be brought back": f.Dead().Discard(t.Context(), id, noReason),
+		"another deployment publishes":           f.Upkeep().TakeOwnership(t.Context(), noReason),
+		"kept for a different time":              f.Upkeep().SetRetention(t.Context(), noReason),
 	} {
 		require.ErrorContains(t, err, text)
 	}

@@ -23,66 +23,62 @@ type Partition = upkeep.Partition
 
 // Config configures a [Store].
 type Config struct {
-	// Schema holds the tables. Default: the first one of the search_path that connections begin with.
+	// Schema is the database schema of the tables. Default: the first one of the search_path that connections begin with.
 	Schema string
-	// Pooler says that a transaction-mode pooler stands before the database: no prepared statements. Default: false.
+	// Pooler must be true if a transaction-mode pooler stands between the program and the database. Prepared statements are not used then. Default:
+	// false.
 	Pooler bool
-	// PollOnly turns off what wakes projectors of other processes after a commit: NOTIFY, and the connection of their own
-	// on which they LISTEN. They poll. A store with Pooler does not LISTEN either. Default: false.
+	// PollOnly makes relays find new events by polling alone. If it is false, a commit wakes the relays of other processes: the writer sends NOTIFY,
+	// and each relay has a connection of its own on which it LISTENs. A store with Pooler does not LISTEN either. Default: false.
 	PollOnly bool `env:"POLL_ONLY"`
-	// Deployment names the installation that the database belongs to, such as "production". The first projector writes the
-	// name into the database, once no projector without a name is alive; projectors of any other name, none included, leave
-	// its events alone from then on until Store.Upkeep().TakeOwnership is called. So a copy that is restored elsewhere publishes nothing a
-	// second time. Default: none, which a database without a name does not mind.
+	// Deployment is the name of the installation that the database belongs to, such as "production". It prevents a restored copy of the database
+	// from publishing its events a second time. The first relay with a name writes it into the database, as soon as no relay without a name is
+	// alive. From then on relays with another name, or with none, do not publish its events until Store.Upkeep().TakeOwnership is called. Default:
+	// none, which a database without a name does not mind.
 	Deployment string `env:"DEPLOYMENT"`
-	// Retention is how long published rows are kept, in whole days. NoRetention deletes them on publish,
-	// -1 keeps them for ever. It is entered in the database, and all processes follow the value there. If processes
-	// have different settings, the longest one counts, and the others log a warning at their start; see
-	// Store.Upkeep().SetRetention for how to make it shorter. Default: the database's, and 168h if no process has set one.
+	// Retention is how long published rows are kept, in whole days. It is entered in the database, and all processes use the value there. If
+	// processes have different settings, the longest one counts, and the others log a warning at their start; Store.Upkeep().SetRetention makes it
+	// shorter. Default: the database's, and 168h if no process has set one. NoRetention deletes rows when they are published; -1 keeps them for
+	// ever.
 	Retention time.Duration `env:"RETENTION"`
-	// DeadRetention is how long dead letters are kept before Clean deletes them. The deletion frees their
-	// keys, as a discard does, and leaves entries in the audit with their number. At least 24h; 0 and -1 keep them
-	// for ever. Default: 0.
+	// DeadRetention is how long dead letters are kept, at least 24h. Then Clean deletes them. The deletion frees their keys, as a discard does, and
+	// leaves entries in the audit with their number. Default: 0. With 0 and -1 they are kept for ever.
 	DeadRetention time.Duration `env:"DEAD_RETENTION"`
-	// AuditRetention is how long the entries of the audit are kept. At least 24h; -1 keeps them for ever.
-	// Default: 9600h, which is 400 days.
+	// AuditRetention is how long audit entries are kept, at least 24h. Default: 9600h, which is 400 days. With -1 they are kept for ever.
 	AuditRetention time.Duration
-	// DedupRetention is how long a producer's key ([event.WithDedupKey]) is remembered after its first
-	// event. At least 1h; -1 remembers for ever. Default: 168h.
+	// DedupRetention is how long a producer's key ([event.WithDedupKey]) is remembered after its first event, at least 1h. Default: 168h. With -1 it
+	// is remembered for ever.
 	DedupRetention time.Duration `env:"DEDUP_RETENTION"`
-	// BeforeDrop is called before a day of published rows is dropped, to archive it. If it returns an error, the day
-	// stays, and the next Clean tries again; a warning and the metric oncebox.outbox.partitions_kept report it. It
-	// is called by one process at a time and may take hours. Once a process has had a BeforeDrop, processes without
-	// one drop nothing, see Store.Upkeep().SetRetention. It is called again for the same day if the drop itself fails, so
-	// an archive outside of Partition.DB must accept a day twice. It is not called for rows that NoRetention
-	// deletes. Default: none.
+	// BeforeDrop is called before a day of published rows is dropped, to archive it. It is called by one process at a time and may take hours. If it
+	// returns an error, the day stays, and the next Clean tries again; a warning and the metric oncebox.outbox.partitions_kept report it. It is
+	// called again for the same day if the drop itself fails, so an archive outside of Partition.DB must accept a day twice. Once a process has had
+	// a BeforeDrop, processes without one drop nothing, see Store.Upkeep().SetRetention. It is not called for rows that NoRetention deletes.
+	// Default: none.
 	BeforeDrop func(ctx context.Context, p Partition) error
 
-	// OnDead is called for each event that becomes a dead letter, by the process that gives it up, for a chat message or a ticket. What it
-	// does in tx is committed together with the dead letter, or not at all: announce it with [Store.Add], and do not call others from
-	// here. It may be called again if the transaction fails, and it is called again if the event is replayed and dies again. If it
-	// returns an error, panics, or takes longer than OnDeadTimeout, the dead letter is made without it and an error is logged. It must
-	// return when ctx ends. Events under ctx carry [event.DeadLetterOf], and are not announced themselves.
-	// Default: none.
+	// OnDead is called for each event that becomes a dead letter, by the process that gives it up, for a chat message or a ticket. What it does in
+	// tx is committed together with the dead letter, or not at all: announce the dead letter with [Store.Add], and call no other system from here.
+	// It may be called again if the transaction fails, and it is called again if the event is replayed and dies again. If it returns an error,
+	// panics, or takes longer than OnDeadTimeout, the dead letter is made without it and an error is logged. It must return when ctx ends. Events
+	// that are added under ctx carry [event.DeadLetterOf]; if they die, OnDead is not called for them. Default: none.
 	OnDead func(ctx context.Context, tx bun.Tx, d DeadLetter) error
-	// OnDeadTimeout is the limit of all calls of OnDead for events that die together. A worker of the relay waits for
-	// them. Default: 2s.
+	// OnDeadTimeout is the longest time for all calls of OnDead for events that die together. A worker of the relay waits for them. Default: 2s.
 	OnDeadTimeout time.Duration `env:"ON_DEAD_TIMEOUT"`
 
-	// Registry knows the event types, for [Store.Add]. Required for payloads that are an event.Event.
+	// Registry has the event types of the service, for [Store.Add]. Required for payloads that are an event.Event.
 	Registry *event.Registry
-	// Source names this service in the events of [Store.Add]. Required for Add.
+	// Source is the name of this service in the events of [Store.Add]. Required for Add.
 	Source string
 	// DefaultTenant is the tenant of events of [Store.Add] whose context has none. Default: "default".
 	DefaultTenant string
-	// ValidateTopic is the broker's own rule for names of topics, besides event.ValidateTopic: [Store.Add] refuses what it refuses.
-	// Default: that of the broker that oncebox.New is given (messaging.Naming), and else none.
+	// ValidateTopic checks the name of a topic by the broker's own rule, after event.ValidateTopic. If it refuses the topic, [Store.Add] returns the
+	// error. Default: that of the broker that oncebox.New is given (messaging.Naming), and else none.
 	ValidateTopic func(topic string) error
-	// MaxPayload is the largest payload of [Store.Add] in bytes; -1: no limit. Default: 1 MiB.
+	// MaxPayload is the largest payload of [Store.Add], in bytes. Default: 1 MiB. With -1 there is no limit.
 	MaxPayload int
 
-	// Telemetry is where logs, traces and metrics go. A trace has a span in which an event is created, where the context of the event is in a trace.
-	// Default: slog.Default() and the global providers.
+	// Telemetry sets where logs, traces and metrics go. If the context of an event is in a trace, the trace gets a span for the creation of the
+	// event. Default: slog.Default() and the global providers.
 	Telemetry telemetry.Config
 }
 

@@ -18,29 +18,27 @@ const settleMargin = time.Second
 
 // Config configures a [Projector].
 type Config struct {
-	// Name identifies this projector. Of all projectors that are alive, no two may have the same name. Default:
-	// host, process id and a random part.
+	// Name identifies this projector among all projectors that are alive, so no two may have the same name. Default: host, process id and a random
+	// part.
 	Name string
-	// Group is the number of the lane group that this projector serves, see outbox.Store.Tenants().Move. Default: 0, the
-	// group of all tenants that have no group of their own.
+	// Group is the number of the lane group that this projector serves, see outbox.Store.Tenants().Move. Default: 0, the group of all tenants that
+	// have no group of their own.
 	Group int16 `env:"GROUP"`
-	// Workers is the number of workers. They publish side by side, each with lanes of its own: while one waits for
-	// the broker, another uses the database. Default: 3.
+	// Workers is the number of workers. They publish at the same time, each with lanes of its own: while one waits for the broker, another uses the
+	// database. Default: 3.
 	Workers int `env:"WORKERS"`
-	// BatchSize is the number of rows that a worker publishes at once, roughly. Default: 1000.
+	// BatchSize is the approximate number of rows that a worker publishes at once. Default: 1000.
 	BatchSize int `env:"BATCH_SIZE"`
-	// BatchBytes is the largest sum of payloads, in bytes, that a worker fetches and publishes at once. The broker
-	// has to confirm them within PublishTimeout, so a slow link needs a smaller value. A payload that is larger is
-	// sent alone. -1: no bound. Default: 16777216, which is 16 MiB.
+	// BatchBytes is the largest sum of payloads, in bytes, that a worker fetches and publishes at once. A larger payload is sent alone. The broker
+	// has to confirm a batch within PublishTimeout, so a slow link needs a smaller value. Default: 16777216, which is 16 MiB. With -1 there is no
+	// limit.
 	BatchBytes int64 `env:"BATCH_BYTES"`
 
-	// MaxRetryAttempts is the number of refusals after which an event becomes a dead letter. A permanent refusal
-	// ([messaging.Permanent]) needs only one. -1: never; an event is tried again until the broker takes it or an
-	// operator decides. Default: 5.
+	// MaxRetryAttempts is the number of refusals after which an event becomes a dead letter. After a permanent refusal ([messaging.Permanent]) it
+	// becomes one at once. Default: 5. With -1 an event is tried again until the broker takes it or an operator decides.
 	MaxRetryAttempts int `env:"MAX_RETRY_ATTEMPTS"`
-	// MaxCrashes is how often a projector may die while it publishes one event by itself. After that the event
-	// becomes a dead letter. An event is published by itself after two projectors have died while they published it
-	// together with others. -1: never. Default: 10.
+	// MaxCrashes is how often a projector may die while it publishes one event by itself. After that the event becomes a dead letter. An event is
+	// published by itself after two projectors have died while they published it together with others. Default: 10. With -1 there is no limit.
 	MaxCrashes int `env:"MAX_CRASHES"`
 	// ContinueAfterDead lists the topics whose ordering keys go on after a dead letter; "*" means all topics. On
 	// every other topic a dead letter blocks its key until an operator decides. Default: none.
@@ -50,7 +48,7 @@ type Config struct {
 	BlockExpired bool `env:"BLOCK_EXPIRED"`
 	// Retry sets the pauses between a refusal of an event and its next try. Default: 1m, up to 1h.
 	Retry retry.Policy `envPrefix:"RETRY_"`
-	// PublishTimeout is the time that the broker has to confirm a batch. Default: 5s.
+	// PublishTimeout is the time in which the broker has to confirm a batch. Default: 5s.
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"`
 
 	// Lease is the longest time that a lane stays with a projector that has vanished. Default: 10s.
@@ -63,15 +61,14 @@ type Config struct {
 	// SleepIdle is the longest pause between two polls. The pause doubles from SleepBusy up to it while there is
 	// nothing to publish. Default: 2s.
 	SleepIdle time.Duration `env:"SLEEP_IDLE"`
-	// CleanInterval is the interval at which partitions are made and dropped, and lost lanes are entered again. -1:
-	// never. Default: 1h.
+	// CleanInterval is the interval at which partitions are made and dropped, and lost lanes are entered again. Default: 1h. With -1 this is never
+	// done.
 	CleanInterval time.Duration `env:"CLEAN_INTERVAL"`
-	// DatabaseWait is the longest time that [Projector.Run] waits at its start for a database that cannot be
-	// reached. Of several databases, one has to answer. -1: no wait, an error at once. Default: 0, for as long as
-	// the context lasts.
+	// DatabaseWait is how long [Projector.Run] waits at its start for a database that cannot be reached. Of several databases, one has to answer.
+	// Default: 0, for as long as the context lasts. With -1 such a database is an error at once.
 	DatabaseWait time.Duration
 
-	// Telemetry is where logs, traces and metrics go. A trace has a span for each publication. Default: that of the first store.
+	// Telemetry sets where logs, traces and metrics go. A trace has a span for each publication. Default: that of the first store.
 	Telemetry telemetry.Config
 }
 

@@ -14,11 +14,11 @@ import (
 
 // Config configures a [Manager]. The zero value is enough for units that emit no events.
 type Config struct {
-	// Registry knows the event types. An event that is not registered fails the flush. Required for events.
+	// Registry has the event types of the service. An event whose type is not registered fails the flush. Required for events.
 	Registry *event.Registry
-	// Source names this service in every event. Required for events.
+	// Source is the name of this service, which each of its events carries. Required for events.
 	Source string `env:"SOURCE"`
-	// TopicPrefix stands before the aggregate type in the default topic. It is not added to a topic that is given explicitly, in [Unit.Add] or for a
+	// TopicPrefix is put before the aggregate type in the default topic. It is not added to a topic that is given explicitly, in [Unit.Add] or for a
 	// consumer. Default: "".
 	TopicPrefix string `env:"TOPIC_PREFIX"`
 	// DefaultTenant is the tenant of events whose context has none. Default: "default".
@@ -26,35 +26,35 @@ type Config struct {
 	// Topic chooses the topic of an aggregate's event. All events of one aggregate should share a topic: brokers keep
 	// no order over several. Default: TopicPrefix + aggregate type.
 	Topic func(event.Envelope) string
-	// ValidateTopic is the broker's own rule for names of topics, besides event.ValidateTopic: an event whose topic it refuses fails its unit.
-	// Default: the rule of the broker that oncebox.New gets (messaging.Naming), or none.
+	// ValidateTopic checks the name of a topic by the broker's own rule, after event.ValidateTopic. If it refuses the topic of an event, the unit
+	// fails. Default: the rule of the broker that oncebox.New gets (messaging.Naming), or none.
 	ValidateTopic func(topic string) error
-	// MaxPayload is the largest payload in bytes; -1: no limit. Default: 1 MiB.
+	// MaxPayload is the largest payload of an event, in bytes. Default: 1 MiB. With -1 there is no limit.
 	MaxPayload int `env:"MAX_PAYLOAD"`
 	// MaxHandled is how many events the handlers of [On] may cause in one unit, or in one outermost Do of the code within a unit of
-	// [WithNestedChecks]; -1: no limit. Default: 1000.
+	// [WithNestedChecks]. Default: 1000. With -1 there is no limit.
 	MaxHandled int `env:"MAX_HANDLED"`
-	// Retry says how often a function is run again.
+	// Retry sets how often, and after which pauses, a function is run again.
 	Retry RetryConfig `envPrefix:"UNIT_"`
-	// CommitTimeout limits COMMIT, together with the flush if they share a round trip. If the answer to COMMIT is lost, the search for the outcome may
-	// take as long again. Default: 30s.
+	// CommitTimeout is the longest time for COMMIT, together with the flush if they share a round trip. If the answer to COMMIT is lost, the search
+	// for the outcome may take as long again. Default: 30s.
 	CommitTimeout time.Duration `env:"COMMIT_TIMEOUT"`
 
-	// Telemetry is where logs, traces and metrics go. If the context of an event is in a trace, the trace gets a span for the creation of the event.
-	// Default: slog.Default() and the global providers.
+	// Telemetry sets where logs, traces and metrics go. If the context of an event is in a trace, the trace gets a span for the creation of the
+	// event. Default: slog.Default() and the global providers.
 	Telemetry telemetry.Config
 }
 
 // RetryConfig says when, how often and how fast a function is run again in a new transaction.
 type RetryConfig struct {
-	// If reports whether a function is run again after the error. It is not asked if the outcome of COMMIT is unknown, nor after
-	// [ErrTransactionEnded]: these are never repeated. Default: [IsRetryable].
+	// If reports whether a function is run again after the error. It is not called if the outcome of COMMIT is unknown, nor after
+	// [ErrTransactionEnded]: such a function is never run again. Default: [IsRetryable].
 	If func(error) bool
-	// MaxAttempts counts the first try as well; -1: never run again. Default: 5.
+	// MaxAttempts is the largest number of tries, the first one included. Default: 5. With -1 a function is never run again.
 	MaxAttempts int `env:"MAX_ATTEMPTS"`
 	// Policy sets the pauses between the tries. Default: 10ms, up to 1s.
 	retry.Policy `envPrefix:"RETRY_"`
-	// MaxElapsed limits the time in which new tries begin, counted from the begin of the first one; -1: no limit. Default: 30s.
+	// MaxElapsed is the time in which new tries may begin, counted from the beginning of the first one. Default: 30s. With -1 there is no limit.
 	MaxElapsed time.Duration `env:"MAX_ELAPSED"`
 }
 

@@ -71,7 +71,7 @@ func (m *mapping) validate(typ reflect.Type) error {
 		errs = append(errs, fmt.Errorf("the bun model %s has no primary key: tag its field bun:\",pk\"", typ))
 	}
 	if v := m.version; v != nil && !reflect.Zero(v.StructField.Type).CanInt() {
-		errs = append(errs, fmt.Errorf("%s.%s is the version and not an integer with a sign, but a %s", typ, v.GoName, v.StructField.Type))
+		errs = append(errs, fmt.Errorf("%s.%s is the version and must be a signed integer, but is a %s", typ, v.GoName, v.StructField.Type))
 	}
 	for _, f := range m.table.Fields {
 		if f.Append == nil {

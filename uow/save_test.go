@@ -490,7 +490,7 @@ func TestSaveRefusesWhatItCannotProtect(t *testing.T) {
 		require.ErrorContains(t, s.save(t.Context(), &keyless{}), "has no primary key")
 		require.ErrorContains(t, s.save(t.Context(), &lying{ID: "a", Version: 3}), "AggregateVersion is 1, but the field Version holds 3")
 		require.ErrorContains(t, s.save(t.Context(), &untold{ID: "a"}), "has version 1, but its model has no column")
-		require.ErrorContains(t, s.save(t.Context(), &unsigned{ID: "a"}), "unsigned.Version is the version and not an integer with a sign, but a uint64")
+		require.ErrorContains(t, s.save(t.Context(), &unsigned{ID: "a"}), "unsigned.Version is the version and must be a signed integer, but is a uint64")
 		require.ErrorContains(t, s.save(t.Context(), new(scalar)), "scalar is not a struct, so it cannot be a bun model")
 		require.Empty(t, s.accounts(t))
 	})

@@ -90,10 +90,10 @@ func TestConsumerIsForgotten(t *testing.T) {
 	s.exec(consumersOfEachState)
 	s.exec("UPDATE inbox_consumer SET source = 'another' WHERE consumer = 'ended'")
 	for want, args := range map[string][]string{
-		"give the name of one consumer":                       {},
-		"no consumer nobody has run on this database":         {"nobody", "--yes"},
-		"a process runs the consumer mailer: stop it first":   {"mailer", "--yes"},
-		"nobody can answer the question: give --yes; nothing": {"ended"},
+		"give the name of one consumer":                                                                  {},
+		"no consumer nobody has run on this database":                                                    {"nobody", "--yes"},
+		"a process runs the consumer mailer: stop it first":                                              {"mailer", "--yes"},
+		"the command asks before it acts, but the standard input is not a terminal: give --yes; nothing": {"ended"},
 	} {
 		a := s.oncebox(append([]string{"consumers", "forget"}, args...)...)
 		require.NotZero(t, a.code)

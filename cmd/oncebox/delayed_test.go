@@ -43,7 +43,7 @@ func TestDelayedEventsAreListedCancelledAndMoved(t *testing.T) {
 	require.Equal(t, "The event "+ids["cancelled"]+" was cancelled.\n", s.asked("y\n", cancel...).out)
 	again := s.oncebox(append(cancel, "--yes")...)
 	require.Equal(t, cli.ExitNothing, again.code)
-	require.Contains(t, again.errs, "needs --tenant")
+	require.Contains(t, again.errs, "name it with --tenant")
 
 	require.Zero(t, s.oncebox("delayed", "move", ids["moved"], "--to", "0m", "--by", "ann", "--yes").code)
 	s.Drain()

@@ -27,7 +27,7 @@ func newMigrate(s *cli.Session) *cobra.Command {
 		},
 	}
 	status := &cobra.Command{
-		Use: "status", Short: "Say which files were not applied", Args: cli.NoArgs,
+		Use: "status", Short: "List the migration files that were not applied yet", Args: cli.NoArgs,
 		Example: "  oncebox migrate status --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.Open(cmd.Context()); err != nil {
@@ -37,7 +37,7 @@ func newMigrate(s *cli.Session) *cobra.Command {
 		},
 	}
 	verify := &cobra.Command{
-		Use: "verify", Short: "Compare the tables with what the files make, and print the SQL that mends each difference", Args: cli.NoArgs,
+		Use: "verify", Short: "Compare the tables with the migration files, and print the SQL that mends each difference", Args: cli.NoArgs,
 		Example: "  oncebox migrate verify",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.Open(cmd.Context()); err != nil {

@@ -32,8 +32,8 @@ func newRelay(s *cli.Session) *cobra.Command {
 	var listen string
 	cmd := &cobra.Command{
 		Use: "relay", Short: "Publish the events of the outbox to Pulsar, until the process is stopped", Args: cli.NoArgs,
-		Long: `Publish the events of the outbox to Pulsar, until the process is stopped (SIGTERM). It is for services in other languages, which add events by the SQL
-function oncebox_add, and for services whose own processes publish nothing. Any number of processes may run it; they share the lanes.
+		Long: `Publish the events of the outbox to Pulsar, until the process is stopped (SIGTERM). It is for services in other languages, which add events by
+the SQL function oncebox_add, and for services whose own processes publish nothing. Any number of processes may run it; they share the lanes.
 
 It needs ONCEBOX_PULSAR_URL, and takes the variables of docs/config.md. A database or a broker that is away is waited for. With --listen it
 answers /healthz, /readyz and /metrics (Prometheus).`,
@@ -67,7 +67,7 @@ func relay(ctx context.Context, s *cli.Session, listen string) error {
 		if err != nil {
 			return fmt.Errorf("--listen: choose another address: %w", err)
 		}
-		s.Logger().InfoContext(ctx, "oncebox: the relay answers probes", "addr", listener.Addr().String())
+		s.Logger().InfoContext(ctx, "oncebox: the relay serves /healthz, /readyz and /metrics", "addr", listener.Addr().String())
 		serve(ctx, group, listener, probes(&app, registry, s.Logger()))
 	}
 	group.Go(func() error { return publish(ctx, s, &app) })

@@ -26,17 +26,17 @@ type retentionResult struct {
 func newRetention(s *cli.Session) *cobra.Command {
 	var yes, dryRun bool
 	run := &cobra.Command{
-		Use: "run", Short: "Remove at once what has outlived its retention", Args: cli.NoArgs,
-		Long: `Remove at once what has outlived its retention: days of published events, what consumers have handled, old audit, expired idempotency keys, dead
-letters if they have a retention. Partitions of the next days are created. The processes of the service do this every hour; the command is for a disk that is full, or a service
-that does not run.
+		Use: "run", Short: "Delete now everything whose retention has ended", Args: cli.NoArgs,
+		Long: `Delete now everything whose retention has ended: days of published events, inbox entries of handled messages, old audit entries, expired
+idempotency keys, dead letters if they have a retention. Partitions of the next days are created. The processes of the service do this every hour; the command
+is for a disk that is full, or a service that does not run.
 
 Run it with the variables of the service: they set the retentions. --dry-run shows them.`,
 		Example: `  oncebox retention run --dry-run
   oncebox retention run --yes`,
 	}
 	run.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	run.Flags().BoolVar(&dryRun, "dry-run", false, "say for how long things are kept, and remove nothing")
+	run.Flags().BoolVar(&dryRun, "dry-run", false, "only show the retentions, and delete nothing")
 	run.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx := cmd.Context()
 		if err := s.OpenTables(ctx); err != nil {

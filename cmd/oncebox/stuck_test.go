@@ -106,7 +106,7 @@ func TestOperatorMendsWhatIsStuck(t *testing.T) {
 	text := s.oncebox("stuck").out
 	for _, part := range []string{
 		"event dead", "no schema", "message dead", "at consumer billing", "step unknown  requests with the key are refused",
-		"what comes under the key default|poison event waits behind it",
+		"later events or messages of the ordering key default|poison event wait behind it",
 	} {
 		require.Contains(t, text, part)
 	}
@@ -170,15 +170,15 @@ func TestStuckTellsWhatDoesNotRun(t *testing.T) {
 	require.Less(t, strings.Index(text, "relay missing"), strings.Index(text, "message failing"))
 	require.Contains(t, text, "start a process of the service that runs the consumer billing")
 	require.True(t, found[ops.ConsumerMissing].Vanished)
-	require.Contains(t, text, "the processes have vanished that run billing")
-	require.Contains(t, text, "they were killed, are frozen, or do not reach the database")
-	require.Contains(t, text, "look whether its process lives; if it does, mend its way to the database")
+	require.Contains(t, text, "the processes that run billing have vanished")
+	require.Contains(t, text, "they were killed, are frozen, or cannot reach the database")
+	require.Contains(t, text, "check whether its process still runs; if it does, mend its connection to the database")
 	require.Contains(t, s.oncebox("status").out, "not seen since")
 	s.exec("UPDATE inbox_consumer SET stopped_at = clock_timestamp()")
 	text = s.oncebox("stuck").out
 	require.Contains(t, text, "no process runs billing")
-	require.Contains(t, text, "its last process ended in order")
-	require.NotContains(t, text, "look whether its process lives")
+	require.Contains(t, text, "its last process shut down cleanly")
+	require.NotContains(t, text, "check whether its process still runs")
 
 	// A relay that has the lanes and publishes nothing: the broker is away, for example.
 	_, err := s.DB.ExecContext(t.Context(), "UPDATE outbox_lane SET owner = 'relay-1', lease_until = now() + interval '1 hour'")
@@ -186,7 +186,7 @@ func TestStuckTellsWhatDoesNotRun(t *testing.T) {
 	late := s.stuck()[ops.RelayLate]
 	require.Equal(t, "relay-1", late.Relay)
 	require.Contains(t, late.Do, "oncebox doctor")
-	require.Contains(t, s.oncebox("stuck").out, "although a relay has their lanes")
+	require.Contains(t, s.oncebox("stuck").out, "a relay is responsible for them")
 }
 
 // A message that fails is given up by hand, and is a dead letter then.
@@ -216,7 +216,7 @@ func TestResolveSaysOneThing(t *testing.T) {
 		require.Equal(t, cli.ExitUsage, s.oncebox(append([]string{"keys", "resolve"}, args...)...).code, args)
 	}
 	refused := s.oncebox("keys", "resolve", "0d6e9c9f", "s", "--by", "ann", "--why", "x", "--done", "ch_42")
-	require.Contains(t, refused.errs, `--done ch_42 is not JSON: a text is quoted twice, --done '"ch_42"'`)
+	require.Contains(t, refused.errs, `--done ch_42 is not JSON: a text needs its own quotes inside those of the shell, as in --done '"ch_42"'`)
 	require.Equal(t, cli.ExitNothing, s.oncebox("keys", "resolve", "0d6e9c9f", "s", "--by", "ann", "--why", "x", "--not-done", "--yes").code)
 }
 
@@ -224,7 +224,7 @@ func TestResolveSaysOneThing(t *testing.T) {
 func TestUnusedDatabaseIsSaid(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	const said = "No relay and no consumer is known to the database"
+	const said = "has no relay, no consumer and no event"
 	require.Contains(t, s.oncebox("status").out, said)
 	empty := s.oncebox("stuck")
 	require.Zero(t, empty.code)

@@ -39,8 +39,8 @@ func TestTenantsArePausedAndResumed(t *testing.T) {
 	for _, filter := range [][]string{nil, {"--tenant", "acme"}, {"--topic", "order"}} {
 		noted := s.oncebox(append([]string{"stuck"}, filter...)...)
 		require.Zero(t, noted.code)
-		require.Regexp(t, `Nothing is stuck.\nPaused on purpose, so that their events wait:\n  tenant acme since \S+Z by ann: their system is down; `+
-			`when its events may leave: oncebox tenants resume acme --by "\$USER"\n$`, noted.out)
+		require.Regexp(t, `Nothing is stuck.\nPaused by an operator, so their events wait:\n  tenant acme since \S+Z by ann: their system is down; `+
+			`to publish its events again: oncebox tenants resume acme --by "\$USER"\n$`, noted.out)
 	}
 	require.Equal(t, "Nothing is stuck.\n", s.oncebox("stuck", "--tenant", "small").out)
 	var waiting string
@@ -49,7 +49,7 @@ func TestTenantsArePausedAndResumed(t *testing.T) {
 	s.exec("UPDATE outbox_tenant SET paused_at = clock_timestamp() - interval '25 hours' WHERE paused_at IS NOT NULL")
 	stuck := list[stuck.Item](t, s.oncebox("stuck", "--json"))
 	require.Len(t, stuck, 1)
-	require.Equal(t, `when its events may leave: oncebox tenants resume acme --by "$USER"`, stuck[0].Do)
+	require.Equal(t, `to publish its events again: oncebox tenants resume acme --by "$USER"`, stuck[0].Do)
 	require.Contains(t, s.oncebox("stuck").out, "its events are not published")
 
 	resume := []string{"tenants", "resume", "acme", "--by", "bob", "--yes", "--json"}

@@ -14,9 +14,9 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// ErrNotParked means that no such message waits as the first of its key: it was handled, is being handled just now, is a dead letter, or is
+// ErrNotParked means that no parked message with this id is the first of its ordering key: it was handled, is being handled just now, is a dead letter, or is
 // parked behind others.
-var ErrNotParked = errors.New("inbox: no such message waits as the first of its key")
+var ErrNotParked = errors.New("inbox: no parked message with this id is the first of its ordering key")
 
 const (
 	// firstParked is the condition that p is the next message of its key k.

@@ -107,7 +107,7 @@ func (r *Reader) Beat(ctx context.Context, consumers, of, topics []string) ([]Ab
 		args      []any
 	}{{beActive, []any{consumers}}, {beTopics, []any{of, topics}}} {
 		if _, err := r.h.SQL.Exec(ctx, r.h.DB(ctx), s.statement, s.args...); err != nil {
-			return nil, store.Wrap("note that consumers run", err)
+			return nil, store.Wrap("record that consumers run", err)
 		}
 	}
 	return r.absentTopics(ctx, consumers)

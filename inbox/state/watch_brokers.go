@@ -91,7 +91,7 @@ func (r *Reader) note(ctx context.Context, consumer, topic string, said messagin
 	} else {
 		_, err = r.h.Patient.Exec(ctx, r.h.DB(ctx), noteWaiting, consumer, topic, said.Messages, said.Settled, said.Consumers, said.Unattended, said.Missing)
 	}
-	return store.Wrap("write down what waits at the broker", err)
+	return store.Wrap("store how many messages wait at the broker", err)
 }
 
 // ConsumersAt is [Reader.Consumers] with fresh answers of the broker, for a program that can reach it. The answers are not stored.

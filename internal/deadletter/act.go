@@ -78,7 +78,7 @@ func (b *Box[L]) Expire(ctx context.Context, retention time.Duration) error {
 	}
 	var before time.Time
 	if err := b.Run.QueryRow(ctx, b.DB(ctx), askAge, []any{retention}, &before); err != nil {
-		return b.wrap("ask for the time", err)
+		return b.wrap("read the time of the database", err)
 	}
 	by := operator.By{Actor: retentionActor, Reason: "dead for more than " + retention.String()}
 	n, err := b.sweep(ctx, decision{action: operator.Expire, by: by}, operator.DeadFilter{DiedBefore: before}, pace.New(0, b.BatchSize), nil)
@@ -115,7 +115,7 @@ func (b *Box[L]) actOnAll(ctx context.Context, d decision, filter operator.DeadF
 	// this call might never end.
 	var now time.Time
 	if err := b.Run.QueryRow(ctx, b.DB(ctx), askNow, nil, &now); err != nil {
-		return 0, b.wrap("ask for the time", err)
+		return 0, b.wrap("read the time of the database", err)
 	}
 	if filter.DiedBefore.IsZero() || filter.DiedBefore.After(now) {
 		filter.DiedBefore = now

@@ -9,8 +9,8 @@ import (
 
 // errSeveral: while several messages are handled at once, an event without a tenant would silently go to the default
 // tenant, which may be the wrong one.
-var errSeveral = errors.New("several messages are handled at once, and it is not said whose tenant the event has: " +
-	"emit it with the context that messaging.NewContext returns for one of them (uow.FromContext, Unit.Save), or name it: " +
+var errSeveral = errors.New("several messages are handled at once, so the tenant of the event is unknown: " +
+	"emit it with the context that messaging.NewContext returns for one of them (uow.FromContext, Unit.Save), or set the tenant: " +
 	"event.WithTenant, event.WithTenantID")
 
 type severalKey struct{}

@@ -138,7 +138,7 @@ func (s Leases) Heartbeat(ctx context.Context, owner string, group int16, ttl ti
 // who ask why events do not leave.
 func (s Leases) NoteFailure(ctx context.Context, owner, reason string, ago time.Duration) error {
 	if _, err := s.box.Run.Exec(ctx, s.box.DB, noteFailure, owner, pgsql.CleanText(reason), ago); err != nil {
-		return fmt.Errorf("outbox: note a failure: %w", pgerr.Explain(err))
+		return fmt.Errorf("outbox: record why nothing was published: %w", pgerr.Explain(err))
 	}
 	return nil
 }

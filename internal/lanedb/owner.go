@@ -31,7 +31,7 @@ func (s Leases) CheckOwner(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		return outboxdb.Wrap("ask whose database this is", err)
+		return outboxdb.Wrap("read the deployment of the database", err)
 	}
 	if name != "" && name != s.box.Deployment {
 		return fmt.Errorf("%w (it is %q, Config.Deployment is %q)", ErrForeignDatabase, name, s.box.Deployment)

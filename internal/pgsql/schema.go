@@ -38,7 +38,7 @@ func FindSchema(ctx context.Context, db interface {
 func readSchema(row interface{ Scan(dest ...any) error }) (string, error) {
 	var name sql.NullString
 	if err := row.Scan(&name); err != nil {
-		return "", fmt.Errorf("ask the database for its schema: %w", err)
+		return "", fmt.Errorf("read the schema of the connection: %w", err)
 	}
 	if !name.Valid {
 		return "", ErrNoSchema

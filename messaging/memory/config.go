@@ -9,17 +9,17 @@ import (
 
 // Config configures a [Broker]. The zero value is ready.
 type Config struct {
-	// Partitions is how many partitions a topic has: at most so many consumers of a [messaging.Failover] subscription
-	// work at once. Default: 4.
+	// Partitions is the number of partitions of each topic. At most this number of consumers of a [messaging.Failover] subscription work at once.
+	// Default: 4.
 	Partitions int `env:"PARTITIONS"`
-	// MaxMessageBytes is the largest message: payload, key, metadata and identifiers. Default: 5 MiB.
+	// MaxMessageBytes is the size of the largest message in bytes: payload, key, metadata and identifiers together. Default: 5 MiB.
 	MaxMessageBytes int `env:"MAX_MESSAGE_BYTES"`
-	// Retain is how many messages of a topic are kept at least; older ones are dropped once every subscription has
-	// settled them. A subscription that is made after that misses them. Default: 0, all messages.
+	// Retain is the number of messages of a topic that are always kept. Older messages are dropped once every subscription has settled them, and a
+	// subscription that is made after that does not get them. Default: 0, all messages.
 	Retain int `env:"RETAIN"`
 
-	// Telemetry is where logs, traces and metrics go. The log has a warning when messages are dropped that no subscription ever saw. A trace has a span for
-	// each call of Publish. Default: that of the application, see [messaging.Observed], else slog.Default() and the global providers.
+	// Telemetry sets where logs, traces and metrics go. The log has a warning when messages are dropped that no subscription ever saw. A trace has a
+	// span for each call of Publish. Default: that of the application, see [messaging.Observed], else slog.Default() and the global providers.
 	Telemetry telemetry.Config
 }
 

@@ -22,70 +22,70 @@ import (
 type Config struct {
 	// URL is the address of the broker: pulsar://host:6650, or pulsar+ssl://host:6651; several hosts are separated by commas. Required.
 	URL string `env:"URL"`
-	// AdminURL is the address of the broker's admin API. The API is used to make topics and subscriptions, and to look at them; without it
-	// the broker makes both at their first use, and topics get no partitions. An API that gives no answer for AdminTimeout counts as
-	// missing for a minute, and publishing does not wait for it. Default: the first host of URL, http and port 8080, for pulsar+ssl https
-	// and port 8443. User and password of the URL are sent (Basic) unless there is a token.
+	// AdminURL is the address of the broker's admin API, which makes topics and subscriptions and shows their state. Without it the broker makes
+	// topics and subscriptions at their first use, and topics get no partitions. An API that gives no answer for AdminTimeout counts as missing for
+	// a minute, and publishing does not wait for it. Default: the first host of URL, http and port 8080, for pulsar+ssl https and port 8443. User
+	// and password of the URL are sent (Basic) unless there is a token.
 	AdminURL string `env:"ADMIN_URL"`
 	// AdminTimeout is how long the program waits at its start for the admin API, which may come up later than the broker. Default: 20s if
 	// AdminURL is given, 2s if it is guessed.
 	AdminTimeout time.Duration `env:"ADMIN_TIMEOUT"`
-	// Tenant is Pulsar's tenant, not a tenant of the service. Default: public.
+	// Tenant is the name of Pulsar's tenant. It has nothing to do with the tenants of the service. Default: public.
 	Tenant string `env:"TENANT"`
-	// Namespace holds all topics. Default: default.
+	// Namespace is the name of the Pulsar namespace that has all topics. Default: default.
 	Namespace string `env:"NAMESPACE"`
 	// Name is the name of this instance at the broker, the first part of the names of its consumers. Keep it the same after a restart, so
 	// that few keys move. Default: the name of the host.
 	Name string `env:"NAME"`
 
-	// Topics are made at the start, with Partitions. A topic that exists is used as it is. Declare every topic that the program publishes
-	// to: a topic that is made by publishing has one partition and no subscription. Default: none.
+	// Topics are the names of topics that are made at the start, with Partitions. A topic that exists is used as it is. Declare every topic that the
+	// program publishes to: a topic that is made by publishing has one partition and no subscription. Default: none.
 	Topics []string `env:"TOPICS"`
-	// Partitions is the number of partitions of topics that are made. At most so many consumers of a [messaging.Failover] subscription work
-	// at once. Adding partitions later moves keys, and breaks their order at that moment. Default: 4.
+	// Partitions is the number of partitions of a new topic. At most this number of consumers of a [messaging.Failover] subscription work at once.
+	// If partitions are added later, keys move to other partitions, and their order breaks at that moment. Default: 4.
 	Partitions int `env:"PARTITIONS"`
 	// Subscriptions are made at the start, with their topics. They keep messages from then on. Default: none.
 	Subscriptions []messaging.Subscription
-	// DisableBatching sends each message as an entry of its own, at a third of the speed. [messaging.KeyShared] consumers need it of all
-	// programs that publish to their topic. Batching is off without this setting for topics with a KeyShared subscription that the program
-	// knows: it was declared or subscribed here, or was found at the broker (declared by any program that uses oncebox, or with a consumer)
-	// when publishing began or at a later look, see AudienceInterval. Default: false.
+	// DisableBatching sends each message as an entry of its own, at a third of the speed. [messaging.KeyShared] consumers need it in all programs
+	// that publish to their topic. Without this setting, batching is off only for topics with a KeyShared subscription that the program knows. It
+	// knows a subscription that was declared or subscribed here, or that was found at the broker (declared by any program that uses oncebox, or with
+	// a consumer) when publishing began or at a later check, see AudienceInterval. Default: false.
 	DisableBatching bool `env:"DISABLE_BATCHING"`
-	// Producers is the number of calls of Publish that may send to one topic at once; others wait. Default: 4.
+	// Producers is the number of calls of Publish that may send to one topic at once; further calls wait. Default: 4.
 	Producers int `env:"PRODUCERS"`
-	// ProducerIdle is how long an unused producer is kept. An idle producer costs some CPU, a new one some milliseconds. -1: for ever.
-	// Default: 1m.
+	// ProducerIdle is how long an unused producer is kept. An idle producer costs some CPU, a new one some milliseconds. Default: 1m. With -1 it is
+	// kept for ever.
 	ProducerIdle time.Duration `env:"PRODUCER_IDLE"`
-	// AudienceInterval is the time between two checks, through the admin API, whether the topics that are published to still have their
-	// subscriptions. -1: only before the first message. Default: 1m.
+	// AudienceInterval is the interval at which the program checks, through the admin API, whether the topics to which it publishes still have their
+	// subscriptions. Default: 1m. With -1 it checks only before the first message.
 	AudienceInterval time.Duration `env:"AUDIENCE_INTERVAL"`
-	// MaxMessageBytes is the broker's maxMessageSize, in bytes. A message that may exceed it together with its properties is refused for
-	// good. A received message that came in chunks and is not larger than this becomes a dead letter, because it may be the last chunk
-	// alone. Set it if the broker's limit is below 256 KiB: messages share batches of up to half of this (128 KiB at most), and if only the
-	// broker finds out that a batch is too large, the order of a key may break. Default: 5 MiB.
+	// MaxMessageBytes must be equal to the broker's maxMessageSize, in bytes. A message that may exceed it together with its properties is refused
+	// for good. A received message that came in chunks and is not larger than this becomes a dead letter, because it may be the last chunk alone.
+	// The setting is important if the broker's limit is below 256 KiB: messages share batches of up to half of this (128 KiB at most), and if only
+	// the broker finds out that a batch is too large, the order of a key may break. Default: 5 MiB.
 	MaxMessageBytes int `env:"MAX_MESSAGE_BYTES"`
 
-	// MaxReceivedBytes is the largest message that is received, in bytes, uncompressed, with its properties. A larger one becomes a dead
-	// letter with the beginning of its payload: a compressed message can be hundreds of times larger than the broker's limit. -1: no limit.
-	// Default: 16 MiB.
+	// MaxReceivedBytes is the size of the largest message that is received, in bytes, uncompressed, with its properties. A larger message becomes a
+	// dead letter with the beginning of its payload: a compressed message can be hundreds of times larger than the broker's limit. Default: 16 MiB.
+	// With -1 there is no limit.
 	MaxReceivedBytes int `env:"MAX_RECEIVED_BYTES"`
 
 	// Required makes Connect fail if the broker cannot be reached for ConnectTimeout. Default: false, Connect waits in the background.
 	Required bool `env:"REQUIRED"`
-	// ConnectTimeout is how long Subscribe and Declare, and with Required also Connect, try to reach a broker that is down. Default: 30s.
+	// ConnectTimeout is how long Subscribe and Declare, and with Required also Connect, try to reach a broker that is away. Default: 30s.
 	ConnectTimeout time.Duration `env:"CONNECT_TIMEOUT"`
-	// ConnectionTimeout is the longest that one attempt to open a TCP connection may take. Default: 5s.
+	// ConnectionTimeout is the longest time for one attempt to open a TCP connection. Default: 5s.
 	ConnectionTimeout time.Duration `env:"CONNECTION_TIMEOUT"`
 	// OperationTimeout is how long the broker may take to answer a request. Default: 10s.
 	OperationTimeout time.Duration `env:"OPERATION_TIMEOUT"`
-	// KeepAliveInterval is how often a connection is probed; two failed probes end it. Default: 10s.
+	// KeepAliveInterval is the interval at which each connection is probed. Two failed probes end the connection. Default: 10s.
 	KeepAliveInterval time.Duration `env:"KEEP_ALIVE_INTERVAL"`
-	// PublishTimeout bounds a call of Publish whose context has no earlier deadline. Default: 30s.
+	// PublishTimeout is the longest time for a call of Publish whose context has no earlier deadline. Default: 30s.
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"`
-	// CloseTimeout is how long Close waits for calls that are under way, and then for the broker. Default: 10s.
+	// CloseTimeout is how long Close waits for running calls, and after them for the broker. Default: 10s.
 	CloseTimeout time.Duration `env:"CLOSE_TIMEOUT"`
 
-	// Token authenticates with a JSON Web Token. Default: none, no authentication.
+	// Token is a JSON Web Token that authenticates this client. Default: none, no authentication.
 	Token string `env:"TOKEN"`
 	// TokenFile is the path of a file with the token, in place of Token. The file is read each time that the token is needed. Default:
 	// none.
@@ -96,16 +96,15 @@ type Config struct {
 	TLSCert string `env:"TLS_CERT"`
 	// TLSKey is the path of the file with the key of TLSCert. Default: none.
 	TLSKey string `env:"TLS_KEY"`
-	// TLSAllowInsecure accepts any certificate. Default: false.
+	// TLSAllowInsecure makes the client accept any certificate of the broker. Default: false.
 	TLSAllowInsecure bool `env:"TLS_ALLOW_INSECURE"`
 
-	// Telemetry is where logs, traces and metrics go. The log has the warnings and errors of Pulsar's client, which begin with "Pulsar's
-	// client: " and name the component that uses it; lines of the client at info level are logged as debug. Payloads and properties are
-	// never logged. A trace has a span for each call of Publish. Default: that of the application, see [messaging.Observed], else
-	// slog.Default() and the global providers.
+	// Telemetry sets where logs, traces and metrics go. The log has the warnings and errors of Pulsar's client, which begin with "Pulsar's client: "
+	// and name the component that uses it; lines of the client at info level are logged as debug. Payloads and properties are never logged. A trace
+	// has a span for each call of Publish. Default: that of the application, see [messaging.Observed], else slog.Default() and the global providers.
 	Telemetry telemetry.Config
-	// LogInterval is the time between two log lines about a failure that repeats; each line has the number of failures since the one
-	// before, as with config.Quiet. -1: every failure is a line, which makes hundreds a minute while the broker is down. Default: 1m.
+	// LogInterval is the time between two log lines about a failure that repeats; each line has the number of failures since the line before, as
+	// with config.Quiet. Default: 1m. With -1 every failure is a line, which makes hundreds a minute while the broker is away.
 	LogInterval time.Duration `env:"LOG_INTERVAL"`
 }
 

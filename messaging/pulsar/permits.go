@@ -107,7 +107,7 @@ func (r *receiver) renew(ctx context.Context) error {
 		r.leaked = r.options.ReceiverQueueSize
 		return ctx.Err()
 	default:
-		return fmt.Errorf("pulsar: receive: an encrypted batch was received, and the subscribing again that it makes necessary failed for "+
+		return fmt.Errorf("pulsar: receive: an encrypted batch was received, so the consumer has to subscribe again, and that failed for "+
 			"subscription %q of topic %q: %w",
 			r.subscription.Name, r.subscription.Topic, err)
 	}

@@ -397,7 +397,7 @@ BEGIN
         WHEN v_topic = '.' THEN 'topic must not be "."'
         WHEN v_topic ~ '^[ \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]|[ \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]$'
             THEN 'topic begins or ends with a blank'
-        WHEN v_key <> '' AND v_routing <> v_key THEN 'routing_key is another one than ordering_key: leave one of them out'
+        WHEN v_key <> '' AND v_routing <> v_key THEN 'routing_key and ordering_key differ: leave one of them out'
         WHEN v_bytes IS NULL THEN 'payload is NULL'
         WHEN max_payload >= 0 AND length(v_bytes) > max_payload THEN
             'payload has ' || length(v_bytes) || ' bytes, and max_payload is ' || max_payload || ': store it elsewhere and send a reference'
@@ -434,7 +434,7 @@ BEGIN
         PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid);
     SELECT * INTO STRICT layout FROM {schema}.oncebox_settings;
     IF layout.hash_version <> 1 THEN
-        RAISE EXCEPTION 'oncebox_add: the tables use hash version %, this function knows 1', layout.hash_version USING HINT = 'Call migrations.Up.';
+        RAISE EXCEPTION 'oncebox_add: the tables use hash version %, and this function only version 1', layout.hash_version USING HINT = 'Call migrations.Up (App.Migrate): it replaces the function.';
     END IF;
 
     -- The order of all writers: dedup key, lock of the ordering key, number, tenant. The lock is held to the end of the transaction.
@@ -463,7 +463,8 @@ BEGIN
         (SELECT '{' || coalesce(string_agg(to_json(m.key) || ':' || to_json(m.value), ',' ORDER BY m.key COLLATE "C"), '') || '}' FROM jsonb_each_text(v_metadata) m),
         v_bytes, oncebox_add.not_before, oncebox_add.expires_at, nullif(oncebox_add.max_attempts, 0));
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'oncebox_add: the event was not stored: a trigger on outbox drops rows';
+        RAISE EXCEPTION 'oncebox_add: the event was not stored, because a trigger on the table outbox returned NULL for its row'
+            USING HINT = 'Drop or correct that trigger.';
     END IF;
     INSERT INTO {schema}.outbox_tenant (tenant_id)
     SELECT v_tenant WHERE NOT EXISTS (SELECT FROM {schema}.outbox_tenant t WHERE t.tenant_id = v_tenant)
@@ -513,8 +514,8 @@ BEGIN
             WITH (%s autovacuum_vacuum_insert_threshold = -1)', child, parent, options);
         EXECUTE format('ALTER TABLE %s REPLICA IDENTITY FULL', child);
         IF (SELECT count(DISTINCT relowner) FROM pg_class WHERE oid IN (parent, to_regclass(child))) > 1 THEN
-            RAISE EXCEPTION 'outbox_make_partition: % belongs to another role than %', to_regclass(child), (SELECT relname FROM pg_class WHERE oid = parent)
-                USING ERRCODE = '42501', HINT = 'Rename or drop that table.';
+            RAISE EXCEPTION 'outbox_make_partition: the tables % and % must belong to the same role', to_regclass(child), (SELECT relname FROM pg_class WHERE oid = parent)
+                USING ERRCODE = '42501', HINT = 'Rename or drop the first table, or change its owner.';
         END IF;
         EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE %I >= %L AND %I < %L)', rest, key, lo, key, hi) INTO moves;
         IF moves THEN
@@ -543,10 +544,10 @@ DECLARE
     stays boolean := false;
 BEGIN
     IF NOT isfinite(day) OR (day + 1)::timestamp AT TIME ZONE 'UTC' > clock_timestamp() - interval '24 hours' THEN
-        RAISE EXCEPTION 'outbox_drop_partition: % is within the last 24 hours', day USING ERRCODE = '22023';
+        RAISE EXCEPTION 'outbox_drop_partition: the day % must have ended more than 24 hours ago', day USING ERRCODE = '22023';
     END IF;
     IF kind NOT IN ('outbox', 'outbox_sent', 'outbox_progress') THEN
-        RAISE EXCEPTION 'outbox_drop_partition: % is no table with days', kind USING ERRCODE = '22023';
+        RAISE EXCEPTION 'outbox_drop_partition: the table % has no partitions by day: give outbox, outbox_sent or outbox_progress', kind USING ERRCODE = '22023';
     END IF;
     parent := '{schema}.outbox'::regclass;
     IF kind <> 'outbox' THEN

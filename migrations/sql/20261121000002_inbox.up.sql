@@ -389,8 +389,8 @@ BEGIN
     EXECUTE format('CREATE TABLE IF NOT EXISTS %s (LIKE %s INCLUDING ALL)
         WITH (autovacuum_vacuum_insert_threshold = -1)', child, parent);
     IF (SELECT count(DISTINCT relowner) FROM pg_class WHERE oid IN (parent, to_regclass(child))) > 1 THEN
-        RAISE EXCEPTION 'inbox_make_partition: % belongs to another role than inbox', child
-            USING ERRCODE = '42501', HINT = 'Rename or drop that table.';
+        RAISE EXCEPTION 'inbox_make_partition: the tables % and inbox must belong to the same role', child
+            USING ERRCODE = '42501', HINT = 'Rename or drop the first table, or change its owner.';
     END IF;
     moves := EXISTS (SELECT FROM {schema}.inbox_default WHERE message_key >= lo AND message_key < hi);
     IF moves THEN
@@ -421,7 +421,7 @@ DECLARE
     needed boolean;
 BEGIN
     IF NOT isfinite(day) OR (day + 1)::timestamp AT TIME ZONE 'UTC' > clock_timestamp() - interval '24 hours' THEN
-        RAISE EXCEPTION 'inbox_empty_partition: % is within the last 24 hours', day USING ERRCODE = '22023';
+        RAISE EXCEPTION 'inbox_empty_partition: the day % must have ended more than 24 hours ago', day USING ERRCODE = '22023';
     END IF;
     IF NOT EXISTS (SELECT FROM pg_inherits WHERE inhparent = parent AND inhrelid = to_regclass(child)) THEN
         RETURN false;
@@ -453,7 +453,7 @@ DECLARE
     used boolean;
 BEGIN
     IF NOT isfinite(day) OR (day + 1)::timestamp AT TIME ZONE 'UTC' > clock_timestamp() - interval '24 hours' THEN
-        RAISE EXCEPTION 'inbox_drop_partition: % is within the last 24 hours', day USING ERRCODE = '22023';
+        RAISE EXCEPTION 'inbox_drop_partition: the day % must have ended more than 24 hours ago', day USING ERRCODE = '22023';
     END IF;
     IF NOT EXISTS (SELECT FROM pg_inherits WHERE inhparent = parent AND inhrelid = to_regclass(child)) THEN
         RETURN false;

@@ -54,8 +54,8 @@ CREATE INDEX idempotency_step_open ON idempotency_step (begun_at) WHERE result I
 CREATE FUNCTION idempotency_taken() RETURNS text
 LANGUAGE plpgsql AS $f$
 BEGIN
-    RAISE EXCEPTION 'oncebox: the idempotency key was completed by another request meanwhile' USING ERRCODE = 'OB001',
-        HINT = 'Nothing is wrong: the work of this request is undone, and its client gets the answer of the other request.';
+    RAISE EXCEPTION 'oncebox: another request with the same idempotency key was completed first' USING ERRCODE = 'OB001',
+        HINT = 'This is no fault: the work of this request is rolled back, and its client gets the answer of the other request.';
 END $f$;
 
 SELECT oncebox_create($text$

@@ -215,7 +215,7 @@ func stillOwed(owed, numbers []int64) ([]int64, error) {
 		}
 	}
 	if gone > 0 {
-		return nil, fmt.Errorf("%d rows are not there any more: their partition was dropped", gone)
+		return nil, fmt.Errorf("%d rows no longer exist: their partition was dropped", gone)
 	}
 	return owed[due:], nil
 }

@@ -202,7 +202,7 @@ func TestReplayTellsOfRowsThatWereDroppedMeanwhile(t *testing.T) {
 		first = false
 		return nil
 	}, &published.Replay{BatchSize: 5})
-	require.ErrorContains(t, err, "5 rows are not there any more")
+	require.ErrorContains(t, err, "5 rows no longer exist")
 	require.EqualValues(t, 5, done.Events)
 }
 

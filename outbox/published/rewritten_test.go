@@ -89,5 +89,5 @@ func TestReplayOfRowsThatAreGoneFails(t *testing.T) {
 		f.Exec("VACUUM FULL " + log)
 		return nil
 	}, &published.Replay{BatchSize: 100})
-	require.ErrorContains(t, err, "7 rows are not there any more")
+	require.ErrorContains(t, err, "7 rows no longer exist")
 }

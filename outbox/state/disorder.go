@@ -87,11 +87,12 @@ type remedy struct{ problem, statement string }
 
 func remedies() map[string]remedy {
 	return map[string]remedy{
-		kindUnblocked: {"keys have events that wait, and no block: later events of these keys overtake them", addBlocks},
-		kindOrphaned:  {"keys wait for a dead letter that is not there, so that nobody can replay or discard it", freeOrphans},
-		kindStalled:   {"keys are blocked, and nothing of them will ever be due", ""},
-		kindEndless:   {"events without a key wait, and will never be due", wakeEndless},
-		kindEarly:     {"keys have events that are due before their turn: the relay looks at them again and again, and they delay others", calmEarly},
+		kindUnblocked: {"ordering keys have held events but no row in outbox_block, so later events of these keys overtake the held ones", addBlocks},
+		kindOrphaned:  {"ordering keys wait for a dead letter that does not exist, so it can neither be replayed nor discarded", freeOrphans},
+		kindStalled:   {"ordering keys are blocked, but none of their events has a time for its next try, so they wait for ever", ""},
+		kindEndless:   {"events without an ordering key are held without a time for their next try, so they wait for ever", wakeEndless},
+		kindEarly: {"ordering keys have events whose next try is due although they are not first: the relay reads them again and again, which delays " +
+			"other events", calmEarly},
 	}
 }
 

@@ -80,7 +80,7 @@ func (s *Reader) Locate(ctx context.Context, id string) ([]Located, error) {
 	}
 	var now time.Time
 	if err := s.box.Run.QueryRow(ctx, s.box.DB, `SELECT clock_timestamp()`, nil, &now); err != nil {
-		return nil, outboxdb.Wrap("ask for the time", err)
+		return nil, outboxdb.Wrap("read the time of the database", err)
 	}
 	// Refused rows may move between the tables while they are read. A published row does not move any more,
 	// so it is looked for last.

@@ -30,5 +30,5 @@ func (u *Upkeep) TakeOwnership(ctx context.Context, by operator.By) error {
 // Deployment returns the deployment that the database belongs to, see outbox.Config.Deployment. "": any.
 func (u *Upkeep) Deployment(ctx context.Context) (string, error) {
 	name, err := u.box.Owner(ctx)
-	return name, outboxdb.Wrap("ask whose database this is", err)
+	return name, outboxdb.Wrap("read the deployment of the database", err)
 }

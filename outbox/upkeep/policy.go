@@ -83,7 +83,7 @@ func (u *Upkeep) policy(ctx context.Context) (policy, error) {
 		}
 	}
 	if err != nil {
-		return p, outboxdb.Wrap("ask for the retention", err)
+		return p, outboxdb.Wrap("read the retention", err)
 	}
 	// The relay reads this flag when it settles: with NoRetention it deletes published events.
 	u.box.Forgets.Store(p.retention == NoRetention)
@@ -168,5 +168,5 @@ func (p policy) String() string {
 // [NoRetention] and [KeepForever] mean the same as in outbox.Config.Retention.
 func (u *Upkeep) KeptFor(ctx context.Context) (time.Duration, error) {
 	p, err := u.askPolicy(ctx)
-	return p.retention, outboxdb.Wrap("ask for the retention", err)
+	return p.retention, outboxdb.Wrap("read the retention", err)
 }

@@ -87,7 +87,7 @@ func (c *Consumers) RunReporting(ctx context.Context, broker messaging.Subscribe
 		}
 		// Only the first failure in a row is logged: operators see a missing report by its age.
 		if err != nil && !failing && ctx.Err() == nil {
-			c.h.Log.WarnContext(ctx, "oncebox: what the consumers of this process do could not be written down, it is tried again", "error", err)
+			c.h.Log.WarnContext(ctx, "oncebox: the state of the consumers of this process could not be stored; the next try follows", "error", err)
 		}
 		failing = err != nil
 		// After a failure the next try comes later, so that a database in trouble is not asked every second.
@@ -222,7 +222,7 @@ func (r *reporter) write(ctx context.Context, list []reported) error {
 	_, err := r.all.h.SQL.Exec(ctx, r.all.h.DB(ctx), report, r.all.h.Owner, r.name,
 		consumers, topics, states, ages, unsettled, progress, errs, reportLife)
 	if err != nil {
-		return fmt.Errorf("inbox: write down what the consumers do: %w", pgerr.Explain(err))
+		return fmt.Errorf("inbox: store the state of the consumers: %w", pgerr.Explain(err))
 	}
 	return nil
 }
@@ -232,6 +232,7 @@ func (r *reporter) stop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 	defer cancel()
 	if _, err := r.all.h.SQL.Exec(ctx, r.all.h.DB(ctx), stopReporting, r.all.h.Owner); err != nil {
-		r.all.h.Log.WarnContext(ctx, "oncebox: it could not be written down that the consumers have ended; that is noticed in a minute", "error", err)
+		r.all.h.Log.WarnContext(ctx, "oncebox: the end of the consumers of this process could not be stored; "+
+			"operators see them as running for a minute longer", "error", err)
 	}
 }

@@ -29,11 +29,11 @@ func (c *Consumers) WarnIfUnattended(ctx context.Context, consumer string) {
 	// No row means that the consumer never ran RunParked anywhere, so the messages wait for ever.
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		c.h.Log.ErrorContext(ctx, "oncebox: messages are parked, and no process handles what is parked: they wait for ever. Have Inbox.Run run "+
-			"(or Inbox.RunParked beside a consumer of your own), in a process that has this consumer", "consumer", consumer)
+		c.h.Log.ErrorContext(ctx, "oncebox: messages are parked, but no process handles parked messages of this consumer, so they wait for ever. Call "+
+			"Inbox.Run (or Inbox.RunParked beside a consumer of your own) in a process that has this consumer", "consumer", consumer)
 	case err == nil && last > unattendedAfter:
-		c.h.Log.ErrorContext(ctx, "oncebox: messages are parked, and no process has handled what is parked for a while: have Inbox.Run run "+
-			"(or Inbox.RunParked beside a consumer of your own), in a process that has this consumer", "consumer", consumer, "last", last)
+		c.h.Log.ErrorContext(ctx, "oncebox: messages are parked, but no process has handled parked messages of this consumer for a while. Call "+
+			"Inbox.Run (or Inbox.RunParked beside a consumer of your own) in a process that has this consumer", "consumer", consumer, "last", last)
 	}
 }
 

@@ -78,7 +78,7 @@ func (t attemptTable) Fail(ctx context.Context, id Identity, a Attempts, cause e
 	}
 	err = t.SQL.QueryRow(ctx, t.DB(ctx), failAttempt, append(id.Args(), more, pgsql.CleanText(cause.Error())), &n)
 	if err != nil {
-		return 0, fmt.Errorf("inbox: note the failed try of message %s: %w", id.Key, Explain(err))
+		return 0, fmt.Errorf("inbox: record the failed try of message %s: %w", id.Key, Explain(err))
 	}
 	return n, nil
 }

@@ -201,7 +201,7 @@ func (t headTable) GiveBack(ctx context.Context, k ParkedKey, counted Count, wai
 func (t headTable) Fail(ctx context.Context, k ParkedKey, h Head, n int, wait time.Duration, cause error, unknown bool) (noted bool, err error) {
 	rows, err := t.SQL.Exec(ctx, t.DB(ctx), failHead, k.Consumer, k.Lock, h.Seq, t.Owner, wait, n, pgsql.CleanText(cause.Error()), unknown)
 	if err != nil {
-		return false, fmt.Errorf("inbox: note the failed try of parked message %s: %w", h.Key.MessageKey, err)
+		return false, fmt.Errorf("inbox: record the failed try of parked message %s: %w", h.Key.MessageKey, err)
 	}
 	return rows > 0, nil
 }

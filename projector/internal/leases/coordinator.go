@@ -216,7 +216,7 @@ func (c *Coordinator) cutLeases(ctx context.Context) {
 		return err
 	})
 	if err != nil || cut > 0 {
-		c.log.WarnContext(ctx, "oncebox: the clock of the database has gone back, leases that end too late are cut",
+		c.log.WarnContext(ctx, "oncebox: the clock of the database was set back; leases of lanes that would last too long are shortened",
 			"leases", cut, "error", err)
 	}
 }

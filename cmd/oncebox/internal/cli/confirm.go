@@ -14,7 +14,7 @@ func (s *Session) Confirm(yes bool, question string) error {
 		return nil
 	}
 	if !s.Asks {
-		text := "nobody can answer the question: give --yes"
+		text := "the command asks before it acts, but the standard input is not a terminal: give --yes"
 		if s.Running != nil && s.Running.Flags().Lookup("dry-run") != nil {
 			text += ", or --dry-run to see what would be done"
 		}

@@ -12,7 +12,7 @@ import (
 
 // New returns the commands "oncebox consumers".
 func New(s *cli.Session) *cobra.Command {
-	return cli.Group("consumers", "Consumers: which run, what waits for them, and which are gone", newConsumersList(s), newConsumersForget(s))
+	return cli.Group("consumers", "List consumers, and remove consumers that no longer exist", newConsumersList(s), newConsumersForget(s))
 }
 
 // newConsumersList reads only the database and, if its address is known, the broker. No process of the service has to
@@ -20,8 +20,8 @@ func New(s *cli.Session) *cobra.Command {
 func newConsumersList(s *cli.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the consumers with their topics, processes and connections", Args: cli.NoArgs,
-		Long: `List the consumers that have run on this database: their topic, whether a process runs them and is connected to the broker, how many messages wait,
-and why they last had no connection; oncebox stuck has the errors of handlers.
+		Long: `List the consumers that have run on this database: their topic, whether a process runs them and is connected to the broker, how many
+messages wait, and why they last had no connection; oncebox stuck has the errors of handlers.
 
 If ONCEBOX_PULSAR_URL is set, the command asks the broker itself; otherwise it shows what the processes of the service last stored in the database.`,
 		Example: "  oncebox consumers list\n  oncebox consumers list --json",
@@ -100,7 +100,7 @@ func newConsumersForget(s *cli.Session) *cobra.Command {
 		Use: "forget NAME", Short: "Remove a consumer that no longer exists",
 		Args: cli.Takes(1, "give the name of one consumer; oncebox consumers list shows the names"),
 		Long: `Remove a consumer that no longer exists: it is no longer listed as missing, another service may use its name, and without a broker no messages
-are stored for it. What is parked or dead stays. It is refused while a process runs the consumer.
+are stored for it. Its parked messages and dead letters stay. The command refuses while a process runs the consumer.
 
 The subscription at the broker stays and keeps messages: remove it with pulsar-admin topics unsubscribe.`,
 		Example: "  oncebox consumers forget mailer",

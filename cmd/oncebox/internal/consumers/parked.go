@@ -13,7 +13,8 @@ import (
 
 // NewParked returns the commands "oncebox parked".
 func NewParked(s *cli.Session) *cobra.Command {
-	return cli.Group("parked", "Messages that failed and are tried again, and those behind them", newParkedList(s), newParkedRetry(s), newParkedGiveUp(s))
+	return cli.Group("parked", "Parked messages: their handler failed, or they wait behind such a "+
+		"message", newParkedList(s), newParkedRetry(s), newParkedGiveUp(s))
 }
 
 // parkedSelection is the part of the parked messages that a command is about.
@@ -63,9 +64,9 @@ func newParkedList(s *cli.Session) *cobra.Command {
 		limit int
 	)
 	cmd := &cobra.Command{
-		Use: "list", Short: "List the messages that wait in the database, key by key, without their payloads", Args: cli.NoArgs,
-		Long: `List the messages that wait in the database: messages that failed, and the messages behind them, key by key. The first one of a key is tried; the
-others follow when it is handled. --first lists only the first one of each key.`,
+		Use: "list", Short: "List the parked messages, ordering key by ordering key, without their payloads", Args: cli.NoArgs,
+		Long: `List the parked messages: messages whose handler failed, and the messages behind them, ordering key by ordering key. The first one of a key
+is tried; the others follow when it is handled. --first lists only the first one of each key.`,
 		Example: `  oncebox parked list --first
   oncebox parked list --consumer billing --error "connection refused" --json`,
 	}

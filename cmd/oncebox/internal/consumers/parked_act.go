@@ -22,8 +22,8 @@ func newParkedRetry(s *cli.Session) *cobra.Command {
 		rate             float64
 	)
 	cmd := &cobra.Command{
-		Use: "retry [ID...]", Short: "Have messages that failed tried at once, and not only when their pause is over",
-		Long: `Have messages that failed tried at once, and not only when their pause is over. Give their ids, or flags that select them. ID is the
+		Use: "retry [ID...]", Short: "Try failed messages now, without waiting for the end of their pause",
+		Long: `Try failed messages now, without waiting for the end of their pause. Give their ids, or flags that select them. ID is the
 message_key that oncebox stuck prints for the first message of an ordering key; it needs --consumer. The messages behind it follow.`,
 		Example: `  oncebox parked retry 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --consumer billing --by ann --why "the bank is back"
   oncebox parked retry --consumer billing --error "connection refused" --dry-run
@@ -33,9 +33,9 @@ message_key that oncebox stuck prints for the first message of an ordering key; 
 	f.flags(cmd)
 	flags := cmd.Flags()
 	cli.DecisionFlags(flags, &by, &yes, cli.ButDryRun, cli.Optional)
-	flags.BoolVar(&all, "all", false, "all that failed: without an id and without a selection")
+	flags.BoolVar(&all, "all", false, "try all failed messages; not together with ids or flags that select")
 	flags.BoolVar(&dryRun, "dry-run", false, "count only")
-	flags.Float64Var(&rate, "rate", 0, "at most so many per second, so that the service, and what it calls, is not flooded (default: no bound)")
+	flags.Float64Var(&rate, "rate", 0, "try at most this number per second, to protect the service and the systems that it calls (default: no limit)")
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		var errs []error
 		if !dryRun {
@@ -46,9 +46,9 @@ message_key that oncebox stuck prints for the first message of an ordering key; 
 		case !selects && !all:
 			errs = append(errs, errors.New("nothing is selected: give ids, or flags such as --consumer, or --all"))
 		case selects && all:
-			errs = append(errs, errors.New("--all and a selection contradict each other"))
+			errs = append(errs, errors.New("--all contradicts ids and flags that select: give one or the other"))
 		case len(ids) > 0 && f.consumer == "":
-			errs = append(errs, errors.New("--consumer is missing: a message is parked for a consumer"))
+			errs = append(errs, errors.New("--consumer is missing: name the consumer for which the message is parked"))
 		}
 		if rate < 0 {
 			errs = append(errs, errors.New("--rate is below 0"))
@@ -85,7 +85,7 @@ func retryMany(ctx context.Context, s *cli.Session, filter parked.Filter, by ope
 	case err != nil:
 		return err
 	case n == 0:
-		return cli.Exit(cli.ExitNothing, errors.New("no message that failed is selected; nothing was done"))
+		return cli.Exit(cli.ExitNothing, errors.New("no failed message matches the selection; nothing was done"))
 	case bulk.DryRun:
 		return printRetried(s, RetryResult{operator.Retry, true, n}, "would be tried at once")
 	}
@@ -149,7 +149,7 @@ func newParkedGiveUp(s *cli.Session) *cobra.Command {
 		yes      bool
 	)
 	cmd := &cobra.Command{
-		Use: "give-up ID", Short: "Make a dead letter of a message at once", Args: cli.ExactlyOneID,
+		Use: "give-up ID", Short: "Stop trying a message and make it a dead letter now", Args: cli.ExactlyOneID,
 		Long: "Stop trying a message and make it a dead letter now. ID is the message_key that oncebox stuck prints; the message has to be the first " +
 			"of its ordering key.",
 		Example: `  oncebox parked give-up 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --consumer billing --by ann --why "the customer is gone"`,
@@ -160,12 +160,12 @@ func newParkedGiveUp(s *cli.Session) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		errs := []error{cli.NeedsActor(by.Actor)}
 		if consumer == "" {
-			errs = append(errs, errors.New("--consumer is missing: a message is parked for a consumer"))
+			errs = append(errs, errors.New("--consumer is missing: name the consumer for which the message is parked"))
 		}
 		// GiveUp deletes nothing, but the messages behind it may stop until somebody decides. The reason is
 		// for the person who finds them.
 		if strings.TrimSpace(by.Reason) == "" {
-			errs = append(errs, errors.New("--why is missing: what is behind the message waits for a decision, say why"))
+			errs = append(errs, errors.New("--why is missing: say why; the messages behind this one wait until the dead letter is replayed or discarded"))
 		}
 		if err := errors.Join(errs...); err != nil {
 			return cli.Usage(cmd, err)

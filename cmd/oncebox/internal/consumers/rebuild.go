@@ -34,8 +34,9 @@ const (
 // NewRebuild returns the commands "oncebox rebuild".
 func NewRebuild(s *cli.Session) *cobra.Command {
 	show := &cobra.Command{
-		Use: "status [READ_MODEL...]", Short: "Show the rebuilds of read models: how far they are, and how many live messages wait",
-		Long: `Show the rebuilds of read models: how far they are, and how many live messages wait (up to 10,000). A read model is
+		Use: "status [READ_MODEL...]", Short: "Show for each read model whether it is being rebuilt, and how far",
+		Long: `Show for each read model whether it is being rebuilt, how far the rebuild is, and how many live messages wait for it (counted up
+to 10,000). A read model is
 
   live          it is up to date, and messages are handled as they come
   rebuilding    a process reads the history, and live messages wait for it

@@ -22,9 +22,9 @@ type decision struct {
 
 var (
 	replay = decision{
-		action: operator.Replay, short: "Publish or handle dead letters after all", done: "replayed",
-		long: "Publish or handle dead letters after all. Give their ids, or flags that select them. Mend the cause first.\n" +
-			"An event keeps its id and its place; the processes of the service publish and handle it, before the events behind it.",
+		action: operator.Replay, short: "Publish dead events, or handle dead messages, once more", done: "replayed",
+		long: "Publish dead events, or handle dead messages, once more. Give their ids, or flags that select them. Mend the cause first.\n" +
+			"A dead letter keeps its id and its place in the order. The processes of the service do the work, before they go on with later events of the key.",
 	}
 	discard = decision{
 		action: operator.Discard, short: "Delete dead letters for good", done: "discarded",
@@ -59,7 +59,7 @@ func newDeadAct(s *cli.Session, d *decision) *cobra.Command {
 	o.flags(cmd)
 	flags := cmd.Flags()
 	cli.DecisionFlags(flags, &o.by, &o.yes, cli.ButDryRun, cli.Optional)
-	flags.BoolVar(&o.all, "all", false, "all dead letters: without an id and without a selection")
+	flags.BoolVar(&o.all, "all", false, "all dead letters; not together with ids or flags that select")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "count only")
 	flags.Float64Var(&o.rate, "rate", 0, "act on at most this number per second, to protect the relays and consumers (default: no limit)")
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
@@ -97,7 +97,7 @@ func (o *order) check(ids []string) error {
 	case !selects && !o.all:
 		errs = append(errs, errors.New("nothing is selected: give ids, or flags such as --consumer, or --all"))
 	case selects && o.all:
-		errs = append(errs, errors.New("--all and a selection contradict each other"))
+		errs = append(errs, errors.New("--all contradicts ids and flags that select: give one or the other"))
 	}
 	return errors.Join(errs...)
 }

@@ -31,7 +31,7 @@ func newDeadEdit(s *cli.Session) *cobra.Command {
 		Use:   "edit ID",
 		Short: "Replay a dead letter with another payload",
 		Long: `Replay a dead letter with another payload. The editor that VISUAL or EDITOR names shows the payload; --payload-file gives the new one instead.
-All else of the event stays, its id too. The former payload is gone: --why is required, and stays in the audit. A payload that is JSON has to stay JSON.
+Everything else of the event stays, also its id. The old payload is lost, so --why is required and is kept in the audit. A JSON payload has to stay JSON.
 
 An event is published with the new payload, to all of its consumers. A message that a consumer gave up has the new payload at that consumer alone.`,
 		Example: `  oncebox dead edit 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --by ann --why "the total was wrong"

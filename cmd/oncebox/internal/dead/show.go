@@ -84,7 +84,7 @@ func printLetter(s *cli.Session, l *Letter, id string) error {
 	}
 	behind := ""
 	if l.Holds {
-		behind = "what comes under its key waits until it is replayed or discarded"
+		behind = "later events or messages of its ordering key wait until it is replayed or discarded"
 	}
 	// Each printed command names the box or the consumer, because the same id may be dead in the outbox and
 	// at several consumers.

@@ -35,7 +35,7 @@ func (e *examination) connection(ctx context.Context) ([]Finding, error) {
 		failures = append(failures, err)
 	}
 	return []Finding{finding("connection", Problem, "start the broker, or correct ONCEBOX_PULSAR_URL",
-		"no host of the broker takes a connection: %v", errors.Join(failures...))}, nil
+		"no host in ONCEBOX_PULSAR_URL accepts a connection: %v", errors.Join(failures...))}, nil
 }
 
 // hosts returns the hosts of ONCEBOX_PULSAR_URL, each with a port. 6650 and 6651 are the ports of Pulsar without and
@@ -183,12 +183,12 @@ func (e *examination) topic(namespace string, t *pulsar.TopicInspection, owners 
 	// The inbox recognizes a message that comes again only as long as it remembers it.
 	if e.outlives(t.Retained) {
 		add(Warning, "raise ONCEBOX_INBOX_RETENTION above "+length(t.Retained),
-			"it keeps messages for %s and the inbox remembers them for %s: what a subscription that is set back gets again is handled twice",
+			"it keeps messages for %s, but the inbox remembers them only for %s: if a subscription is reset to an older message, messages are handled twice",
 			length(t.Retained), length(e.remembered()))
 	}
 	for _, s := range t.Subscriptions {
 		if s.Unattended > 0 && !cut[subscription{t.Name, s.Name}] {
-			add(Problem, "start a process of the service that runs the consumer; if it is gone for good, and its messages with it: "+
+			add(Problem, "start a process of the service that runs the consumer; if the consumer no longer exists and its messages may be lost: "+
 				fmt.Sprintf("pulsar-admin topics unsubscribe -s %s %s", s.Name, full),
 				"the subscription %s%s has %s, and no consumer %s", s.Name, ofService(s.Source), waiting(s.Backlog), where(&s))
 		}

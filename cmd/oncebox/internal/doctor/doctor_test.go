@@ -241,7 +241,7 @@ var plants = map[string]plant{
 	"a restored copy": {
 		fault: func(s *setUp) { s.exec("UPDATE oncebox_settings SET deployment = 'production'") },
 		mend:  func(s *setUp) { s.exec("UPDATE oncebox_settings SET deployment = NULL") },
-		check: "deployment", says: `the database belongs to the deployment "production", and this is ""`,
+		check: "deployment", says: `the database belongs to deployment "production", but ONCEBOX_OUTBOX_DEPLOYMENT is ""`,
 	},
 	"a tenant that somebody has forgotten": {
 		fault: func(s *setUp) {
@@ -314,8 +314,8 @@ var plants = map[string]plant{
 					"'billing', 'order', 'AWAY', '2026-11-26 10:00Z', 0, 'refused', now() + interval '1 hour')")
 		},
 		mend:  func(s *setUp) { s.skip(); s.exec("DELETE FROM inbox_process", "DELETE FROM inbox_consumer") },
-		check: "broker", says: "the processes that run the consumer billing (host-1) have not had all of their connections to it since 2026-11-26T10:00:00Z: " +
-			"refused: mend the way from these processes to the broker",
+		check: "broker", says: "the processes that run the consumer billing (host-1) have lacked connections to it since 2026-11-26T10:00:00Z: " +
+			"refused: mend the connection from these processes to the broker",
 	},
 	"a relay that does not get on": {
 		fault: func(s *setUp) {
@@ -326,7 +326,7 @@ var plants = map[string]plant{
 		mend: func(s *setUp) {
 			s.exec("UPDATE outbox_lane SET owner = NULL, lease_until = '-infinity'", "TRUNCATE outbox CASCADE")
 		},
-		check: "broker", says: "although the relay host-1 has their lanes: read the log of that process",
+		check: "broker", says: "the relay host-1 is responsible for the waiting events, but they have waited since",
 	},
 	"a second database has the subscription": {
 		fault: func(s *setUp) {

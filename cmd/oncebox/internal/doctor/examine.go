@@ -75,7 +75,7 @@ func Examine(ctx context.Context, t Target, done func(name string, n, of int)) [
 		list, err := c.run(e, ctx)
 		found = append(found, list...)
 		if err != nil {
-			found = append(found, finding(c.name, Unknown, "mend what the error says, and run oncebox doctor again", "it could not be looked at: %v", err))
+			found = append(found, finding(c.name, Unknown, "mend what the error says, and run oncebox doctor again", "this check could not be made: %v", err))
 		}
 		if done != nil {
 			done(c.name, n+1, len(all))

@@ -26,9 +26,9 @@ func (e *examination) cutOff(ctx context.Context) (found []Finding, of map[subsc
 			}
 			of[subscription{t.Topic, states[n].Consumer}] = true
 			found = append(found, finding("broker", Problem,
-				"mend the way from these processes to the broker: the network, the names of hosts, the credentials, and their ONCEBOX_PULSAR_URL; "+
-					"they connect again by themselves",
-				"topic %s: the broker answers here, and the processes that run the consumer %s (%s) have not had all of their connections to it since %s: %s",
+				"mend the connection from these processes to the broker: the network, the host names, the credentials, or their ONCEBOX_PULSAR_URL; they "+
+					"reconnect by themselves",
+				"topic %s: the broker answers here, but the processes that run the consumer %s (%s) have lacked connections to it since %s: %s",
 				t.Topic, states[n].Consumer, names, since.UTC().Format(time.RFC3339), why))
 		}
 	}
@@ -63,9 +63,9 @@ func (e *examination) relays(ctx context.Context) (found []Finding, err error) {
 			why = ": " + o.Error
 		}
 		found = append(found, finding("broker", Problem,
-			"read the log of that process, and mend what it says: its way to the broker and its ONCEBOX_PULSAR_URL, or a topic; if it does not keep up, "+
-				"start more processes with the relay",
-			"the broker answers here, and events have waited since %s although the relay %s has their lanes%s",
+			"read the log of that process, and mend what it says: its connection to the broker, its ONCEBOX_PULSAR_URL, or a topic; if the relay is too "+
+				"slow, start more processes that run it",
+			"the broker answers, and the relay %[2]s is responsible for the waiting events, but they have waited since %[1]s%[3]s",
 			o.Since.UTC().Format(time.RFC3339), o.Owner, why))
 	}
 	return found, err

@@ -128,7 +128,7 @@ func (e *examination) autovacuum(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 	return []Finding{finding("autovacuum", Problem, "set autovacuum = on in postgresql.conf",
-		"autovacuum is off: the outbox is written and emptied all the time, and becomes slower and slower")}, nil
+		"autovacuum is off: rows of the outbox are inserted and deleted all the time, so its tables grow and become slower and slower")}, nil
 }
 
 // timeouts finds limits that suit the requests of a service, but not the cleaning of tables or a session
@@ -142,7 +142,7 @@ func (e *examination) timeouts(ctx context.Context) (found []Finding, err error)
 		}
 		if limit := time.Duration(ms) * time.Millisecond; limit > 0 && limit < shortTimeout {
 			found = append(found, finding("timeouts", Warning, "raise "+name+" to "+shortTimeout.String()+" or more for this role, or set it to 0",
-				"%s is %s: it ends statements of cleaning, or connections that wait for events", name, limit))
+				"%s is %s: the server ends statements that delete old rows, or idle connections on which oncebox waits for notifications", name, limit))
 		}
 	}
 	return found, nil
@@ -187,7 +187,7 @@ func (e *examination) snapshots(ctx context.Context) ([]Finding, error) {
 	var found []Finding
 	for _, row := range rows {
 		found = append(found, finding("snapshots", Warning, "end it: "+row[2],
-			"%s is %s old: rows that were published and deleted since cannot be reclaimed, and the outbox becomes slower", row[0], row[1]))
+			"%s is %s old: VACUUM cannot remove rows that were deleted since then, so the outbox becomes slower", row[0], row[1]))
 	}
 	return found, err
 }

@@ -25,7 +25,7 @@ func (e *examination) source(context.Context) ([]Finding, error) {
 		return nil, nil
 	}
 	return []Finding{finding("source", Warning, "set ONCEBOX_SOURCE to the name of the service",
-		"the service has no name: it can announce no events, and another service that uses the name of one of its consumers is not noticed")}, nil
+		"the service has no name, so it cannot emit events, and oncebox cannot notice a second service that uses one of its consumer names")}, nil
 }
 
 // remembered returns how long the inbox remembers a handled message; -1 means for ever.
@@ -66,7 +66,7 @@ func (e *examination) handlerTimeout(context.Context) ([]Finding, error) {
 	}
 	return []Finding{finding("handler-timeout", Warning, "raise ONCEBOX_IDLE_IN_TRANSACTION to "+length(handler)+
 		", lower ONCEBOX_INBOX_HANDLER_TIMEOUT, or run the handler under a lease (inbox.Leased)",
-		"a handler may take %s, and PostgreSQL ends its session when it sends no statement for %s: what it did is lost and done again",
+		"a handler may take %s, but PostgreSQL ends a transaction that sends no statement for %s: the handler's work is rolled back and repeated",
 		length(handler), length(idle))}, nil
 }
 

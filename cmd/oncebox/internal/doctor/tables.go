@@ -89,7 +89,8 @@ const openSchema = `
 SELECT n.nspname::text, has_schema_privilege('public', n.oid, 'CREATE') FROM pg_namespace n
 WHERE n.nspname = coalesce(nullif($1::text, ''), current_schema())`
 
-// schema finds a schema in which every role may create objects. A function there with the name of a function that a statement calls would run with the rights of that statement's role.
+// schema finds a schema in which every role may create objects. A function there with the name of a function that a statement calls would run
+// with the rights of that statement's role.
 func (e *examination) schema(ctx context.Context) ([]Finding, error) {
 	var name string
 	var open bool
@@ -111,7 +112,7 @@ func (e *examination) grants(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 	return []Finding{finding("grants", Problem, strings.Join(missing, "; "),
-		"the role of the connection lacks rights that a %s needs", e.Duty)}, nil
+		"the database role of this connection lacks rights that the duty %s needs", e.Duty)}, nil
 }
 
 // absent lists the daily partitions of today and tomorrow that do not exist.
@@ -143,7 +144,8 @@ func (e *examination) deployment(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 	return []Finding{finding("deployment", Problem, "correct ONCEBOX_OUTBOX_DEPLOYMENT; or, if this database is a copy that shall publish from now on, "+
-		"call Store.Upkeep().TakeOwnership", "the database belongs to the deployment %q, and this is %q: nothing is published from here", owner,
+		"call Store.Upkeep().TakeOwnership", "the database belongs to deployment %q, but ONCEBOX_OUTBOX_DEPLOYMENT is %q: nothing is published from this "+
+		"database", owner,
 		e.Config.Outbox.Deployment)}, nil
 }
 

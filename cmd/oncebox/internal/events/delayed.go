@@ -18,7 +18,8 @@ import (
 
 // NewDelayed returns the commands "oncebox delayed".
 func NewDelayed(s *cli.Session) *cobra.Command {
-	return cli.Group("delayed", "Delayed events that wait for their time", newDelayedList(s), newDelayedAct(s, cancelDelayed), newDelayedAct(s, moveDelayed))
+	return cli.Group("delayed", "Delayed events whose time has not come "+
+		"yet", newDelayedList(s), newDelayedAct(s, cancelDelayed), newDelayedAct(s, moveDelayed))
 }
 
 // DelayedEvent is an event in the JSON output of delayed list. Scripts use the names, so they never change.
@@ -141,7 +142,7 @@ func newDelayedAct(s *cli.Session, d delayedDecision) *cobra.Command {
 		switch err := d.do(ctx, s.Outbox(), args[0], at, by); {
 		case errors.Is(err, delayed.ErrTooLate):
 			// The library cannot distinguish the two cases: it looks only among events of the tenant.
-			return cli.Exit(cli.ExitNothing, fmt.Errorf("%w; an event of another tenant needs --tenant", err))
+			return cli.Exit(cli.ExitNothing, fmt.Errorf("%w; if the event belongs to another tenant, name it with --tenant", err))
 		case err != nil:
 			return err
 		}

@@ -30,7 +30,7 @@ type LaneItem struct {
 func NewLanes(s *cli.Session) *cobra.Command {
 	var waiting, free bool
 	cmd := &cobra.Command{
-		Use: "lanes", Short: "List the lanes of the outbox: which process has each, and what waits in it", Args: cli.NoArgs,
+		Use: "lanes", Short: "List the lanes of the outbox: which relay publishes each, and how many events wait", Args: cli.NoArgs,
 		Long: fmt.Sprintf(`List the lanes of the outbox: which process has each and until when, how many events wait in it, how many of them may be on
 their way to the broker, and since when the oldest waits. Each number is exact up to %d. A lane without a lease for
 longer than half a minute has no process that publishes it.`,
@@ -40,7 +40,7 @@ longer than half a minute has no process that publishes it.`,
   oncebox lanes --free --json`,
 	}
 	cmd.Flags().BoolVar(&waiting, "waiting", false, "only lanes in which events wait")
-	cmd.Flags().BoolVar(&free, "free", false, "only lanes that no process has")
+	cmd.Flags().BoolVar(&free, "free", false, "only lanes that no relay publishes")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.OpenTables(cmd.Context()); err != nil {
 			return err

@@ -53,9 +53,10 @@ type MomentItem struct {
 func NewShow(s *cli.Session) *cobra.Command {
 	var sources []string
 	cmd := &cobra.Command{
-		Use: "show ID", Short: "Show the whole life of an event: recorded, published, handled by which consumer, errors, decisions",
-		Long: `Show the whole life of an event, or of a message that came from elsewhere, over all tables. ID is that of the event, or the message key that
-other commands print. A published event has no index on its id: its day is read, about a second for a million events. Payloads are shown by oncebox dead show.
+		Use: "show ID", Short: "Show the whole life of an event: when it was recorded, published and handled, its errors, and the decisions of operators",
+		Long: `Show the whole life of an event, or of a message from another system, from all tables. ID is the id of the event, or the message key that
+other commands print. Published events have no index on the id, so all events of that day are read: about a second per million.
+oncebox dead show prints payloads.
 
 A message that a consumer has "entered" was handled, unless another line of this consumer says that it waits, fails, is dead, or was discarded.`,
 		Example: `  oncebox show 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e

@@ -61,7 +61,7 @@ func tenantItems(moved []tenants.Group, paused []tenants.Pause) []TenantItem {
 
 func newTenantsList(s *cli.Session) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the tenants that are paused, or in other groups of lanes than 0", Args: cli.NoArgs,
+		Use: "list", Short: "List the tenants that are paused, or that are published by another group of relays than 0", Args: cli.NoArgs,
 		Example: "  oncebox tenants list",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.OpenTables(cmd.Context()); err != nil {
@@ -95,12 +95,12 @@ func newTenantsMove(s *cli.Session) *cobra.Command {
 		yes bool
 	)
 	cmd := &cobra.Command{
-		Use: "move TENANT GROUP", Short: "Give a tenant the lanes of a group of relays",
-		Long: `Give a tenant the lanes of a group of relays: processes with ONCEBOX_OUTBOX_GROUP=GROUP publish its events from then on. Start them first.
+		Use: "move TENANT GROUP", Short: "Let another group of relays publish the events of a tenant",
+		Long: `Let another group of relays publish the events of a tenant: from then on the processes with ONCEBOX_OUTBOX_GROUP=GROUP do it. Start them first.
 Group 0 is the default. Publishing of all tenants pauses for up to a second; if events of this tenant still wait after that, nothing is changed.`,
 		Example: `  oncebox tenants move acme 1 --by ann --why "imports"
   oncebox tenants move acme 0 --by ann --why "the imports are done"`,
-		Args: cli.Takes(2, "move takes a tenant and a group"),
+		Args: cli.Takes(2, "give a tenant and a group: oncebox tenants move TENANT GROUP"),
 	}
 	flags := cmd.Flags()
 	cli.DecisionFlags(flags, &by, &yes, cli.Required, cli.Required)

@@ -64,7 +64,7 @@ func newTenantsAct(s *cli.Session, d tenantDecision) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		errs := []error{cli.NeedsActor(by.Actor)}
 		if d.needsReason && strings.TrimSpace(by.Reason) == "" {
-			errs = append(errs, errors.New("--why is missing: say why, for people who find the tenant paused"))
+			errs = append(errs, errors.New("--why is missing: say why; people who find the tenant paused read it"))
 		}
 		if err := errors.Join(errs...); err != nil {
 			return cli.Usage(cmd, err)

@@ -26,12 +26,12 @@ func newKeysResolve(s *cli.Session) *cobra.Command {
 		yes     bool
 	)
 	cmd := &cobra.Command{
-		Use: "resolve KEY STEP", Short: "Say what became of a step whose outcome is unknown",
-		Long: `Say what became of a step whose outcome is unknown: whether the call to another system was done or not. When no step of the key is
+		Use: "resolve KEY STEP", Short: "Enter whether a step whose outcome is unknown was done",
+		Long: `Enter whether a step whose outcome is unknown was done, that is, whether the other system has executed the call. When no step of the key is
 unknown any more, the next request with the key continues. oncebox stuck prints KEY and STEP; of the
 key the beginning is enough, as it stands in the log.
 
-The next request reads the result of --done as that of the step, so it must have the form that the service gives it: ask its
+The next request uses the value of --done as the result of the step, so it must have the form that the service expects: ask its
 developers. It cannot be corrected afterwards.`,
 		Example: `  oncebox keys resolve 094d7971a4cb3ae1... charge --done '{"id": "ch_42"}' --by ann --why "the bank has it"
   oncebox keys resolve 094d7971a4cb3ae1... charge --not-done --by ann --why "the bank has no such charge"`,
@@ -39,8 +39,8 @@ developers. It cannot be corrected afterwards.`,
 	}
 	flags := cmd.Flags()
 	cli.DecisionFlags(flags, &by, &yes, cli.Required, cli.Required)
-	flags.StringVar(&done, "done", "", "it was done, with this result as JSON")
-	flags.BoolVar(&notDone, "not-done", false, "it was not done, and the next request does it")
+	flags.StringVar(&done, "done", "", "the step was done, and this is its result, as JSON")
+	flags.BoolVar(&notDone, "not-done", false, "the step was not done; the next request does it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		errs := []error{cli.NeedsActor(by.Actor)}
 		// The reason is the only record of how the operator knows the outcome: the other system's answer is not stored.
@@ -52,7 +52,7 @@ developers. It cannot be corrected afterwards.`,
 		}
 		// The next request decodes this text as the result of the step, so a mistake must be found before it is stored.
 		if done != "" && !json.Valid([]byte(done)) {
-			errs = append(errs, fmt.Errorf("--done %s is not JSON: a text is quoted twice, --done '\"ch_42\"'", done))
+			errs = append(errs, fmt.Errorf("--done %s is not JSON: a text needs its own quotes inside those of the shell, as in --done '\"ch_42\"'", done))
 		}
 		if err := errors.Join(errs...); err != nil {
 			return cli.Usage(cmd, err)

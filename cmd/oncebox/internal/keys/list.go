@@ -41,12 +41,12 @@ func newKeysList(s *cli.Session) *cobra.Command {
 		limit  int
 	)
 	cmd := &cobra.Command{
-		Use: "list", Short: "List the keys that have no answer yet, and steps whose outcome is unknown", Args: cli.NoArgs,
+		Use: "list", Short: "List the keys of requests without an answer yet, and steps whose outcome is unknown", Args: cli.NoArgs,
 		Long: `List the keys of requests that have no answer yet, the oldest first. A key is
 
-  worked on   a request has it, until its lease ends
+  worked on   a request is being handled; its lease says for how long
   free        its request failed or its process died; the next request with the key continues
-  unknown     it is not known what became of a step. Requests are refused until oncebox keys resolve
+  unknown     it is not known whether a step was done. Requests with the key are refused until somebody runs oncebox keys resolve
 
 Only requests that are handled under a lease have such keys. Unknown steps alone are in oncebox stuck.`,
 		Example: `  oncebox keys list

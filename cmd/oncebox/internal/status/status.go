@@ -30,8 +30,8 @@ one line each time, or one JSON document on a line. --tenant and --topic select 
   oncebox status --consumer billing --watch=10s >> status.log`,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&filter.Tenant, "tenant", "", "count only what is of this tenant")
-	flags.StringVar(&filter.Topic, "topic", "", "count only what is of this topic")
+	flags.StringVar(&filter.Tenant, "tenant", "", "count only events and messages of this tenant")
+	flags.StringVar(&filter.Topic, "topic", "", "count only events and messages of this topic")
 	flags.StringVar(&filter.Consumer, "consumer", "", "show only this consumer")
 	flags.DurationVar(&interval, "watch", 0, "show it again at this interval, until Ctrl-C")
 	flags.Lookup("watch").NoOptDefVal = "2s"

@@ -28,7 +28,7 @@ func Unused(ctx context.Context, s *cli.Session) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read ONCEBOX_DATABASE_URL: %w", err)
 	}
-	return fmt.Sprintf("No relay and no consumer is known to the database %q at %s:%d, and no event: is it that of the service? "+
-		"ONCEBOX_DATABASE_URL and ONCEBOX_SCHEMA name it; with the variables of the service, the broker is asked by: %s\n",
+	return fmt.Sprintf("The database %q at %s:%d has no relay, no consumer and no event. It may be the wrong database: compare ONCEBOX_DATABASE_URL and "+
+		"ONCEBOX_SCHEMA with those of the service. To check the broker too, run with the variables of the service: %s\n",
 		address.Database, address.Host, address.Port, cli.Typed("doctor")), nil
 }

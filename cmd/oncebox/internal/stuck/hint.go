@@ -18,7 +18,7 @@ func next(f *ops.Stuck) string {
 		}
 		return ifItLives(f) + "start a process of the service that runs the consumer " + f.Consumer
 	case ops.ConsumerAway:
-		return "mend the broker, or the way to it; it connects again by itself; the broker is asked, with the variables of the service, by: " +
+		return "mend the broker or the connection to it; the consumer reconnects by itself; to check the broker, run with the variables of the service: " +
 			cli.Typed("doctor")
 	case ops.ConsumerLate:
 		return "read the log of its processes; if a handler hangs, restart them; to see its state: " + cli.Typed("consumers", "list")
@@ -36,7 +36,7 @@ func next(f *ops.Stuck) string {
 		return "find out whether the step was done. If it was not: " +
 			cli.Decided("keys", "resolve", f.ID, f.Step, "--not-done", "--why", "the other side has no such call")
 	case ops.TenantPaused:
-		return "when its events may leave: " + cli.Decided("tenants", "resume", f.Tenant)
+		return "to publish its events again: " + cli.Decided("tenants", "resume", f.Tenant)
 	default:
 		return ""
 	}
@@ -48,14 +48,14 @@ func ifItLives(f *ops.Stuck) string {
 	if !f.Vanished {
 		return ""
 	}
-	return "look whether its process lives; if it does, mend its way to the database, its log says what fails; if not, "
+	return "check whether its process still runs; if it does, mend its connection to the database (its log says what fails); if not, "
 }
 
 // other returns another command that the operator can choose instead.
 func other(f *ops.Stuck) string {
 	switch f.Kind {
 	case ops.StepUnknown:
-		return "if it was, with what it returned as JSON: " +
+		return "if it was done, give its result as JSON: " +
 			cli.Decided("keys", "resolve", f.ID, f.Step, "--done", "null", "--why", "the other side has it")
 	case ops.ConsumerMissing:
 		return "if the consumer no longer exists: " + cli.Typed("consumers", "forget", f.Consumer)
@@ -84,6 +84,6 @@ func nextOfMany(c *ops.Cause) string {
 			cli.Decided(append([]string{"parked", "retry", "--consumer", c.Consumer}, alike...)...)
 	default:
 		// Kinds without a filter of their own: the operator decides about each.
-		return "each has a command of its own: " + cli.Typed("stuck", "--each")
+		return "each of them needs its own command; to list them: " + cli.Typed("stuck", "--each")
 	}
 }

@@ -64,7 +64,7 @@ func printNotes(s *cli.Session, total int, notes stuckNotes) error {
 	}
 	text.WriteString(pausedOnPurpose(notes.pauses))
 	if len(notes.unknown) > 0 {
-		text.WriteString("Not known is what waits at the broker, so messages may be stuck there:\n")
+		text.WriteString("It is not known how many messages wait at the broker, so messages may be stuck there:\n")
 		for _, u := range notes.unknown {
 			text.WriteString("  " + cli.Printable(u) + "\n")
 		}
@@ -73,8 +73,8 @@ func printNotes(s *cli.Session, total int, notes stuckNotes) error {
 		}
 	}
 	if notes.transaction > 0 {
-		fmt.Fprintf(&text, "A transaction has been open for %s, so that nothing that was published since can be removed and the outbox becomes slower. "+
-			"What it is, and what ends it: %s\n", cli.Age(notes.transaction.Seconds()), cli.Typed("doctor"))
+		fmt.Fprintf(&text, "A database transaction has been open for %s. Until it ends, VACUUM cannot remove rows that were deleted since, so the outbox "+
+			"becomes slower. To see which transaction it is and how to end it: %s\n", cli.Age(notes.transaction.Seconds()), cli.Typed("doctor"))
 	}
 	if total == 0 {
 		text.WriteString(notes.unused)
@@ -89,14 +89,14 @@ func pausedOnPurpose(pauses []tenants.Pause) string {
 		return ""
 	}
 	var text strings.Builder
-	text.WriteString("Paused on purpose, so that their events wait:\n")
+	text.WriteString("Paused by an operator, so their events wait:\n")
 	for n := range pauses {
 		if n == mostPauses {
 			fmt.Fprintf(&text, "  and %s: %s\n", cli.Several(len(pauses)-n, "other tenant", "other tenants"), cli.Typed("tenants", "list"))
 			break
 		}
 		p := &pauses[n]
-		fmt.Fprintf(&text, "  tenant %s since %s by %s: %s; when its events may leave: %s\n", cli.Short(p.Tenant, 40), cli.Moment(p.Since),
+		fmt.Fprintf(&text, "  tenant %s since %s by %s: %s; to publish its events again: %s\n", cli.Short(p.Tenant, 40), cli.Moment(p.Since),
 			cli.Short(p.Actor, 40),
 			cli.Short(p.Reason, 80), cli.Decided("tenants", "resume", p.Tenant))
 	}

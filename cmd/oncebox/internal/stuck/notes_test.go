@@ -17,8 +17,8 @@ func TestLongTransactionIsNoted(t *testing.T) {
 	var out bytes.Buffer
 	s := &cli.Session{Terminal: &cli.Terminal{Out: &out}}
 	require.NoError(t, printNotes(s, 0, stuckNotes{transaction: ops.LongTransaction + 3*time.Minute}))
-	require.Equal(t, "Nothing is stuck.\nA transaction has been open for 13m0s, so that nothing that was published since can be removed and the outbox "+
-		"becomes slower. What it is, and what ends it: oncebox doctor\n", out.String())
+	require.Equal(t, "Nothing is stuck.\nA database transaction has been open for 13m0s. Until it ends, VACUUM cannot remove rows that were deleted since, "+
+		"so the outbox becomes slower. To see which transaction it is and how to end it: oncebox doctor\n", out.String())
 	out.Reset()
 	require.NoError(t, printNotes(s, 0, stuckNotes{}))
 	require.Equal(t, "Nothing is stuck.\n", out.String())

@@ -72,7 +72,7 @@ func printCauses(s *cli.Session, causes []ops.Cause) error {
 		}
 		behind := ""
 		if c.Holds {
-			behind = "what comes under their keys waits behind them"
+			behind = "later events or messages of their ordering keys wait behind them"
 		}
 		// The common text leaves ids and numbers out. The whole error of one thing has them.
 		example := cli.Short(c.Error, 200)
@@ -98,7 +98,7 @@ func causeLine(c *ops.Cause, now time.Time) string {
 	case ops.MessageFailing:
 		where, what = c.Consumer, "keys fail"
 	case ops.StepUnknown:
-		where, what = "step "+c.Step, "requests are refused: nobody knows whether it was done"
+		where, what = "step "+c.Step, "requests are refused, because it is unknown whether the step was done"
 	case ops.EventFailing, ops.RelayMissing, ops.RelayLate, ops.ConsumerMissing, ops.ConsumerAway, ops.ConsumerLate, ops.ConsumerPaused, ops.TenantPaused:
 	}
 	more := ""
@@ -135,11 +135,11 @@ func printOne(s *cli.Session, i *Item) error {
 	case i.Kind == ops.RelayMissing:
 		what = "events wait, and no process publishes them"
 	case i.Kind == ops.RelayLate && i.Error != "":
-		what = "events wait, although a relay has their lanes: broker or topic took nothing"
+		what = "events wait: a relay is responsible for them, but the broker or the topic does not accept them"
 	case i.Kind == ops.RelayLate:
-		what = "events wait, although a relay has their lanes: the broker is in trouble, or the relay does not keep up"
+		what = "events wait: a relay is responsible for them, but the broker has a problem or the relay is too slow"
 	case i.Kind == ops.ConsumerMissing && i.Vanished:
-		what = "the processes have vanished that run " + i.Consumer
+		what = "the processes that run " + i.Consumer + " have vanished"
 	case i.Kind == ops.ConsumerMissing:
 		what = "no process runs " + i.Consumer
 	case i.Kind == ops.ConsumerAway:
@@ -157,7 +157,7 @@ func printOne(s *cli.Session, i *Item) error {
 	}
 	behind := ""
 	if i.Holds {
-		behind = "what comes under the key " + i.Key + " waits behind it"
+		behind = "later events or messages of the ordering key " + i.Key + " wait behind it"
 	}
 	tries := ""
 	if i.Attempts > 0 {

@@ -55,8 +55,8 @@ func New(s *cli.Session) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use: "stuck", Short: "List what is stuck: events, messages, keys, and parts that do not run", Args: cli.NoArgs,
-		Long: `List what waits for longer than its turn, or for a decision, over outbox, inbox and idempotency keys: since when, why, and what to type next.
-What has one cause is one entry: errors that say the same apart from numbers, ids and what is quoted. --each lists each of them, and so does --json.
+		Long: `List everything in outbox, inbox and idempotency keys that waits too long, or waits for a decision: since when, why, and which command helps.
+Things with the same cause are one entry: their errors differ only in numbers, ids and quoted text. --each and --json list each thing by itself.
 
 Exit code 0: nothing is stuck. 3: something is.`,
 		Example: `  oncebox stuck
@@ -64,9 +64,9 @@ Exit code 0: nothing is stuck. 3: something is.`,
   oncebox stuck --tenant acme --json`,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&filter.Tenant, "tenant", "", "only what is of this tenant")
-	flags.StringVar(&filter.Topic, "topic", "", "only what is of this topic")
-	flags.StringVar(&filter.Consumer, "consumer", "", "only what is at this consumer")
+	flags.StringVar(&filter.Tenant, "tenant", "", "only things of this tenant")
+	flags.StringVar(&filter.Topic, "topic", "", "only things of this topic")
+	flags.StringVar(&filter.Consumer, "consumer", "", "only things of this consumer")
 	flags.IntVar(&limit, "limit", 100, "list at most this number of causes, or with --each this number of each kind")
 	flags.BoolVar(&each, "each", false, "list each thing by itself, not one entry for each cause")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
