@@ -97,7 +97,7 @@ func TestAnOperatorMendsWhatWaits(t *testing.T) {
 
 	b.visit("stuck")
 	require.Contains(t, b.text(), "the bank is closed: order o-1")
-	require.Contains(t, b.text(), "waits behind it")
+	require.Contains(t, b.text(), "wait behind it")
 	b.follow(`a[href^="decide?action=retry"]`)
 	b.write("textarea[name=reason]", "the bank is open")
 	b.follow("main button")
