@@ -164,7 +164,8 @@ func (l *Loop) Health(limit time.Duration) error {
 		return fmt.Errorf("messaging: consumer %s of topic %s lacks %d of its %d connections to the broker since %s: %w",
 			l.cfg.Name, l.subscription.Topic, is.Away, is.Parts, is.Since.UTC().Format(time.RFC3339), is.Err)
 	case p.Standstill > limit && time.Since(p.Last) <= limit: // a message was settled after the broker had been asked
-		return fmt.Errorf("messaging: consumer %s of topic %s makes no progress: of %d messages at the broker, none was settled in the %s before the broker was last asked",
+		return fmt.Errorf("messaging: consumer %s of topic %s makes no progress: of %d messages at the broker, none was settled in the %s before "+
+			"the broker was last asked",
 			l.cfg.Name, l.subscription.Topic, p.Backlog, p.Standstill.Round(time.Second))
 	case p.Stalled(limit):
 		return fmt.Errorf("messaging: consumer %s of topic %s makes no progress: %d messages in this process and %d at the broker are not "+

@@ -148,7 +148,8 @@ func TestLoopHealthNamesWhatStands(t *testing.T) {
 		l, stop := loop(t, &shop{receivers: []*pausable{receiverOf(msg("a", 1), msg("a", 2))}}, newScript(never), nil)
 		time.Sleep(2 * time.Minute)
 		require.EqualError(t, l.Health(time.Minute),
-			"messaging: consumer billing of topic thing makes no progress: 2 messages in this process and 0 at the broker are not settled, last progress 2m0s ago")
+			"messaging: consumer billing of topic thing makes no progress: 2 messages in this process and 0 at the broker are not settled, "+
+				"last progress 2m0s ago")
 		stop()
 	})
 }
@@ -170,7 +171,8 @@ func TestLoopHealthSaysWhenTheBrokerWasAsked(t *testing.T) {
 		r.incoming <- msg("a", 1)
 		synctest.Wait()
 		require.EqualError(t, l.Health(time.Minute),
-			"messaging: consumer billing of topic thing makes no progress: of 3 messages at the broker, none was settled in the 1m40s before the broker was last asked")
+			"messaging: consumer billing of topic thing makes no progress: of 3 messages at the broker, none was settled in the 1m40s before "+
+				"the broker was last asked")
 		r.settled.Add(1)
 		time.Sleep(20 * time.Second)
 		require.NoError(t, l.Health(time.Minute))

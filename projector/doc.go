@@ -46,8 +46,8 @@
 //   - oncebox.outbox.attempts: tries of an event that was refused at least once, by outcome
 //
 // Gauges show the state of the outbox: oncebox.outbox.backlog and dead by topic and tenant, oldest_age, new, held,
-// failed, max_tries, delayed, paused, tenants_paused, blocked, sent, lanes by state, partitions_missing and oldest_snapshot. One of all projectors reads the state
-// every 15 seconds (see Stats of outbox/state), and only that one reports it.
+// failed, max_tries, delayed, paused, tenants_paused, blocked, sent, lanes by state, partitions_missing and
+// oldest_snapshot. One of all projectors reads the state every 15 seconds (see Stats of outbox/state), and only that one reports it.
 //
 // # How to read the code
 //

@@ -10,8 +10,8 @@ import (
 // browserVariable is the variable with the path of a browser.
 const browserVariable = "CHROME_PATH"
 
-// Browser returns the path of Chromium, or of a browser that is built on it: that of CHROME_PATH, else an installed one, else the package chromium, which is installed with apt-get if possible. The error says
-// what a person has to do.
+// Browser returns the path of Chromium, or of a browser that is built on it: that of CHROME_PATH, else an installed one, else the package
+// chromium, which is installed with apt-get if possible. The error says what a person has to do.
 func Browser(ctx context.Context, options *Options) (string, error) {
 	opts := withDefaults(options)
 	if named := os.Getenv(browserVariable); named != "" {

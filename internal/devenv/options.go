@@ -21,7 +21,8 @@ type Options struct {
 	// terminal. Default: os.Stderr.
 	Out io.Writer
 
-	// PostgresVariables are environment variables that may contain the address of a running PostgreSQL. The first variable that is set counts. Default: DATABASE_URL.
+	// PostgresVariables are environment variables that may contain the address of a running PostgreSQL. The first variable that is set
+	// counts. Default: DATABASE_URL.
 	PostgresVariables []string
 
 	// Own starts a server even if DATABASE_URL or PULSAR_URL names one, for a test that kills the server.

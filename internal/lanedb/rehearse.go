@@ -43,8 +43,8 @@ const mayDraw = `SELECT has_sequence_privilege('{schema}.outbox_claim_n', 'USAGE
 	AND has_sequence_privilege('{schema}.outbox_progress_n', 'USAGE, UPDATE') AND has_sequence_privilege('{schema}.outbox_progress_n', 'USAGE, SELECT')
 	AND has_sequence_privilege('{schema}.outbox_seq', 'USAGE, SELECT')`
 
-var errNumbers = errors.New("outbox: rehearse the statements of a relay: this role may not use the sequences outbox_claim_n, outbox_progress_n and outbox_seq: " +
-	"have the owner of the tables run GRANT USAGE, SELECT ON SEQUENCE for them; the command oncebox grants prints all that a role needs")
+var errNumbers = errors.New("outbox: rehearse the statements of a relay: this role may not use the sequences outbox_claim_n, outbox_progress_n and " +
+	"outbox_seq: have the owner of the tables run GRANT USAGE, SELECT ON SEQUENCE for them; the command oncebox grants prints all that a role needs")
 
 // misfit is the lack of a right that this package has asked for, without an error of the server.
 type misfit struct{ error }

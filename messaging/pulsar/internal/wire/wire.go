@@ -106,8 +106,8 @@ func metadataProp(key string) string {
 	return MetaPrefix + key
 }
 
-// Size returns an upper bound of the message's size, to compare with the broker's limit. It is not the number of bytes that are sent. Properties count twice: a batch repeats the
-// properties of its first message in its header.
+// Size returns an upper bound of the message's size, to compare with the broker's limit. It is not the number of bytes that are sent. Properties count twice:
+// a batch repeats the properties of its first message in its header.
 func Size(m *pulsarclient.ProducerMessage) int {
 	n := len(m.Key)
 	for name, value := range m.Properties {
