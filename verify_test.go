@@ -28,7 +28,8 @@ func TestRunLogsHowTheTablesDiffer(t *testing.T) {
 	await.True(t, func() bool { return app.Ready(context.Background(), oncebox.Relay) == nil }, "the relay is ready")
 	stop()
 	require.Contains(t, log.String(), `level=ERROR msg="oncebox: a table, index or function differs from the migrations; `+
-		`the field mend has the statement that repairs it" schema=`+db.Schema+` object="index outbox_held_due" problem="is missing" mend="CREATE INDEX outbox_held_due ON `+db.Schema+".outbox_held ")
+		`the field mend has the statement that repairs it" schema=`+db.Schema+
+		` object="index outbox_held_due" problem="is missing" mend="CREATE INDEX outbox_held_due ON `+db.Schema+".outbox_held ")
 
 	_, err = db.ExecContext(t.Context(), "DELETE FROM oncebox_migrations WHERE name LIKE '%outbox%'")
 	require.NoError(t, err)
