@@ -158,8 +158,8 @@ func (p *RetryPolicy) decide(f failure) decision {
 	case f.tries < p.Tries && (!asked || wait < p.Delay):
 		return tryHere
 	default:
-		return tryLater
 		// A pause that was asked for and is long would block the messages behind it in the receiving process. The database waits better.
+		return tryLater
 	}
 }
 

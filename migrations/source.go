@@ -57,8 +57,9 @@ func sources() map[string]source {
 		for template := range between(text, "SELECT oncebox_create($text$", "$text$);") {
 			addFunctions(template, true, list)
 		}
+		columns := columnsOfOutbox(text)
 		for view := range between(text, "\nCREATE VIEW ", ";") {
-			name, query, _ := strings.Cut(viewColumns.ReplaceAllString(view, columnsOfOutbox(text)), " ")
+			name, query, _ := strings.Cut(viewColumns.ReplaceAllString(view, columns), " ")
 			list[name] = source{create: name + " " + viewReads.ReplaceAllString(query, "$1 {schema}.$2") + ";", template: true}
 		}
 	}
