@@ -14,25 +14,30 @@ import (
 // gone for good. h may be a readmodel.Model with the same name. Consume panics if an option cannot be used, after a
 // second call for the same topic and consumer, and after Run.
 func (a *App) Consume(topic, name string, h messaging.Handler, opts ...inbox.Option) {
-	must(a.validate(topic, name))
 	must(a.Inbox.Consume(topic, name, h, a.options(opts)...))
+	must(a.validate(topic, name))
 }
 
 // ConsumeBatch is [App.Consume] for a handler that writes in bulk. It gets up to 100 messages in one unit of work, or
 // as many as [inbox.Batch] sets.
 func (a *App) ConsumeBatch(topic, name string, fn inbox.BatchFunc, opts ...inbox.Option) {
-	must(a.validate(topic, name))
 	must(a.Inbox.ConsumeBatch(topic, name, fn, a.options(opts)...))
+	must(a.validate(topic, name))
 }
 
-// validate checks the names by the broker's rules, if it has any.
+// validate checks the subscription of a new consumer by the broker's rules, if it has any.
 func (a *App) validate(topic, name string) error {
 	broker, ok := a.broker.(messaging.Naming)
 	if !ok {
 		return nil
 	}
-	if err := broker.ValidateSubscription(messaging.Subscription{Topic: topic, Name: name}); err != nil {
-		return fmt.Errorf("Consume(%q, %q): %w", topic, name, err)
+	for _, s := range a.Inbox.Subscriptions() {
+		if s.Topic != topic || s.Name != name {
+			continue
+		}
+		if err := broker.ValidateSubscription(s); err != nil {
+			return fmt.Errorf("Consume(%q, %q): %w", topic, name, err)
+		}
 	}
 	return nil
 }

@@ -14,16 +14,16 @@ type Declarer interface {
 	Declare(ctx context.Context, topics []string, subscriptions []Subscription) error
 }
 
-// Naming is a broker with stricter rules for names than [event.ValidateTopic]. Oncebox calls it when an event is recorded and when a consumer is
-// made. So a name that the broker would refuse for good is an error there, and not a dead letter later. The methods run for each event, so they
-// should only look at the name. The errors match [event.ErrInvalid].
+// Naming is a broker with stricter rules for names than [event.ValidateTopic], or without some types of subscription. Oncebox calls it when an event
+// is recorded and when a consumer is made. So a name that the broker would refuse for good is an error there, and not a dead letter later. The methods run for each event, so they
+// should only look at the name. The errors about names match [event.ErrInvalid], those about types [ErrNoSuchType].
 //
 // [event.ValidateTopic]: https://pkg.go.dev/github.com/oncebox/oncebox/event#ValidateTopic
 // [event.ErrInvalid]: https://pkg.go.dev/github.com/oncebox/oncebox/event#ErrInvalid
 type Naming interface {
 	// ValidateTopic checks the name of a topic.
 	ValidateTopic(name string) error
-	// ValidateSubscription checks the name of a subscription and the name of its topic.
+	// ValidateSubscription checks the name of a subscription, the name of its topic, and its type.
 	ValidateSubscription(s Subscription) error
 }
 

@@ -103,6 +103,12 @@ func (s Subscription) Validate() error {
 	return errors.Join(append(errs, event.ValidateIdentifier("Subscription.Source", s.Source))...)
 }
 
+// ErrNoSuchType means that the broker has no subscriptions of this type. It comes within [Permanent], from Subscribe, from [Declarer] and from
+// [Naming], so that [oncebox.App] reports it when the consumer is made.
+//
+// [oncebox.App]: https://pkg.go.dev/github.com/oncebox/oncebox#App
+var ErrNoSuchType = errors.New("messaging: the broker has no subscriptions of this type")
+
 // ErrClosed is returned by a [Receiver] after Close.
 var ErrClosed = errors.New("messaging: the receiver is closed")
 

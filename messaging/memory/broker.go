@@ -15,6 +15,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/receipts"
 	"github.com/oncebox/oncebox/telemetry"
 )
 
@@ -65,22 +66,13 @@ func (b *Broker) Publish(ctx context.Context, msgs []event.Envelope) error {
 		trace.WithAttributes(attribute.String("messaging.system", "memory"), attribute.Int("messaging.batch.message_count", len(msgs))))
 	defer span.End()
 
-	// Order holds per topic and key, so a failed message stops only later messages of its key in this call.
-	type lane struct{ topic, key string }
-	stuck := map[lane]bool{}
-	failed := map[int]error{}
+	window := receipts.Window{InFlight: 1} // each message has its receipt before the next one
+	failed, _ := window.Publish(ctx, msgs, nil, func(ctx context.Context, i int, receipt func(error)) error {
+		receipt(b.publish(ctx, &msgs[i]))
+		return nil
+	})
 	for i := range msgs {
-		env := &msgs[i]
-		l := lane{env.Topic, env.RoutingKey}
-		err := messaging.ErrBehind
-		if !stuck[l] {
-			err = b.publish(ctx, env)
-		}
-		if err != nil {
-			failed[i] = err
-			stuck[l] = env.RoutingKey != ""
-		}
-		b.count(ctx, env.Topic, err)
+		b.count(ctx, msgs[i].Topic, failed[i])
 	}
 	if len(failed) > 0 {
 		err := &messaging.PublishError{Failed: failed}

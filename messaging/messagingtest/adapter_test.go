@@ -2,6 +2,9 @@ package messagingtest
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,20 +20,26 @@ const limit = 256 << 10
 // adapter is package memory behind a connection, with something wrong with it.
 type adapter struct {
 	memory *memory.Broker
+	types  []messaging.SubscriptionType // it refuses others; nil: it has all
+	strict bool                         // it reports messages that no subscription gets
 	fault  fault
 	over   chan struct{} // the end of the test, for what hangs
 
-	mu        sync.Mutex
-	receivers []*receiver
-	calls     int              // of Publish, for faults
-	kept      []event.Envelope // for faults
-	once      sync.Once        // for faults
-	busy      sync.Mutex       // for faults
-	wasCut    atomic.Bool      // for faults
+	mu         sync.Mutex
+	subscribed map[string]bool // topics with a subscription
+	receivers  []*receiver
+	calls      int              // of Publish, for faults
+	kept       []event.Envelope // for faults
+	once       sync.Once        // for faults
+	busy       sync.Mutex       // for faults
+	wasCut     atomic.Bool      // for faults
 }
 
 // fault is what an adapter does in place of the right thing. It may call what it replaces. A nil field: nothing is wrong.
 type fault struct {
+	types   []messaging.SubscriptionType // those of the harness; nil: all
+	forgets bool                         // the harness says that the broker forgets
+
 	publish   func(ctx context.Context, a *adapter, msgs []event.Envelope) error
 	subscribe func(ctx context.Context, a *adapter, s messaging.Subscription) (messaging.Receiver, error)
 	declare   func(ctx context.Context, a *adapter, subscriptions []messaging.Subscription) error
@@ -55,6 +64,7 @@ func sound(f *fault) Harness {
 		Open: func(t *testing.T) Broker {
 			t.Helper()
 			a := &adapter{memory: memory.New(&memory.Config{MaxMessageBytes: limit}), fault: *f, over: make(chan struct{})}
+			a.types, a.strict = f.types, f.forgets
 			t.Cleanup(func() { close(a.over) })
 			return a
 		},
@@ -63,13 +73,16 @@ func sound(f *fault) Harness {
 			t.Helper()
 			return b.(*adapter).crash(t)
 		},
-		MaxMessageBytes: limit, Declares: true, Owns: true,
+		MaxMessageBytes: limit, Declares: true, Owns: true, Types: f.types, Forgets: f.forgets,
 	}
 }
 
 func (a *adapter) Declare(ctx context.Context, topics []string, subscriptions []messaging.Subscription) error {
 	if a.fault.declare != nil {
 		return a.fault.declare(ctx, a, subscriptions)
+	}
+	for _, s := range subscriptions {
+		a.note(s)
 	}
 	return a.memory.Declare(ctx, topics, subscriptions)
 }
@@ -81,7 +94,36 @@ func (a *adapter) Publish(ctx context.Context, msgs []event.Envelope) error {
 	if a.fault.publish != nil {
 		return a.fault.publish(ctx, a, msgs)
 	}
+	return a.pass(ctx, msgs)
+}
+
+// pass publishes to what is behind.
+func (a *adapter) pass(ctx context.Context, msgs []event.Envelope) error {
+	failed := map[int]error{}
+	for i, m := range msgs {
+		if a.strict && !a.hasSubscription(m.Topic) {
+			failed[i] = &messaging.TopicError{Topic: m.Topic, Err: errors.New("no subscription gets the message")}
+		}
+	}
+	if len(failed) > 0 {
+		return &messaging.PublishError{Failed: failed}
+	}
 	return a.memory.Publish(ctx, msgs)
+}
+
+func (a *adapter) hasSubscription(topic string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.subscribed[topic]
+}
+
+func (a *adapter) note(s messaging.Subscription) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.subscribed == nil {
+		a.subscribed = map[string]bool{}
+	}
+	a.subscribed[s.Topic] = true
 }
 
 func (a *adapter) Subscribe(ctx context.Context, s messaging.Subscription) (messaging.Receiver, error) {
@@ -93,10 +135,14 @@ func (a *adapter) Subscribe(ctx context.Context, s messaging.Subscription) (mess
 
 // join subscribes to what is behind.
 func (a *adapter) join(ctx context.Context, s messaging.Subscription) (messaging.Receiver, error) {
+	if a.types != nil && !slices.Contains(a.types, s.Type) {
+		return nil, messaging.Permanent(fmt.Errorf("%w: %s", messaging.ErrNoSuchType, s.Type))
+	}
 	in, err := a.memory.Subscribe(ctx, s)
 	if err != nil {
 		return nil, err
 	}
+	a.note(s)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r := &receiver{Receiver: in, a: a, subscription: s, number: len(a.receivers), held: map[string]*messaging.Message{}}
@@ -128,7 +174,10 @@ func (a *adapter) crash(t *testing.T) *adapter {
 	for _, r := range a.all() {
 		_ = r.Receiver.Close() // memory's cannot fail
 	}
-	next := &adapter{memory: a.memory, fault: a.fault, over: make(chan struct{})}
+	next := &adapter{memory: a.memory, types: a.types, strict: a.strict, fault: a.fault, over: make(chan struct{})}
+	for topic := range a.subscribed {
+		next.note(messaging.Subscription{Topic: topic})
+	}
 	t.Cleanup(func() { close(next.over) })
 	return next
 }

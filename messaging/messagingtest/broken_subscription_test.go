@@ -3,6 +3,8 @@ package messagingtest
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
@@ -18,6 +20,64 @@ func brokenSubscriptions() map[string][]broken {
 						return a.join(ctx, messaging.Subscription{Topic: "default", Name: "default"})
 					}
 					return r, nil
+				},
+			}},
+		},
+		"type that is not there": {
+			{name: "takes another type", says: "is not in Harness.Types", fault: fault{
+				types: []messaging.SubscriptionType{messaging.Failover},
+				subscribe: func(ctx context.Context, a *adapter, s messaging.Subscription) (messaging.Receiver, error) {
+					s.Type = messaging.Failover
+					return a.join(ctx, s)
+				},
+			}},
+			{name: "refuses for now", says: "another try cannot mend it", fault: fault{
+				types: []messaging.SubscriptionType{messaging.Failover},
+				subscribe: func(ctx context.Context, a *adapter, s messaging.Subscription) (messaging.Receiver, error) {
+					if s.Type != messaging.Failover {
+						return nil, messaging.ErrNoSuchType
+					}
+					return a.join(ctx, s)
+				},
+			}},
+		},
+		"topics of any name": {
+			{name: "takes upper case for lower case", says: "receive from topic", fault: renames(strings.ToLower)},
+			{name: "drops what the broker does not take", says: "Not equal", fault: renames(func(name string) string {
+				return strings.Map(func(c rune) rune {
+					if c > '~' || strings.ContainsRune(" *>#", c) {
+						return -1
+					}
+					return c
+				}, name)
+			})},
+			{name: "does not turn the name back", says: "Not equal", fault: renames(func(name string) string { return strings.ReplaceAll(name, " ", "+") })},
+			{name: "refuses a name for now", says: "publish to topic", fault: fault{
+				publish: func(ctx context.Context, a *adapter, msgs []event.Envelope) error {
+					if strings.Contains(msgs[0].Topic, "*") {
+						return errors.New("the broker does not like the name")
+					}
+					return a.pass(ctx, msgs)
+				},
+			}},
+		},
+		"message for nobody": {
+			{name: "confirms what it throws away", says: "is confirmed", fault: fault{
+				forgets: true,
+				publish: func(ctx context.Context, a *adapter, msgs []event.Envelope) error {
+					if !a.hasSubscription(msgs[0].Topic) {
+						return nil
+					}
+					return a.pass(ctx, msgs)
+				},
+			}},
+			{name: "blames the message", says: "is no messaging.TopicError", fault: fault{
+				forgets: true,
+				publish: func(ctx context.Context, a *adapter, msgs []event.Envelope) error {
+					if !a.hasSubscription(msgs[0].Topic) {
+						return messaging.Permanent(errors.New("nobody gets it"))
+					}
+					return a.pass(ctx, msgs)
 				},
 			}},
 		},
@@ -86,6 +146,23 @@ func brokenSubscriptions() map[string][]broken {
 				r.a.hang()
 				return r.Receiver.Close()
 			}}},
+		},
+	}
+}
+
+// renames uses another name for each topic. Its messages carry the name that was asked for only if that is the name of its topic.
+func renames(name func(string) string) fault {
+	return fault{
+		subscribe: func(ctx context.Context, a *adapter, s messaging.Subscription) (messaging.Receiver, error) {
+			s.Topic = name(s.Topic)
+			return a.join(ctx, s)
+		},
+		publish: func(ctx context.Context, a *adapter, msgs []event.Envelope) error {
+			msgs = slices.Clone(msgs)
+			for i := range msgs {
+				msgs[i].Topic = name(msgs[i].Topic)
+			}
+			return a.pass(ctx, msgs)
 		},
 	}
 }

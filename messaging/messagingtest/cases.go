@@ -30,6 +30,8 @@ func (h Harness) cases() []testCase {
 		{promise: "concurrent calls", run: testConcurrentPublish},
 		{promise: "resend after a deadline", run: testResendAfterDeadline},
 		{promise: "bad subscription", run: testBadSubscription},
+		{promise: "type that is not there", run: testMissingType},
+		{promise: "topics of any name", run: testNames},
 		{promise: "late subscription", run: testLateSubscription},
 		{promise: "two subscriptions", run: testTwoSubscriptions},
 		{promise: "receive ends with its context", run: testReceiveContext},
@@ -44,7 +46,10 @@ func (h Harness) cases() []testCase {
 			testCase{promise: "refused message without key", run: testRefusedWithoutKey},
 			testCase{promise: "resend after a refusal", run: testResendAfterRefusal})
 	}
-	if h.Declares {
+	if h.Forgets {
+		cases = append(cases, testCase{promise: "message for nobody", run: testUnroutable})
+	}
+	if h.Declares || h.Forgets {
 		cases = append(cases, testCase{promise: "declared ahead", run: testDeclared})
 	}
 	if h.Owns {

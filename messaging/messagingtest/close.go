@@ -64,12 +64,14 @@ func testBrokerCloseWhileUsed(s *session) {
 func testConcurrentClose(s *session) {
 	t := s.t
 	const receivers, closers = 3, 4
+	names := []string{"a", "b", "c"}[:receivers]
+	s.declareIfForgetful(names...)
 	s.publish(s.series(5, 4)...)
 	var users, closing sync.WaitGroup
 	ends := make(chan error, receivers)
 	closed := make(chan error, (receivers+1)*closers)
 	begin, used := make(chan struct{}), make(chan struct{}, receivers)
-	for _, name := range []string{"a", "b", "c"}[:receivers] {
+	for _, name := range names {
 		r := s.join(name, "")
 		users.Go(func() { ends <- useUntilTheEnd(s, r, used) })
 		for range closers {

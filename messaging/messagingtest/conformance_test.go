@@ -2,6 +2,7 @@ package messagingtest
 
 import (
 	"maps"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -37,14 +38,36 @@ func TestSoundAdapterPasses(t *testing.T) {
 	// With as little as a harness can have.
 	Run(t, Harness{
 		Open:            func(*testing.T) Broker { return memory.New(nil) },
-		MaxMessageBytes: -1, Types: []messaging.SubscriptionType{messaging.Failover},
+		MaxMessageBytes: -1,
 	})
+	for name, f := range others() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			Run(t, sound(f))
+		})
+	}
+}
+
+// others are sound adapters of brokers that have less than others.
+func others() map[string]*fault {
+	return map[string]*fault{"one type": {types: []messaging.SubscriptionType{messaging.Failover}}, "forgets": {forgets: true}}
+}
+
+// allCases returns the cases of all kinds of adapters.
+func allCases() []testCase {
+	cases := sound(nil).withDefaults().cases()
+	for _, c := range sound(&fault{forgets: true}).withDefaults().cases() {
+		if !slices.ContainsFunc(cases, func(known testCase) bool { return known.name() == c.name() }) {
+			cases = append(cases, c)
+		}
+	}
+	return cases
 }
 
 // Each case fails for each adapter that breaks its promise, and for the reason that is expected.
 func TestBrokenAdaptersFail(t *testing.T) {
 	all := brokenAdapters()
-	for _, c := range sound(nil).withDefaults().cases() {
+	for _, c := range allCases() {
 		t.Run(c.name(), func(t *testing.T) {
 			require.NotEmpty(t, all[c.promise], "there is no adapter that fails this case")
 			for _, b := range all[c.promise] {
@@ -63,7 +86,7 @@ func TestBrokenAdaptersFail(t *testing.T) {
 
 func TestEveryBrokenAdapterHasItsCase(t *testing.T) {
 	promises := map[string]bool{}
-	for _, c := range sound(nil).withDefaults().cases() {
+	for _, c := range allCases() {
 		promises[c.promise] = true
 	}
 	for promise := range brokenAdapters() {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -30,6 +31,36 @@ func testDeclared(s *session) {
 	s.publish(more)
 	s.receiveThese(s.subscribe("ahead", ""), append(sent[:0:0], more), sent) // an acknowledgement may be lost, so settled messages may come again
 	require.Error(t, declare(messaging.Subscription{Topic: s.topic}), "a subscription that cannot be is declared")
+}
+
+// declareIfForgetful makes subscriptions ahead of their first message, if the broker keeps messages for nobody else.
+func (s *session) declareIfForgetful(names ...string) {
+	s.t.Helper()
+	if !s.h.Forgets {
+		return
+	}
+	d, ok := s.broker.(messaging.Declarer)
+	require.True(s.t, ok, "the broker is no messaging.Declarer")
+	var subscriptions []messaging.Subscription
+	for _, name := range names {
+		subscriptions = append(subscriptions, messaging.Subscription{Topic: s.topic, Name: name, Type: s.kind})
+	}
+	require.NoError(s.t, within(s, "Declare", func() error { return d.Declare(s.ctx, nil, subscriptions) }), "declare")
+}
+
+// testUnroutable publishes to a topic without a subscription. The broker throws the message away, so it must not be confirmed.
+func testUnroutable(s *session) {
+	t := s.t
+	err := s.attempt(s.ctx, []event.Envelope{s.message("a", 1), s.message("a", 2)})
+	require.Error(t, err, "a message that nobody gets is confirmed")
+	found, ok := errors.AsType[*messaging.TopicError](err)
+	require.True(t, ok, "the error is no messaging.TopicError: %v", err)
+	require.Equal(t, s.topic, found.Topic)
+	require.False(t, messaging.IsPermanent(err), "the message is not at fault: %v", err)
+	s.declareIfForgetful("ahead")
+	sent := s.series(2, 1)
+	s.publish(sent...)
+	s.receiveThese(s.subscribe("ahead", ""), sent, nil)
 }
 
 // testAnotherService lets a second service subscribe with the name of the first service's subscription. It must be refused.

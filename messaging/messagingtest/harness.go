@@ -28,15 +28,19 @@ type Harness struct {
 	// broker of the restarted process, which uses the same topics. The suite closes the new broker, and leaves b alone. Default: nil,
 	// then receivers are closed in place of a crash.
 	Crash func(t *testing.T, b Broker) Broker
-	// Topic returns a topic that no test has used. It is called before the broker publishes to the topic, so it may create it. The topic must keep
-	// messages that no subscription has seen yet. Default: a random name.
+	// Topic returns a topic that no test has used. It is called before the broker publishes to the topic, so it may create it. Without Forgets the
+	// topic must keep messages that no subscription has seen yet. Default: a random name.
 	Topic func(t *testing.T) string
 	// MaxMessageBytes is the size in bytes above which the adapter refuses a message for good. Default: 5 MiB; -1: there is no limit.
 	MaxMessageBytes int
-	// Types lists the types of subscription that the adapter supports. Default: all three.
+	// Types lists the types of subscription that the adapter supports. It refuses others with [messaging.ErrNoSuchType]. Default: all three.
 	Types []messaging.SubscriptionType
 	// Declares is true if the broker is a [messaging.Declarer]. Default: false, and the case "declared ahead" is not run.
 	Declares bool
+	// Forgets is true if the broker keeps a message only for the subscriptions that exist when it is published. The adapter then must be a
+	// [messaging.Declarer], and must report a message that no subscription gets as a [*messaging.TopicError]. Default: false, a new subscription
+	// begins at the earliest message.
+	Forgets bool
 	// Owns is true if the adapter stores Subscription.Source and refuses another one. Default: false, and the case "another service" is not run.
 	Owns bool
 	// Patience is how long a test may take. After that its context ends, and every waiting call has to return. Default: 2m, for busy machines.

@@ -18,6 +18,7 @@ func testBadSubscription(s *session) {
 
 func testLateSubscription(s *session) {
 	sent := s.series(5, 4)
+	s.declareIfForgetful("late")
 	s.publish(sent...)
 	r := s.subscribe("late", "")
 	requireOrder(s.t, s.receiveThese(r, sent, nil))

@@ -72,10 +72,10 @@ func TestReceiptOfADuplicateIsNone(t *testing.T) {
 	require.NoError(t, err)
 	p, err := top.checkOut(t.Context())
 	require.NoError(t, err)
-	f := newFlight(&producer{Producer: mistaken{p.Producer}, batched: p.batched}, top, b.cfg.MaxMessageBytes, msgs, []int{5, 6, 7, 8, 9})
-	require.False(t, f.run(patient(t)))
+	f := newFlight(&producer{Producer: mistaken{p.Producer}, batched: p.batched}, top, b.cfg.MaxMessageBytes, msgs)
+	failed, sound := f.run(patient(t), []int{5, 6, 7, 8, 9})
+	require.False(t, sound)
 	top.retire(p)
-	failed := f.land()
 	require.Len(t, failed, half)
 	for i, err := range failed {
 		if i > half && errors.Is(err, messaging.ErrBehind) {

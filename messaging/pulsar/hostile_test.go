@@ -25,7 +25,6 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
-	"github.com/oncebox/oncebox/messaging/pulsar/internal/wire"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/telemetry"
@@ -78,16 +77,16 @@ func (h *hostile) properties() map[string]string {
 		name  string
 		value func() string
 	}{
-		{wire.PropSpecVersion, func() string { return pick(h, "1.0", "0.3", h.text()) }},
-		{wire.PropType, h.text}, {wire.PropSource, h.text}, {wire.PropSubject, h.text}, {wire.PropDataSchema, h.text}, {wire.PropTenantID, h.text},
-		{wire.PropAggregateType, h.text}, {wire.PropContentType, h.text}, {wire.PropTime, h.time},
-		{wire.PropAggregateVersion, h.number}, {wire.PropSequence, h.number}, {wire.PropSchemaVersion, h.number},
-		{wire.PropCorrelationID, h.text}, {wire.PropCausationID, h.text}, {event.TraceState, h.text},
+		{"ce_specversion", func() string { return pick(h, "1.0", "0.3", h.text()) }},
+		{"ce_type", h.text}, {"ce_source", h.text}, {"ce_subject", h.text}, {"ce_dataschema", h.text}, {"ce_tenantid", h.text},
+		{"ce_aggregatetype", h.text}, {"content-type", h.text}, {"ce_time", h.time},
+		{"ce_aggregateversion", h.number}, {"ce_sequence", h.number}, {"ce_schemaversion", h.number},
+		{"ce_correlationid", h.text}, {"ce_causationid", h.text}, {event.TraceState, h.text},
 		{event.TraceParent, func() string {
 			return pick(h, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 				"01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-"+h.text(), h.text())
 		}},
-		{propEarly, h.text}, {messaging.UnreadableKey, h.text}, {event.SealedKey, h.text}, {"ce_orderingkey", h.text}, {wire.MetaPrefix, h.text},
+		{propEarly, h.text}, {messaging.UnreadableKey, h.text}, {event.SealedKey, h.text}, {"ce_orderingkey", h.text}, {"meta-", h.text},
 	} {
 		if h.sometimes(3) {
 			props[p.name] = p.value()
@@ -98,10 +97,10 @@ func (h *hostile) properties() map[string]string {
 	}
 	if !h.sometimes(4) {
 		h.n++
-		props[wire.PropID] = strconv.Itoa(h.n) + pick(h, "", h.text())
+		props["ce_id"] = strconv.Itoa(h.n) + pick(h, "", h.text())
 	}
 	for range pick(h, 0, 0, 1, 5, 300) {
-		props[pick(h, wire.MetaPrefix, "", "ce_")+h.text()+strconv.Itoa(h.IntN(1000))] = h.text()
+		props[pick(h, "meta-", "", "ce_")+h.text()+strconv.Itoa(h.IntN(1000))] = h.text()
 		if propertiesSize(props) > 1<<20 {
 			break
 		}
@@ -307,7 +306,7 @@ func sendHostileMessages(t *testing.T, seed uint64, messages int) {
 	for i := range 100 { // that no column takes
 		version := strconv.Itoa(math.MaxInt32 + 1 + i)
 		p.send(pb{}.properties(4, map[string]string{
-			wire.PropID: "v" + version, wire.PropType: "x", wire.PropSource: "s", wire.PropSchemaVersion: version,
+			"ce_id": "v" + version, "ce_type": "x", "ce_source": "s", "ce_schemaversion": version,
 		}), nil)
 		sent++
 	}

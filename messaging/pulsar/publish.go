@@ -79,14 +79,13 @@ func (b *Broker) publishTopic(ctx context.Context, name string, msgs []event.Env
 		return all(indexes, err)
 	}
 	t.audience.LookAgain()
-	f := newFlight(p, t, b.cfg.MaxMessageBytes, msgs, indexes)
-	if f.run(ctx) {
-		f.takeBack()
+	failed, sound := newFlight(p, t, b.cfg.MaxMessageBytes, msgs).run(ctx, indexes)
+	if sound {
 		t.giveBack(p)
 	} else {
 		t.retire(p)
 	}
-	return f.land()
+	return failed
 }
 
 // all returns one error for all messages of a call.

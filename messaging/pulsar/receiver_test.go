@@ -13,7 +13,6 @@ import (
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/topics"
-	"github.com/oncebox/oncebox/messaging/pulsar/internal/wire"
 )
 
 // fakeConsumer hands out given messages.
@@ -45,7 +44,7 @@ func fakeReceiver(kind messaging.SubscriptionType) (*receiver, *fakeConsumer) {
 
 // incoming is a message of partition 1.
 func incoming(id string) pulsarclient.ConsumerMessage {
-	return pulsarclient.ConsumerMessage{Message: &redelivered{wireMessage{properties: map[string]string{wire.PropID: id}}}}
+	return pulsarclient.ConsumerMessage{Message: &redelivered{wireMessage{properties: map[string]string{"ce_id": id}}}}
 }
 
 type redelivered struct{ wireMessage }

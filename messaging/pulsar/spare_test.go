@@ -37,9 +37,7 @@ func TestMessagesAreUsedAgain(t *testing.T) {
 		for i := range indexes {
 			indexes[i] = i
 		}
-		f := newFlight(p, &topic{}, 1<<20, envs, indexes)
-		f.run(t.Context())
-		f.takeBack()
+		newFlight(p, &topic{}, 1<<20, envs).run(t.Context(), indexes)
 	}
 	publish(event.Envelope{ID: "1", Type: "placed", Metadata: event.Metadata{"region": "eu"}}, event.Envelope{ID: "2", Type: "placed"})
 	require.Len(t, p.spare, 2)

@@ -14,7 +14,6 @@ import (
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
-	"github.com/oncebox/oncebox/messaging/pulsar/internal/wire"
 )
 
 // A partition moves while the broker is writing to the consumer that had it, and that write ends before the broker goes
@@ -134,7 +133,7 @@ func (*placed) RedeliveryCount() uint32      { return 0 }
 func arrives(t *testing.T, r *receiver, c *fakeConsumer, ledger, entry int64, batch int32) bool {
 	t.Helper()
 	m := pulsarclient.ConsumerMessage{Consumer: c, Message: &placed{
-		wireMessage{properties: map[string]string{wire.PropID: "1", propEarly: "somebody's"}}, pulsarclient.NewMessageID(ledger, entry, batch, 1),
+		wireMessage{properties: map[string]string{"ce_id": "1", propEarly: "somebody's"}}, pulsarclient.NewMessageID(ledger, entry, batch, 1),
 	}}
 	r.turns.arrived(m)
 	c.messages <- m

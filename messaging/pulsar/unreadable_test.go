@@ -13,7 +13,8 @@ import (
 
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
-	"github.com/oncebox/oncebox/messaging/pulsar/internal/wire"
+	pulsarwire "github.com/oncebox/oncebox/messaging/pulsar/internal/wire"
+	"github.com/oncebox/oncebox/messaging/wire"
 )
 
 // A message that is small on the wire can be large here: 16 MiB of zeros take 66 kB.
@@ -27,7 +28,7 @@ func TestDecompressionBombIsADeadLetterOfItsBeginning(t *testing.T) {
 	theirs := stranger(t, cfg, pulsarclient.ProducerOptions{Topic: "order", DisableBatching: true, CompressionType: pulsarclient.LZ4})
 	bomb := envelope("order", "bomb", 1)
 	bomb.Payload = make([]byte, 16<<20)
-	sendAll(t, theirs, wire.Encode(&bomb))
+	sendAll(t, theirs, pulsarwire.Encode(&bomb))
 	require.NoError(t, e.broker.Publish(t.Context(), series("order", 10, 10)))
 	e.settled("order", "s")
 	stop()
@@ -51,9 +52,9 @@ func receivedBy(t *testing.T, limit int, m *wireMessage) *messaging.Message {
 
 func TestLimitOfReceivedBytes(t *testing.T) {
 	foreign := func() *wireMessage {
-		return &wireMessage{payload: bytes.Repeat([]byte("x"), 900), key: "k", properties: map[string]string{wire.PropID: "1", "color": "red"}}
+		return &wireMessage{payload: bytes.Repeat([]byte("x"), 900), key: "k", properties: map[string]string{"ce_id": "1", "color": "red"}}
 	}
-	size := wire.Received(foreign())
+	size := 900 + len("k") + len("ce_id1colorred")
 	require.NoError(t, messaging.Unreadable(receivedBy(t, size, foreign())))
 	require.NoError(t, messaging.Unreadable(receivedBy(t, -1, foreign())))
 	got := receivedBy(t, size-1, foreign())
@@ -76,7 +77,7 @@ func TestLimitOfReceivedBytes(t *testing.T) {
 	require.LessOrEqual(t, len(strings.Join(slices.Collect(maps.Values(got.Metadata)), "")), wire.KeptProperties+1000)
 
 	endless := foreign()
-	endless.properties[wire.PropID] = strings.Repeat("1", 1<<20)
+	endless.properties["ce_id"] = strings.Repeat("1", 1<<20)
 	got = receivedBy(t, 1<<20, endless)
 	require.Equal(t, "order@12:34:1:5", got.ID, "an id that was cut could be another's")
 	require.WithinDuration(t, endless.PublishTime(), got.OccurredAt, time.Second)

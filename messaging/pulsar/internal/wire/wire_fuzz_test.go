@@ -12,6 +12,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/wire"
 )
 
 // fuzzedProperties reads names and values from bytes: each is a length and as many bytes, or what is left.
@@ -72,7 +73,7 @@ func requireLivable(t *testing.T, l Limits, m *wireMessage, env event.Envelope) 
 	t.Helper()
 	require.NotEmpty(t, env.ID)
 	require.Equal(t, "order", env.Topic)
-	require.False(t, env.OccurredAt.IsZero() && m.properties[PropID] == "")
+	require.False(t, env.OccurredAt.IsZero() && m.properties["ce_id"] == "")
 	require.True(t, env.SchemaVersion >= 0 && env.SchemaVersion <= math.MaxInt32, "%d", env.SchemaVersion)
 	require.True(t, env.Sequence >= 0 && env.AggregateVersion >= 0)
 	require.Equal(t, event.Delivery{}, env.Delivery)
@@ -80,7 +81,7 @@ func requireLivable(t *testing.T, l Limits, m *wireMessage, env event.Envelope) 
 	_, err := json.Marshal(env.Metadata)
 	require.NoError(t, err)
 	unreadable := messaging.Unreadable(messaging.NewMessage(env, 1, nil))
-	if l.unreadable(m) == "" {
+	if l.unreadable(m, &wire.Received{Key: m.key, Properties: m.properties, Payload: m.payload}) == "" {
 		require.Len(t, env.Payload, len(m.payload))
 		return
 	}
@@ -89,7 +90,7 @@ func requireLivable(t *testing.T, l Limits, m *wireMessage, env event.Envelope) 
 	for k, v := range env.Metadata {
 		size += len(k) + len(v)
 	}
-	require.LessOrEqual(t, size, KeptPayload+KeptProperties+3*keptProperty)
+	require.LessOrEqual(t, size, wire.KeptPayload+wire.KeptProperties+12<<10)
 	if m.sealed != nil && m.sealed.BatchSize > 1 {
 		require.Equal(t, "order@"+m.ID().String(), env.ID, "what describes the first message of a batch does not describe it")
 		require.Empty(t, messaging.NewMessage(env, 1, nil).OrderingKey())
