@@ -12,6 +12,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/devenv"
+	"github.com/oncebox/oncebox/internal/publishing"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -44,7 +45,7 @@ func (r *relay) round(ctx context.Context) error {
 		case err == nil:
 			r.confirmed++
 		case errors.Is(err, messaging.ErrBrokerDown), errors.Is(err, messaging.ErrUnknown), errors.Is(err, messaging.ErrBehind):
-			r.down[outcome(err)]++
+			r.down[publishing.Outcome(err)]++
 			kept = append(kept, r.waiting[i])
 		default:
 			return fmt.Errorf("an outage costs an attempt: %w", err)

@@ -28,10 +28,10 @@ func (b *Broker) Publish(ctx context.Context, msgs []event.Envelope) error {
 
 	t := b.telemetry.Instruments()
 	began := time.Now()
-	ctx, span := t.start(ctx, len(msgs))
+	ctx, span := t.Start(ctx, len(msgs))
 	defer span.End()
 	failed := b.publish(ctx, msgs)
-	return t.published(ctx, msgs, failed, began)
+	return t.End(ctx, msgs, failed, began)
 }
 
 // publish publishes the messages, topics at the same time. It returns the errors by the index in msgs.

@@ -1,4 +1,4 @@
-package pulsar
+package publishing_test
 
 import (
 	"testing"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/metricstest"
+	"github.com/oncebox/oncebox/internal/publishing"
 	"github.com/oncebox/oncebox/telemetry"
 )
 
@@ -17,11 +18,12 @@ import (
 func TestDurationIsThatOfTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader := metric.NewManualReader()
-		tel := newInstruments(telemetry.Config{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))})
+		to := telemetry.Config{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))}
+		tel := publishing.New(to, "messaging/pulsar", "pulsar")
 		for range 20 {
 			began := time.Now()
 			time.Sleep(9 * time.Millisecond)
-			require.NoError(t, tel.published(t.Context(), []event.Envelope{{Topic: "order"}}, nil, began))
+			require.NoError(t, tel.End(t.Context(), []event.Envelope{{Topic: "order"}}, nil, began))
 		}
 		low, high := metricstest.Bucket(t, reader, "oncebox.broker.publish.duration")
 		require.Equal(t, [2]float64{.005, .01}, [2]float64{low, high})
