@@ -65,8 +65,8 @@ const ofTheNight = "./internal/devenv ./internal/endurance ./internal/nightly ./
 const alertTests = "docs/alerts/rulestest"
 
 // moduleSteps returns steps for the tests of the modules within this one, each with its own go.mod, so that
-// users of the main module do not need their dependencies.
-func moduleSteps(root string) (steps []step, err error) {
+// users of the main module do not need their dependencies. flags are those of go test.
+func moduleSteps(root string, flags ...string) (steps []step, err error) {
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -79,11 +79,11 @@ func moduleSteps(root string) (steps []step, err error) {
 		}
 		dir, err := filepath.Rel(root, filepath.Dir(path))
 		if entry.Name() == "go.mod" && dir != "." && dir != benchmarks {
-			args := goTest("-count=1", "-timeout=25m", everything)
+			args := append([]string{"-C", filepath.Dir(path), "test", "-json", "-count=1", "-timeout=25m"}, flags...)
 			if dir != alertTests {
-				args = goTest("-race", "-count=1", "-timeout=25m", everything)
+				args = append(args, "-race")
 			}
-			steps = append(steps, step{what: "module " + dir, args: append([]string{"-C", filepath.Dir(path)}, args...)})
+			steps = append(steps, step{what: "module " + dir, args: append(args, everything)})
 		}
 		return err
 	})
@@ -96,9 +96,12 @@ func moduleSteps(root string) (steps []step, err error) {
 // nightlySteps returns the steps of make nightly. They run one after the other, because fuzzing uses all cores.
 func nightlySteps(ctx context.Context, seed string) (rows [][]step, err error) {
 	env := []string{seedVariable + "=" + seed}
-	modules, err := moduleSteps(".")
+	modules, err := moduleSteps(".", "-tags=nightly")
 	if err != nil {
 		return nil, err
+	}
+	for i := range modules {
+		modules[i].env = env
 	}
 	fuzz, err := fuzzSteps(ctx)
 	return [][]step{append([]step{

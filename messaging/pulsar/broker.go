@@ -8,11 +8,11 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"time"
 
 	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
 	pulsarlog "github.com/apache/pulsar-client-go/pulsar/log"
 
+	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
@@ -162,9 +162,9 @@ func (b *Broker) Close() error {
 		b.end() // calls that still wait for the first connection have sent nothing, so they may end now
 	}
 	// Producers must not be closed while somebody sends with them: the client panics.
-	if !waitFor(&b.calls, b.cfg.CloseTimeout) {
+	if !adapters.WaitFor(&b.calls, b.cfg.CloseTimeout) {
 		b.end()
-		waitFor(&b.calls, b.cfg.CloseTimeout)
+		adapters.WaitFor(&b.calls, b.cfg.CloseTimeout)
 	}
 	b.end()
 
@@ -174,13 +174,13 @@ func (b *Broker) Close() error {
 			_ = r.Close() // Close of a receiver returns no error
 		}
 		// Background calls must end before: after the client is closed they would open connections that are never closed.
-		waitFor(&b.background, b.cfg.CloseTimeout/2)
+		adapters.WaitFor(&b.background, b.cfg.CloseTimeout/2)
 		if b.client != nil {
 			b.client.Close()
 		}
 		b.background.Wait()
 	})
-	ended := waitFor(&closing, b.cfg.CloseTimeout)
+	ended := adapters.WaitFor(&closing, b.cfg.CloseTimeout)
 	if b.keeper != nil {
 		b.keeper.Admin.Close()
 	}
@@ -195,21 +195,4 @@ func (b *Broker) openReceivers() []*receiver {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Collect(maps.Keys(b.receivers))
-}
-
-// waitFor reports whether the group was done within the limit. The waiting goroutine stays until it is.
-func waitFor(group *sync.WaitGroup, limit time.Duration) bool {
-	done := make(chan struct{})
-	go func() {
-		group.Wait()
-		close(done)
-	}()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return true
-	case <-timer.C:
-		return false
-	}
 }

@@ -1,0 +1,169 @@
+package adapters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/retry"
+)
+
+// Start leads from Connect to the moment when a broker can be used. Make it with [NewStart].
+type Start struct {
+	Greeting
+
+	background sync.WaitGroup
+	done       chan struct{} // closed when Greet has succeeded
+
+	mu   sync.Mutex
+	last error // of the last attempt
+}
+
+// Greeting says how a broker is reached.
+type Greeting struct {
+	// Kind is the name of the broker's kind for people, "Kafka".
+	Kind string
+	// URL is the address for the log, without a password.
+	URL string
+	// Setting is the setting that has the address, "Config.URL (ONCEBOX_KAFKA_URL)".
+	Setting string
+	// Greet tries once to reach the broker, and to make what the configuration asks for.
+	Greet func(ctx context.Context) error
+	// Lasts reports whether waiting does not mend an error.
+	Lasts func(err error) bool
+	// Required makes Begin fail if the broker cannot be reached for Timeout, which also limits the first attempt without Required.
+	Required bool
+	Timeout  time.Duration
+	// Open is done when the connection is closed.
+	Open context.Context //nolint:containedctx // the life of the connection
+	// Log receives the lines about the wait.
+	Log *slog.Logger
+}
+
+const (
+	// firstWord is the time between the first and the second log line about the wait for the broker; the time doubles with each further
+	// line, up to lastWord.
+	firstWord = 10 * time.Second
+	lastWord  = 10 * time.Minute
+)
+
+// NewStart returns a start that has not begun.
+func NewStart(g Greeting) *Start { return &Start{Greeting: g, done: make(chan struct{})} }
+
+// Begin tries to reach the broker. After an error that may pass, unless Required is set, it returns nil and goes on in the background.
+func (s *Start) Begin(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	// A broker that has just started refuses some requests for moments. Required does not fail for that.
+	err := s.try(limited)
+	for attempt := 1; err != nil && s.Required && !s.Lasts(err) && pause(limited, attempt) == nil; attempt++ {
+		err = s.try(limited)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("connect to %s: %w", s.Kind, context.Cause(ctx))
+	case s.Lasts(err):
+		return fmt.Errorf("connect to %s: %w", s.Kind, err)
+	case s.Required:
+		return s.down("connect", fmt.Errorf("no answer for %s: start the broker, or correct %s; Config.ConnectTimeout sets how long to wait: %w",
+			s.Timeout, s.Setting, err))
+	}
+	s.Log.WarnContext(ctx, "oncebox: the broker cannot be reached, so nothing is published or received; the connection is tried again until it "+
+		"succeeds. Start the broker, or correct the setting", "broker", s.Kind, "setting", s.Setting, "url", s.URL, "error", err)
+	s.background.Go(s.goOn)
+	return nil
+}
+
+// End waits until Begin's work in the background has ended, which is soon after Open is done. It reports whether that took less than limit.
+func (s *Start) End(limit time.Duration) bool { return WaitFor(&s.background, limit) }
+
+// IsUnder reports whether the broker has not been reached yet.
+func (s *Start) IsUnder() bool {
+	select {
+	case <-s.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// Wait waits until the broker has been reached once. call is for the error, a [messaging.ErrBrokerDown].
+func (s *Start) Wait(ctx context.Context, call string) error {
+	if !s.IsUnder() {
+		return nil
+	}
+	select {
+	case <-s.done:
+		return nil
+	case <-ctx.Done():
+		return s.down(call, fmt.Errorf("%w; the last error was: %w", context.Cause(ctx), s.why()))
+	case <-s.Open.Done():
+		return s.down(call, s.why())
+	}
+}
+
+func (s *Start) try(ctx context.Context) error {
+	err := s.Greet(ctx)
+	if err == nil {
+		close(s.done)
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = err
+	return err
+}
+
+func (s *Start) why() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last == nil {
+		return errors.New("the broker has not answered yet")
+	}
+	return s.last
+}
+
+func (s *Start) down(call string, why error) error {
+	return fmt.Errorf("%w: %s at %s: %s: %w", messaging.ErrBrokerDown, s.Kind, s.URL, call, why)
+}
+
+// goOn tries until it succeeds or the connection is closed.
+func (s *Start) goOn() {
+	ctx, began := s.Open, time.Now()
+	said, words := began, 1
+	for attempt := 1; pause(ctx, attempt) == nil; attempt++ {
+		limited, cancel := context.WithTimeout(ctx, s.Timeout)
+		err := s.try(limited)
+		cancel()
+		if err == nil {
+			s.Log.InfoContext(ctx, "oncebox: the connection to the broker is open",
+				"broker", s.Kind, "url", s.URL, "waited", time.Since(began).Round(time.Millisecond))
+			return
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(said) < backoff.Exponential(words, firstWord, lastWord) {
+			continue
+		}
+		said, words = time.Now(), words+1
+		level := slog.LevelInfo
+		if s.Lasts(err) {
+			level = slog.LevelError // somebody has to act
+		}
+		s.Log.Log(ctx, level, "oncebox: the broker still cannot be reached; the connection is tried again",
+			"broker", s.Kind, "url", s.URL, "waited", time.Since(began).Round(time.Second), "error", err)
+	}
+}
+
+// pause waits a little longer with each attempt. It returns an error if ctx is done first.
+func pause(ctx context.Context, attempt int) error {
+	return retry.Policy{Delay: 100 * time.Millisecond, MaxDelay: time.Second}.Wait(ctx, attempt)
+}

@@ -1,0 +1,112 @@
+package adapters_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/internal/adapters"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+var errAway, errLasts = errors.New("connection refused"), errors.New("wrong password")
+
+// broker is away for the first attempts.
+type broker struct {
+	away     int
+	err      error
+	attempts int
+	log      strings.Builder
+	open     context.Context
+	close    context.CancelFunc
+}
+
+func (b *broker) start(required bool) *adapters.Start {
+	b.open, b.close = context.WithCancel(context.Background())
+	return adapters.NewStart(adapters.Greeting{
+		Kind: "Kafka", URL: "host:9092", Setting: "Config.URL (ONCEBOX_KAFKA_URL)", Required: required, Timeout: 30 * time.Second, Open: b.open,
+		Log:   slog.New(slog.NewTextHandler(&b.log, nil)),
+		Lasts: func(err error) bool { return errors.Is(err, errLasts) },
+		Greet: func(context.Context) error {
+			if b.attempts++; b.attempts > b.away {
+				return nil
+			}
+			return b.err
+		},
+	})
+}
+
+func TestStartGoesOnInTheBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := broker{away: 50, err: errAway}
+		s := b.start(false)
+		require.NoError(t, s.Begin(t.Context()))
+		require.True(t, s.IsUnder())
+		soon, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := s.Wait(soon, "publish")
+		require.ErrorIs(t, err, messaging.ErrBrokerDown)
+		require.ErrorIs(t, err, errAway, "the reason")
+		require.NoError(t, s.Wait(t.Context(), "publish"))
+		require.False(t, s.IsUnder())
+		require.Equal(t, 51, b.attempts)
+		require.Equal(t, 1, strings.Count(b.log.String(), "the broker cannot be reached"), b.log.String())
+		require.Positive(t, strings.Count(b.log.String(), "still cannot be reached"), b.log.String())
+		require.Less(t, strings.Count(b.log.String(), "still cannot be reached"), 5, b.log.String())
+		require.Contains(t, b.log.String(), "is open")
+		b.close()
+		require.True(t, s.End(time.Second))
+	})
+}
+
+func TestStartEndsWithTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := broker{away: 1 << 30, err: errAway}
+		s := b.start(false)
+		require.NoError(t, s.Begin(t.Context()))
+		require.False(t, s.End(time.Second))
+		b.close()
+		require.True(t, s.End(time.Second))
+		require.ErrorIs(t, s.Wait(t.Context(), "publish"), messaging.ErrBrokerDown)
+	})
+}
+
+func TestRequiredStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := broker{away: 5, err: errAway}
+		require.NoError(t, b.start(true).Begin(t.Context()), "a moment's trouble")
+		b = broker{away: 1 << 30, err: errAway}
+		err := b.start(true).Begin(t.Context())
+		require.ErrorIs(t, err, messaging.ErrBrokerDown)
+		require.ErrorContains(t, err, "ONCEBOX_KAFKA_URL")
+	})
+}
+
+func TestStartFailsAtOnceWhereWaitingMendsNothing(t *testing.T) {
+	for _, required := range []bool{false, true} {
+		b := broker{away: 1, err: errLasts}
+		require.ErrorIs(t, b.start(required).Begin(t.Context()), errLasts)
+		require.Equal(t, 1, b.attempts)
+	}
+}
+
+func TestCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c adapters.Calls
+		leave, err := c.Enter("publish")
+		require.NoError(t, err)
+		require.True(t, c.Close())
+		require.False(t, c.Close())
+		require.False(t, c.Wait(time.Second))
+		leave()
+		require.True(t, c.Wait(time.Second))
+		_, err = c.Enter("publish")
+		require.ErrorIs(t, err, messaging.ErrBrokerDown)
+	})
+}
