@@ -8,7 +8,8 @@
 //	oncebox dead replay --consumer billing --type order.placed --by ann --why "release 7 knows the currency"
 //
 // It reads the environment variables of the service, so that it finds the same tables; docs/config.md lists them. It needs no broker, because the
-// processes of the service publish and handle what it replays.
+// processes of the service publish and handle what it replays. Only relay publishes by itself, doctor examines the broker, and commands that show
+// waiting messages ask it.
 //
 // # Output
 //
@@ -31,5 +32,7 @@
 // to the audit. Before a change they print how many dead letters it concerns, and ask a question. --yes answers it, and --dry-run stops there. The
 // commands retention run and reconcile need no --by, because the processes of the service do the same by themselves every hour.
 //
-// Read first: root.go, then internal/dead/list.go for a command that lists.
+// This program is built with Pulsar. Package command makes the same program with other brokers, such as oncebox-nats of the module messaging/nats.
+//
+// Read first: command/root.go, then internal/dead/list.go for a command that lists.
 package main

@@ -13,8 +13,4 @@ var explained = []explanation{
 		"event/metadata.go tenantKey", "internal/pgsql/guard.go unitKey",
 		"a value of a context is set and read in the form that Go's documentation gives. A helper for both would save no line and hide the type of the key.",
 	},
-	{
-		"cmd/oncebox/reconcile.go newReconcile", "cmd/oncebox/relay.go newRelay",
-		"two commands with a long help text: the fields of the same struct, in the same order.",
-	},
 }

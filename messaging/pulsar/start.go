@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -191,20 +190,9 @@ func (s *start) greet(ctx context.Context) error {
 
 // listening returns the first address of the broker that accepts a TCP connection.
 func (s *start) listening(ctx context.Context) (address string, err error) {
-	u, err := url.Parse(s.broker.cfg.URL)
-	if err != nil {
-		return "", err
-	}
-	port := "6650"
-	if u.Scheme == "pulsar+ssl" {
-		port = "6651"
-	}
 	dialer := net.Dialer{Timeout: s.broker.cfg.ConnectionTimeout}
 	var errs []error
-	for host := range strings.SplitSeq(u.Host, ",") {
-		if _, _, err := net.SplitHostPort(host); err != nil {
-			host = net.JoinHostPort(strings.Trim(host, "[]"), port)
-		}
+	for _, host := range s.broker.cfg.hosts() {
 		conn, err := dialer.DialContext(ctx, "tcp", host)
 		if err == nil {
 			return host, conn.Close()

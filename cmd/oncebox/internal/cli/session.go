@@ -14,13 +14,11 @@ import (
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
-	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/internal/arrival"
-	"github.com/oncebox/oncebox/messaging/pulsar"
+	"github.com/oncebox/oncebox/messaging/brokers"
 	"github.com/oncebox/oncebox/migrations"
 	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/outbox"
-	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -33,6 +31,9 @@ type Session struct {
 	DatabaseURL, Schema string
 	// JSON selects one JSON document as the output, in place of tables.
 	JSON bool
+	// Brokers are the brokers that the program is built with, and Broker is the name that the flag has given.
+	Brokers brokers.Choice
+	Broker  string
 	// Running is the command that was called.
 	Running *cobra.Command
 
@@ -48,7 +49,8 @@ type Session struct {
 	DB  *bun.DB
 	Cfg config.Config
 
-	answers *bufio.Reader // reads the terminal; nil before the first question
+	answers *bufio.Reader      // reads the terminal; nil before the first question
+	asked   brokers.Connection // the broker that ViewOfBroker asks; nil if none was asked
 }
 
 // Open reads the configuration from the variables and opens the database of the service.
@@ -122,41 +124,14 @@ func (s *Session) Keys() *idempotency.Store { return idempotency.NewStore(&s.Cfg
 // View returns the view over all tables of the service.
 func (s *Session) View() *ops.View { return ops.New(s.DB, s.Outbox(), s.Inbox(), s.Keys()) }
 
-// ViewOfBroker is View with fresh numbers of waiting messages from the broker, if the service's variables name one.
-// Otherwise it shows the numbers that processes of the service have stored.
-func (s *Session) ViewOfBroker() (*ops.View, error) {
-	cfg, err := s.PulsarConfig()
-	if cfg == nil || err != nil {
-		return s.View(), err
-	}
-	reader, err := pulsar.NewReader(cfg)
-	if err != nil {
-		return nil, err
-	}
-	box := s.Inbox()
-	return s.View().WithConsumers(func(ctx context.Context) ([]state.Consumer, error) { return box.State().ConsumersAt(ctx, reader) }), nil
-}
-
-// Close closes the database, if it is open.
+// Close closes the database and the broker, as far as they are open.
 func (s *Session) Close() error {
-	if s.DB == nil {
-		return nil
+	var errs []error
+	if s.asked != nil {
+		errs = append(errs, s.asked.Close())
 	}
-	return s.DB.Close()
-}
-
-// PulsarConfig returns the configuration of the broker, nil if the service has none. The log goes where that of the
-// command goes; metrics of a command that ends at once would reach nobody.
-func (s *Session) PulsarConfig() (*pulsar.Config, error) {
-	if s.Cfg.PulsarURL == "" {
-		return nil, nil
+	if s.DB != nil {
+		errs = append(errs, s.DB.Close())
 	}
-	cfg := &pulsar.Config{Telemetry: telemetry.Config{Logger: s.Cfg.Telemetry.Logger}}
-	if err := config.Env("ONCEBOX_PULSAR_", cfg); err != nil {
-		return nil, err
-	}
-	if cfg.URL == "" { // ONCEBOX_PULSAR_URL is not set, but PULSAR_URL is
-		cfg.URL = s.Cfg.PulsarURL
-	}
-	return cfg, nil
+	return errors.Join(errs...)
 }

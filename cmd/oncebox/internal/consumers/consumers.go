@@ -29,7 +29,7 @@ If ONCEBOX_PULSAR_URL is set, the command asks the broker itself; otherwise it s
 			if err := s.OpenTables(cmd.Context()); err != nil {
 				return err
 			}
-			view, err := s.ViewOfBroker()
+			view, err := s.ViewOfBroker(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -9,7 +9,8 @@ import (
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/pgsql"
-	"github.com/oncebox/oncebox/messaging/pulsar"
+	"github.com/oncebox/oncebox/messaging/brokers"
+	"github.com/oncebox/oncebox/messaging/diagnosis"
 	"github.com/oncebox/oncebox/migrations"
 	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/outbox"
@@ -24,9 +25,9 @@ type Target struct {
 	Config config.Config
 	// Duty is the duty of the database role that the service uses, see migrations.Grants. Default: migrations.Service.
 	Duty migrations.Duty
-	// Pulsar is the broker's configuration; nil if the service has no broker.
-	Pulsar *pulsar.Config
-	// Topics are the topics to examine. Default: all topics of the namespace.
+	// Broker is the service's broker; nil if it has none.
+	Broker *brokers.Kind
+	// Topics are the topics to examine. Default: all topics of the broker.
 	Topics []string
 	// LongTransaction is the age from which an open transaction is a finding: rows that were published and deleted
 	// since it began cannot be reclaimed. Default: 10m.
@@ -67,8 +68,8 @@ func Examine(ctx context.Context, t Target, done func(name string, n, of int)) [
 	e := &examination{Target: t, store: outbox.NewStore(t.DB, &forOutbox), inbox: inbox.New(uow.New(t.DB, &t.Config.UoW), &forInbox)}
 	all := append(settingsChecks(), serverChecks()...)
 	all = append(all, tableChecks()...)
-	if t.Pulsar != nil {
-		all = append(all, brokerChecks()...)
+	if t.Broker != nil {
+		all = append(all, check{diagnosis.Broker, (*examination).broker})
 	}
 	var found []Finding
 	for n, c := range all {

@@ -1,30 +1,17 @@
 package doctor
 
-import "fmt"
+import "github.com/oncebox/oncebox/messaging/diagnosis"
 
-// Severity is what a finding means for the service.
-type Severity string
+// Finding is one fault, with the way to mend it. Faults of the broker and of everything else have the same form.
+type Finding = diagnosis.Finding
 
+// The severities, see package diagnosis.
 const (
-	// Problem is a fault that loses, doubles or stops events, or will do so.
-	Problem Severity = "problem"
-	// Warning is a fault that makes the service slower, or a guarantee weaker.
-	Warning Severity = "warning"
-	// Unknown means that a check failed, so that nothing is known about its subject.
-	Unknown Severity = "unknown"
+	Problem = diagnosis.Problem
+	Warning = diagnosis.Warning
+	Unknown = diagnosis.Unknown
 )
 
-// Finding is one fault, with the way to mend it.
-type Finding struct {
-	// Check is the name of the check. Scripts use it, so it never changes.
-	Check    string   `json:"check"`
-	Severity Severity `json:"severity"`
-	// Problem is what is wrong, with the names and values concerned.
-	Problem string `json:"problem"`
-	// Mend is what to do: a statement, a variable or a command.
-	Mend string `json:"mend"`
-}
-
-func finding(check string, severity Severity, mend, format string, args ...any) Finding {
-	return Finding{Check: check, Severity: severity, Problem: fmt.Sprintf(format, args...), Mend: mend}
+func finding(check string, severity diagnosis.Severity, mend, format string, args ...any) Finding {
+	return diagnosis.Find(check, severity, mend, format, args...)
 }

@@ -7,27 +7,25 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/inbox/state"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/diagnosis"
 )
-
-// subscription is a consumer at a topic.
-type subscription struct{ topic, name string }
 
 // cutOff finds processes of the service that report missing connections although the broker has answered here: the
 // fault lies between them and the broker. It also returns their consumers, so that the other checks do not advise to
 // start another process, which would not help.
-func (e *examination) cutOff(ctx context.Context) (found []Finding, of map[subscription]bool, err error) {
+func (e *examination) cutOff(ctx context.Context) (found []Finding, of []messaging.Subscription, err error) {
 	states, err := e.inbox.State().Consumers(ctx)
-	of = map[subscription]bool{}
 	for n := range states {
 		for _, t := range states[n].Topics {
 			since, names, why := unconnected(t.Processes)
 			if names == "" || len(e.Topics) > 0 && !slices.Contains(e.Topics, t.Topic) {
 				continue
 			}
-			of[subscription{t.Topic, states[n].Consumer}] = true
-			found = append(found, finding("broker", Problem,
-				"mend the connection from these processes to the broker: the network, the host names, the credentials, or their ONCEBOX_PULSAR_URL; they "+
-					"reconnect by themselves",
+			of = append(of, messaging.Subscription{Topic: t.Topic, Name: states[n].Consumer})
+			found = append(found, finding(diagnosis.Broker, Problem,
+				"mend the connection from these processes to the broker: the network, the host names, the credentials, or their "+e.Broker.Variable()+
+					"; they reconnect by themselves",
 				"topic %s: the broker answers here, but the processes that run the consumer %s (%s) have lacked connections to it since %s: %s",
 				t.Topic, states[n].Consumer, names, since.UTC().Format(time.RFC3339), why))
 		}
@@ -62,9 +60,9 @@ func (e *examination) relays(ctx context.Context) (found []Finding, err error) {
 		if o.Error != "" {
 			why = ": " + o.Error
 		}
-		found = append(found, finding("broker", Problem,
-			"read the log of that process, and mend what it says: its connection to the broker, its ONCEBOX_PULSAR_URL, or a topic; if the relay is too "+
-				"slow, start more processes that run it",
+		found = append(found, finding(diagnosis.Broker, Problem,
+			"read the log of that process, and mend what it says: its connection to the broker, its "+e.Broker.Variable()+", or a topic; if the relay is "+
+				"too slow, start more processes that run it",
 			"the broker answers, and the relay %[2]s is responsible for the waiting events, but they have waited since %[1]s%[3]s",
 			o.Since.UTC().Format(time.RFC3339), o.Owner, why))
 	}

@@ -46,7 +46,7 @@ one line each time, or one JSON document on a line. --tenant and --topic select 
 		if watched {
 			return watch(cmd.Context(), s, filter, interval)
 		}
-		view, err := s.ViewOfBroker()
+		view, err := s.ViewOfBroker(cmd.Context())
 		if err != nil {
 			return err
 		}

@@ -68,8 +68,8 @@ func printNotes(s *cli.Session, total int, notes stuckNotes) error {
 		for _, u := range notes.unknown {
 			text.WriteString("  " + cli.Printable(u) + "\n")
 		}
-		if s.Cfg.PulsarURL == "" {
-			text.WriteString("With the variables of the service (ONCEBOX_PULSAR_URL, ONCEBOX_PULSAR_ADMIN_URL) this command asks the broker itself.\n")
+		if !s.AsksBroker() {
+			text.WriteString("With the variables of the service (" + s.Brokers.Variables() + " and others) this command asks the broker itself.\n")
 		}
 	}
 	if notes.transaction > 0 {

@@ -73,7 +73,7 @@ Exit code 0: nothing is stuck. 3: something is.`,
 		if err := s.OpenList(cmd, limit); err != nil {
 			return err
 		}
-		view, err := s.ViewOfBroker()
+		view, err := s.ViewOfBroker(cmd.Context())
 		if err != nil {
 			return err
 		}

@@ -100,11 +100,6 @@ func (a *Admin) Namespace() string { return a.namespace }
 // Close closes idle connections.
 func (a *Admin) Close() { a.http.CloseIdleConnections() }
 
-// KeepNothingOpen makes each call open a connection of its own, for a process that asks once and ends.
-func (a *Admin) KeepNothingOpen() {
-	a.http.Transport.(*http.Transport).DisableKeepAlives = true //nolint:forcetypeassert // NewAdmin made it
-}
-
 // do sends a request with a JSON body, if there is one, and decodes the answer into result, if that is not nil.
 func (a *Admin) do(ctx context.Context, method, path, body string, result any) error {
 	call := method + " " + a.base + path
