@@ -70,6 +70,6 @@ var phrases = []phrase{
 	{"setting", regexp.MustCompile(`\b(is|are) (the time|a number|a sequence|the number|a moment) (after|for|up to|until|within|beyond) which\b`), nil,
 		"PassedTo is a sequence up to which rows are paused.", "Every row with a number up to this is paused.", 1},
 	{"metaphor", regexp.MustCompile(`\b(farewell|attendance|acquit\w*|accus\w+|suspects?|suspected|crowded|guilty|innocent|culprits?|` +
-		`lottery|verdicts?|deeds?|glances?|adopts?|adopted|funeral\w*|obituar\w+)\b`), nil,
+		`lottery|verdicts?|deeds?|glances?|funeral\w*|obituar\w+)\b`), nil,
 		"The row is acquitted.", "The row is counted.", 9},
 }

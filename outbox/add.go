@@ -48,6 +48,12 @@ func (s *Store) AddPgx(ctx context.Context, tx pgx.Tx, topic string, payload any
 	return s.add(ctx, h, topic, payload, opts)
 }
 
+// Envelope returns the event that [Store.Add] would store of a draft, or the error with which Add would refuse the draft. It stores nothing. Pass the
+// event to [Store.Flush], and to [Store.Committed] after COMMIT.
+func (s *Store) Envelope(ctx context.Context, d Draft) (event.Envelope, error) {
+	return s.maker.Payload(ctx, d.Topic, d.Payload, d.Options)
+}
+
 func (s *Store) add(ctx context.Context, h outboxdb.Conn, topic string, payload any, opts []event.AddOption) (id string, err error) {
 	env, err := s.maker.Payload(ctx, topic, payload, opts)
 	if err != nil {

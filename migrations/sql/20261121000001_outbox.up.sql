@@ -342,10 +342,22 @@ BEGIN
     low := low # (high >> 1);
 END $f$;
 
+-- A part of a text that should be JSON, as text; NULL if it is not JSON or has no such part. A cast would make the whole statement fail because of one
+-- row. It is for package adopt, which reads tables of others.
+CREATE FUNCTION oncebox_json(of bytea, path text[]) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp AS $f$
+BEGIN
+    RETURN convert_from(oncebox_json.of, 'UTF8')::json #>> path;
+EXCEPTION WHEN data_exception THEN
+    RETURN NULL;
+END $f$;
+
 -- Adds an event within the caller's transaction, as outbox.Store.Add does, for writers in other languages and for triggers. It returns
 -- the event's id, or that of the earlier event that it repeats by its dedup_key. Pass what stands behind event_type by name:
 --
 --     SELECT oncebox_add('order', '{"total": 42}', 'order.placed', aggregate_type => 'order', aggregate_id => 'o-1', source => 'shop');
+--
+-- A payload that is not JSON, or whose bytes must stay as they are, is passed as payload_bytes with its content_type, beside payload => NULL. If the
+-- content_type is one of JSON, the bytes must be valid JSON.
 --
 -- '' and NULL mean "not set". source names the service; without it the setting oncebox.source counts (ALTER ROLE shop SET
 -- oncebox.source = 'shop'). metadata is an object of strings. All checks are those of the Go writers; what they refuse fails with 22023.
@@ -357,7 +369,8 @@ CREATE FUNCTION oncebox_add(topic text, payload jsonb, event_type text, aggregat
     tenant_id text DEFAULT 'default', metadata jsonb DEFAULT '{}', aggregate_version bigint DEFAULT 0, ordering_key text DEFAULT '',
     routing_key text DEFAULT '', dedup_key text DEFAULT '', not_before timestamptz DEFAULT NULL, expires_at timestamptz DEFAULT NULL,
     max_attempts integer DEFAULT 0, source text DEFAULT '', schema_id text DEFAULT '', schema_version integer DEFAULT 1,
-    occurred_at timestamptz DEFAULT NULL, id uuid DEFAULT NULL, max_payload integer DEFAULT 1048576) RETURNS uuid
+    occurred_at timestamptz DEFAULT NULL, id uuid DEFAULT NULL, max_payload integer DEFAULT 1048576, payload_bytes bytea DEFAULT NULL,
+    content_type text DEFAULT 'application/json') RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
 #variable_conflict use_column
 DECLARE
@@ -373,7 +386,8 @@ DECLARE
     v_source CONSTANT text := coalesce(nullif(oncebox_add.source, ''), current_setting('oncebox.source', true), '');
     v_metadata CONSTANT jsonb := coalesce(oncebox_add.metadata, '{}');
     v_occurred CONSTANT timestamptz := coalesce(oncebox_add.occurred_at, clock_timestamp());
-    v_bytes CONSTANT bytea := convert_to(oncebox_add.payload::text, 'UTF8');
+    v_bytes CONSTANT bytea := coalesce(oncebox_add.payload_bytes, convert_to(oncebox_add.payload::text, 'UTF8'));
+    v_content CONSTANT text := coalesce(nullif(oncebox_add.content_type, ''), 'application/json');
     v_id uuid := oncebox_add.id;
     ordering text;
     bad text;
@@ -388,7 +402,8 @@ BEGIN
             ELSE 'contains a control character' END INTO bad
     FROM (VALUES ('topic', v_topic, true), ('event_type', v_type, true), ('source', v_source, true), ('tenant_id', v_tenant, true),
             ('aggregate_type', v_kind, v_aggregate <> ''), ('aggregate_id', v_aggregate, v_kind <> ''), ('ordering_key', v_key, false),
-            ('routing_key', v_routing, false), ('dedup_key', v_dedup, false), ('schema_id', coalesce(oncebox_add.schema_id, ''), false)
+            ('routing_key', v_routing, false), ('dedup_key', v_dedup, false), ('schema_id', coalesce(oncebox_add.schema_id, ''), false),
+            ('content_type', v_content, false)
         ) v (field, value, required)
     WHERE v.value = '' AND v.required OR octet_length(convert_to(v.value, 'UTF8')) > 255 OR v.value ~ '[\u0001-\u001f\u007f-\u009f]'
     LIMIT 1;
@@ -399,6 +414,7 @@ BEGIN
             THEN 'topic begins or ends with a blank'
         WHEN v_key <> '' AND v_routing <> v_key THEN 'routing_key and ordering_key differ: leave one of them out'
         WHEN v_bytes IS NULL THEN 'payload is NULL'
+        WHEN num_nonnulls(oncebox_add.payload, oncebox_add.payload_bytes) > 1 THEN 'payload and payload_bytes are both given: leave one of them out'
         WHEN max_payload >= 0 AND length(v_bytes) > max_payload THEN
             'payload has ' || length(v_bytes) || ' bytes, and max_payload is ' || max_payload || ': store it elsewhere and send a reference'
         WHEN jsonb_typeof(v_metadata) <> 'object' THEN 'metadata is not an object'
@@ -419,6 +435,13 @@ BEGIN
         FROM (VALUES ('occurred_at', v_occurred), ('not_before', oncebox_add.not_before), ('expires_at', oncebox_add.expires_at)) v (field, at)
         WHERE bad IS NOT NULL OR v.at < '0001-01-01 00:00:00Z' OR v.at >= '10000-01-01 00:00:00Z'
         LIMIT 1;
+    END IF;
+    IF bad IS NULL AND oncebox_add.payload_bytes IS NOT NULL AND v_content ~ '^([^;]*[+]|application/)json\s*(;|$)' THEN
+        BEGIN
+            PERFORM convert_from(v_bytes, 'UTF8')::json;
+        EXCEPTION WHEN data_exception THEN
+            bad := 'payload_bytes is not valid JSON: ' || SQLERRM;
+        END;
     END IF;
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION 'oncebox_add: %', bad USING ERRCODE = '22023', HINT = CASE WHEN bad = 'source is empty' THEN
@@ -455,13 +478,13 @@ BEGIN
         lane := lane + {schema}.outbox_first_lane(v_tenant);
     END IF;
     INSERT INTO {schema}.outbox (id, occurred_at, aggregate_version, schema_version, lane, tenant_id, topic, ordering_key, aggregate_type,
-        aggregate_id, event_type, source, routing_key, schema_id, dedup_key, event_metadata, payload, not_before, expires_at, max_attempts)
+        aggregate_id, event_type, source, routing_key, schema_id, dedup_key, event_metadata, payload, content_type, not_before, expires_at, max_attempts)
     VALUES (v_id, v_occurred, coalesce(oncebox_add.aggregate_version, 0), greatest(oncebox_add.schema_version, 1), lane, v_tenant, v_topic,
         ordering, v_kind, v_aggregate, v_type, v_source,
         CASE WHEN v_timed THEN coalesce(nullif(oncebox_add.routing_key, ''), v_id::text) ELSE nullif(v_routing, '') END, nullif(oncebox_add.schema_id, ''), nullif(v_dedup, ''),
         -- as the Go writers write it
         (SELECT '{' || coalesce(string_agg(to_json(m.key) || ':' || to_json(m.value), ',' ORDER BY m.key COLLATE "C"), '') || '}' FROM jsonb_each_text(v_metadata) m),
-        v_bytes, oncebox_add.not_before, oncebox_add.expires_at, nullif(oncebox_add.max_attempts, 0));
+        v_bytes, v_content, oncebox_add.not_before, oncebox_add.expires_at, nullif(oncebox_add.max_attempts, 0));
     IF NOT FOUND THEN
         RAISE EXCEPTION 'oncebox_add: the event was not stored, because a trigger on the table outbox returned NULL for its row'
             USING HINT = 'Drop or correct that trigger.';

@@ -1,0 +1,119 @@
+package adopt
+
+import (
+	"context"
+	"database/sql"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// row is a row of the old table, before it is known whether an event can be made of it.
+type row struct {
+	part, at, xmin                            string // tableoid, ctid and xmin
+	label, id                                 sql.NullString
+	topic, typ, kind, aggregate, version, key sql.NullString
+	tenant, source                            sql.NullString
+	occurred                                  sql.NullTime
+	payload, metadata                         []byte
+	block                                     sql.NullString
+	headers                                   []sql.NullString
+}
+
+// scan reads the columns of plan.columns.
+func (r *row) scan(p *plan, scan pgsql.Scan) error {
+	r.headers = make([]sql.NullString, len(p.headers))
+	dest := []any{
+		&r.part, &r.at, &r.xmin, &r.label, &r.id, &r.topic, &r.typ, &r.kind, &r.aggregate, &r.version, &r.key,
+		&r.tenant, &r.source, &r.occurred, &r.payload, &r.metadata, &r.block,
+	}
+	for i := range r.headers {
+		dest = append(dest, &r.headers[i])
+	}
+	return scan(dest...)
+}
+
+func (r *row) place() string { return r.part + r.at + r.xmin }
+
+// envelope makes the event of a row, or says why there is none.
+func (r *row) envelope(ctx context.Context, p *plan, store *outbox.Store) (event.Envelope, error) {
+	none := event.Envelope{}
+	if !r.id.Valid {
+		return none, errors.New("the id is NULL or empty")
+	}
+	if r.topic.String == "" { // Add would take the type of the aggregate
+		return none, errors.New("the topic is NULL or empty")
+	}
+	if r.payload == nil {
+		return none, errors.New("the payload is NULL")
+	}
+	var version int64
+	if r.version.Valid {
+		var err error
+		if version, err = strconv.ParseInt(r.version.String, 10, 64); err != nil {
+			return none, fmt.Errorf("the aggregate version %q is not a whole number", r.version.String)
+		}
+	}
+	metadata, err := r.metadataOf(p)
+	if err != nil {
+		return none, err
+	}
+	payload, err := r.payloadOf(p)
+	if err != nil {
+		return none, err
+	}
+	return store.Envelope(ctx, outbox.Draft{Topic: r.topic.String, Payload: payload, Options: []event.AddOption{func(e *event.Envelope) {
+		e.ID, e.Type, e.Source, e.TenantID = r.id.String, r.typ.String, r.source.String, r.tenant.String
+		e.AggregateType, e.AggregateID, e.AggregateVersion = r.kind.String, r.aggregate.String, version
+		e.Delivery.OrderingKey, e.ContentType, e.Metadata = r.key.String, p.contentType, metadata
+		if r.occurred.Valid {
+			e.OccurredAt = r.occurred.Time
+		}
+	}}})
+}
+
+func (r *row) payloadOf(p *plan) ([]byte, error) {
+	payload := r.payload
+	if p.mapping.Base64 {
+		decoded, err := base64.StdEncoding.DecodeString(string(payload))
+		if err != nil {
+			return nil, fmt.Errorf("the payload is not base64: %w", err)
+		}
+		payload = decoded
+	}
+	if p.isJSON() && !json.Valid(payload) {
+		return nil, fmt.Errorf("the payload is not valid JSON: %w", json.Unmarshal(payload, new(json.RawMessage)))
+	}
+	return payload, nil
+}
+
+// metadataOf reads the object of the metadata. A value that is not a text is kept as the JSON that it is, and null is left out.
+func (r *row) metadataOf(p *plan) (event.Metadata, error) {
+	var object map[string]json.RawMessage
+	if len(r.metadata) > 0 {
+		if err := json.Unmarshal(r.metadata, &object); err != nil {
+			return nil, fmt.Errorf("the metadata is not a JSON object: %w", err)
+		}
+	}
+	metadata := event.Metadata{}
+	for name, value := range object {
+		var text *string
+		if json.Unmarshal(value, &text) != nil {
+			metadata[name] = string(value)
+		} else if text != nil {
+			metadata[name] = *text
+		}
+	}
+	for i, name := range p.headers {
+		if r.headers[i].Valid {
+			metadata[name] = r.headers[i].String
+		}
+	}
+	return metadata, nil
+}
