@@ -20,8 +20,6 @@ import (
 type Config struct {
 	// DatabaseURL is the address of the PostgreSQL database, for [OpenDB]. Default: none, OpenDB needs one.
 	DatabaseURL string `env:"DATABASE_URL"`
-	// PulsarURL is the address of Pulsar, for programs that use Pulsar if it is set. Default: none.
-	PulsarURL string `env:"PULSAR_URL"`
 	// Schema is the database schema of the tables. Default: the first one of the search_path that connections begin with.
 	Schema string `env:"SCHEMA"`
 	// Pooler must be true if a transaction-mode pooler stands between the program and the database. Default: false.

@@ -35,7 +35,7 @@ func clean(t *testing.T) {
 func TestFromEnvReadsTheNamesThatOutsidersRelyOn(t *testing.T) {
 	clean(t)
 	for name, value := range map[string]string{
-		"ONCEBOX_DATABASE_URL": "postgres://a", "DATABASE_URL": "postgres://b", "PULSAR_URL": "pulsar://c",
+		"ONCEBOX_DATABASE_URL": "postgres://a", "DATABASE_URL": "postgres://b",
 		"ONCEBOX_SCHEMA": "s", "ONCEBOX_DEFAULT_TENANT_ID": "acme", "ONCEBOX_SOURCE": "shop",
 		"ONCEBOX_OUTBOX_BATCH_SIZE": "100", "ONCEBOX_OUTBOX_MAX_RETRY_ATTEMPTS": "7", "ONCEBOX_OUTBOX_RETRY_DELAY": "30s",
 		"ONCEBOX_OUTBOX_PUBLISH_TIMEOUT": "4s", "ONCEBOX_OUTBOX_SLEEP_BUSY": "50ms", "ONCEBOX_OUTBOX_SLEEP_IDLE": "1s",
@@ -46,7 +46,6 @@ func TestFromEnvReadsTheNamesThatOutsidersRelyOn(t *testing.T) {
 	c, err := config.FromEnv()
 	require.NoError(t, err)
 	require.Equal(t, "postgres://a", c.DatabaseURL, "ours comes before the general name")
-	require.Equal(t, "pulsar://c", c.PulsarURL)
 	require.Equal(t, 100, c.Projector.BatchSize)
 	require.Equal(t, 7, c.Projector.MaxRetryAttempts)
 	require.Equal(t, 30*time.Second, c.Projector.Retry.Delay)

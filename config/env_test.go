@@ -75,7 +75,7 @@ func TestGoTestSeesTheVariables(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	seen, err := os.ReadFile(log)
 	require.NoError(t, err)
-	for _, name := range []string{"ONCEBOX_PULSAR_URL", "PULSAR_URL", "ONCEBOX_DATABASE_URL", "DATABASE_URL", "ONCEBOX_OUTBOX_BATCH_SIZE", "ONCEBOX_IGNORE"} {
+	for _, name := range []string{"ONCEBOX_DATABASE_URL", "DATABASE_URL", "ONCEBOX_OUTBOX_BATCH_SIZE", "ONCEBOX_IGNORE"} {
 		require.Contains(t, string(seen), "getenv "+name+"\n")
 	}
 }

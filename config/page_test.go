@@ -22,7 +22,7 @@ func described() []configdoc.Struct {
 		{
 			Defaults: (&config.Config{}).WithDefaults(), Prefix: "ONCEBOX_",
 			Varies: []string{"Registry"}, // made anew for each configuration
-			Else:   map[string]string{"ONCEBOX_DATABASE_URL": "DATABASE_URL", "ONCEBOX_PULSAR_URL": "PULSAR_URL"},
+			Else:   map[string]string{"ONCEBOX_DATABASE_URL": "DATABASE_URL"},
 		},
 		{
 			Defaults: (*pulsar.Config)(nil).WithDefaults(), Prefix: "ONCEBOX_PULSAR_",

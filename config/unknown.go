@@ -39,6 +39,9 @@ func unknown(begin string, fields []env.FieldParams) error {
 			known = append(known, f.Key)
 		}
 		left = brokers
+		for _, one := range brokers {
+			known = append(known, one+"URL") // the name that is misspelt most easily
+		}
 	}
 	listed := strings.Split(os.Getenv(ignore), ",")
 	var errs []error

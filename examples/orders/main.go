@@ -25,76 +25,25 @@
 // # Environment
 //
 // ONCEBOX_DATABASE_URL (or DATABASE_URL) is required. ONCEBOX_PULSAR_URL (or PULSAR_URL) is required by every role but
-// all, which has a broker in its memory without it. HTTP_ADDR is the address for requests, health and metrics; default:
+// all, which has a broker in its memory without it. -broker pulsar insists on it, and -broker none on the memory. HTTP_ADDR is the address for requests, health and metrics; default:
 // 127.0.0.1:8080. CONSOLE_OPERATORS=ann:secret,bob:secret may change what waits and is dead, CONSOLE_READERS may look; CONSOLE_SECRET,
 // of 32 bytes or more, is the same in all processes behind one address, and CONSOLE_TRACE_URL is the address of a trace with {trace_id} in
 // it. TRACES_FILE is a file for spans; docs/tracing.md shows what one request leaves there. The other variables are in docs/config.md.
 //
+// # Other brokers
+//
+// This program is built with Pulsar. The same program for another broker is a main of one line, in a module that has the client:
+//
+//	go run -C messaging/nats ./examples/orders
+//
 // # Reading
 //
-// order.go is the domain, api.go the requests, summary.go the read model, service.go the wiring.
+// The service is package shop: order.go is the domain, api.go the requests, summary.go the read model, service.go the wiring.
 package main
 
 import (
-	"context"
-	"errors"
-	"flag"
-	"fmt"
-	"log/slog"
-	"net"
-	"os"
-	"os/signal"
-	"syscall"
-
-	"github.com/oncebox/oncebox/config"
+	"github.com/oncebox/oncebox/examples/orders/shop"
+	"github.com/oncebox/oncebox/messaging/pulsar"
 )
 
-// defaultAddr is where requests are taken unless HTTP_ADDR says otherwise.
-const defaultAddr = "127.0.0.1:8080"
-
-func main() {
-	slog.SetDefault(slog.New(storyHandler{slog.NewTextHandler(os.Stderr, nil)}))
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "orders:", err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context, args []string) (err error) {
-	flags := flag.NewFlagSet("orders", flag.ContinueOnError)
-	name := flags.String("role", string(RoleAll), "what this process does: all, api, projector or consumer")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	role, err := parseRole(*name)
-	if err != nil {
-		return err
-	}
-	cfg, err := config.FromEnv()
-	if err != nil {
-		return err
-	}
-	addr := os.Getenv("HTTP_ADDR")
-	if addr == "" {
-		addr = defaultAddr
-	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
-	if err != nil {
-		return fmt.Errorf("HTTP_ADDR: choose another address, :0 for a free port: %w", err)
-	}
-	defer listener.Close()
-	s, err := newService(ctx, role, cfg)
-	if ctx.Err() != nil {
-		return nil // stopped before it began
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-
-	slog.InfoContext(ctx, "orders: listening", "role", role, "addr", listener.Addr().String())
-	return s.Run(ctx, listener)
-}
+func main() { shop.Main(pulsar.Kind()) }

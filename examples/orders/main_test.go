@@ -1,19 +1,16 @@
 package main
 
 import (
-	"os"
 	"testing"
 
+	"github.com/oncebox/oncebox/examples/orders/kills"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 )
 
-// serviceVariable makes a process of this program one of the service.
-const serviceVariable = "ORDERS_TEST_SERVICE"
-
-// TestMain runs the tests, or, in a process that TestEndToEnd has started, the service.
+// TestMain runs the tests, or, in a process that a test has started, the service.
 func TestMain(m *testing.M) {
-	if os.Getenv(serviceVariable) != "" {
+	if kills.Serves() {
 		main()
 		return
 	}

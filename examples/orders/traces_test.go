@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/examples/orders/kills"
+	"github.com/oncebox/oncebox/examples/orders/shop"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/internal/pulsartest"
@@ -34,19 +36,17 @@ type aSpan struct {
 func TestOneRequestIsOneTraceOverProcesses(t *testing.T) {
 	db, ns := pgtest.Open(t), pulsartest.Open(t)
 	folder := t.TempDir()
-	f := openFleet(t, pgtest.URL(t), []string{
-		"ONCEBOX_SCHEMA=" + db.Schema,
-		"ONCEBOX_PULSAR_URL=" + ns.URL, "ONCEBOX_PULSAR_ADMIN_URL=" + ns.AdminURL, "ONCEBOX_PULSAR_NAMESPACE=" + strings.TrimPrefix(ns.Name, "public/"),
-		"ONCEBOX_PULSAR_CONNECT_TIMEOUT=2m",
-	})
+	common := append(pulsarOf(ns), "ONCEBOX_SCHEMA="+db.Schema)
+	f, err := kills.OpenFleet(pgtest.URL(t), nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
 	places := []string{"api", "projector-0", "consumer-0"}
-	common := f.env
 	for _, name := range places {
-		f.env = append(slices.Clone(common), tracesVariable+"="+filepath.Join(folder, name))
-		require.NoError(t, f.start(t.Context(), name))
+		f.Env = append(slices.Clone(common), shop.TracesVariable+"="+filepath.Join(folder, name))
+		require.NoError(t, f.Start(t.Context(), name))
 	}
 	const traceID = "0af7651916cd43dd8448eb211c80319c"
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+f.apiAddr()+"/orders",
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+f.APIAddr()+"/orders",
 		strings.NewReader(`{"customer_id":"c1","items":[{"sku":"a","qty":2,"price_cents":500}]}`))
 	require.NoError(t, err)
 	for name, value := range map[string]string{
@@ -59,11 +59,11 @@ func TestOneRequestIsOneTraceOverProcesses(t *testing.T) {
 	require.NoError(t, err)
 	defer resp.Body.Close()
 	require.Equal(t, http.StatusCreated, resp.StatusCode)
-	updated := func() bool { return strings.Contains(f.at("consumer-0").output.tail(), "summary updated") }
+	updated := func() bool { return strings.Contains(f.Tail("consumer-0"), "summary updated") }
 	await.True(t, updated, "the consumer to handle the event")
 	var spans []aSpan
 	for _, name := range places {
-		require.NoError(t, f.at(name).terminate(t.Context()), "spans are written at the end")
+		require.NoError(t, f.Stop(t.Context(), name), "spans are written at the end")
 		spans = append(spans, readSpans(t, filepath.Join(folder, name))...)
 	}
 
@@ -74,7 +74,7 @@ func TestOneRequestIsOneTraceOverProcesses(t *testing.T) {
 	}), "what sends it, beside others, is linked to it")
 	var lines []string
 	for _, name := range places {
-		for line := range strings.SplitSeq(f.at(name).output.tail(), "\n") {
+		for line := range strings.SplitSeq(f.Tail(name), "\n") {
 			if strings.Contains(line, "trace_id="+traceID) && strings.Contains(line, "correlation_id=checkout-77") {
 				lines = append(lines, name+": "+line)
 			}

@@ -16,7 +16,7 @@ import (
 
 var (
 	urlFlag    = flag.String("url", "", "where the service is that TestTarget tests; default: one of its own")
-	targetFlag = flag.String("target", "../../examples/orders/testdata/conformance.json", "the description of that service")
+	targetFlag = flag.String("target", "../../examples/orders/shop/testdata/conformance.json", "the description of that service")
 )
 
 // TestTarget runs the suite against a service that runs somewhere, or against its own with each kind of pool.

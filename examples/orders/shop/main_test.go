@@ -1,0 +1,9 @@
+package shop
+
+import (
+	"testing"
+
+	"github.com/oncebox/oncebox/internal/pgtest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
