@@ -1,0 +1,216 @@
+package nats
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/configs"
+	"github.com/oncebox/oncebox/internal/quietlog"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/nats/internal/streams"
+	"github.com/oncebox/oncebox/telemetry"
+)
+
+// The values of Config.Declare.
+const (
+	// Make makes streams and consumers that do not exist.
+	Make = "make"
+	// Check only checks them, and reports as an error what is missing.
+	Check = "check"
+)
+
+// Config configures [Connect]. Only URL is required.
+type Config struct {
+	// URL is the address of the server: nats://host:4222, or tls://host:4222; several servers of one cluster are separated by commas. It may contain
+	// a user and a password. Required.
+	URL string `env:"URL"`
+	// Name is the name of this instance: that of its connection at the server, and the first part of the names of its consumers. Keep it the same after
+	// a restart, so that few partitions move. Default: the name of the host.
+	Name string `env:"NAME"`
+	// Prefix is the first part of the names of streams and subjects: a topic "order" is the stream oncebox-order with the subjects oncebox.order.0,
+	// oncebox.order.1 and so on. Default: oncebox.
+	Prefix string `env:"PREFIX"`
+	// Domain is the JetStream domain, for a server behind a leaf node. Default: none.
+	Domain string `env:"DOMAIN"`
+	// InboxPrefix is the subject below which this client receives answers, if its user may not use the usual one. Default: _INBOX.
+	InboxPrefix string `env:"INBOX_PREFIX"`
+
+	// Declare says who makes streams and consumers. With "make" this program makes what does not exist. Existing ones are used as they are if
+	// they keep the guarantees, and are refused if not. With "check" it makes none, and reports missing ones as an error. Default: make.
+	Declare string `env:"DECLARE"`
+	// Topics are the names of topics that are made at the start. Others are made when they are first used. Default: none.
+	Topics []string `env:"TOPICS"`
+	// Subscriptions are made at the start, with their topics. Default: none.
+	Subscriptions []messaging.Subscription
+	// Partitions is the number of subjects of a new topic. At most this number of processes of a [messaging.Failover] subscription work at once. Each
+	// subscription has a consumer for each partition, and in a cluster each of them is a Raft group, so choose no more than needed. The number of an
+	// existing topic cannot be changed without breaking the order of keys, and this setting does not change it. Default: 8.
+	Partitions int `env:"PARTITIONS"`
+	// Replicas is the number of servers that store a new topic. Default: 3 in a cluster, 1 on a single server.
+	Replicas int `env:"REPLICAS"`
+	// MaxAge is how long a new topic keeps messages, whether they were received or not. Choose a shorter time than inbox.Config.Retention, and a longer
+	// one than any outage of a consumer. Default: 168h, a week. With -1 messages are kept for ever.
+	MaxAge time.Duration `env:"MAX_AGE"`
+	// MaxBytes is the size in bytes that a new topic may have. A topic that is full takes no messages; they wait in the outbox. Default: 0, no limit.
+	MaxBytes int64 `env:"MAX_BYTES"`
+	// DuplicateWindow is a period in which a new topic recognizes a message that is published again, and does not store it twice. It must be longer than
+	// PublishTimeout, after which the relay publishes a message again that was not confirmed. The server keeps about 100 bytes in memory for each
+	// message of this time. Default: 5m.
+	DuplicateWindow time.Duration `env:"DUPLICATE_WINDOW"`
+	// TakeoverTimeout is how long a process may be silent before others get its messages: its partitions with [messaging.Failover], its unsettled
+	// messages with [messaging.Shared]. It is stored in new consumers; existing ones keep theirs. Default: 15s.
+	TakeoverTimeout time.Duration `env:"TAKEOVER_TIMEOUT"`
+	// HandoverTimeout is how long a process that gives a partition to another one waits for its running handlers. Default: 10s. With -1 it does not
+	// wait: the other process gets their messages, too.
+	HandoverTimeout time.Duration `env:"HANDOVER_TIMEOUT"`
+	// InFlight is the number of messages of one call of Publish that may be without a receipt. Default: 1000.
+	InFlight int `env:"IN_FLIGHT"`
+
+	// Required makes Connect fail if the server cannot be reached for ConnectTimeout. Default: false, Connect waits in the background.
+	Required bool `env:"REQUIRED"`
+	// ConnectTimeout is how long Subscribe and Declare, and with Required also Connect, try to reach a server that is away. Default: 30s.
+	ConnectTimeout time.Duration `env:"CONNECT_TIMEOUT"`
+	// ConnectionTimeout is the longest time for one attempt to open a connection. Default: 5s.
+	ConnectionTimeout time.Duration `env:"CONNECTION_TIMEOUT"`
+	// OperationTimeout is how long the server may take to answer a request. Default: 10s.
+	OperationTimeout time.Duration `env:"OPERATION_TIMEOUT"`
+	// PingInterval is the interval at which the connection is probed. Two failed probes end it. Default: 10s.
+	PingInterval time.Duration `env:"PING_INTERVAL"`
+	// PublishTimeout is the longest time for a call of Publish whose context has no earlier deadline. Default: 30s.
+	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"`
+	// CloseTimeout is how long Close waits for running calls, and after them for the server. Default: 10s.
+	CloseTimeout time.Duration `env:"CLOSE_TIMEOUT"`
+
+	// User and Password authenticate this client. Default: those of URL.
+	User     string `env:"USER"`
+	Password string `env:"PASSWORD"`
+	// Token authenticates this client. Default: none.
+	Token string `env:"TOKEN"`
+	// NKeyFile is the path of a file with the seed of an NKey. Default: none.
+	NKeyFile string `env:"NKEY_FILE"`
+	// CredsFile is the path of a file with a user's JWT and seed, as nsc writes it. Default: none.
+	CredsFile string `env:"CREDS_FILE"`
+	// TLSTrustCerts is the path of a file with the certificates of trusted authorities. Default: those of the system.
+	TLSTrustCerts string `env:"TLS_TRUST_CERTS"`
+	// TLSAllowInsecure makes the client accept any certificate of the server. Default: false.
+	TLSAllowInsecure bool `env:"TLS_ALLOW_INSECURE"`
+	// TLSCert is the path of a file with the certificate that authenticates this client. It needs TLSKey. Default: none.
+	TLSCert string `env:"TLS_CERT"`
+	// TLSKey is the path of the file with the key of TLSCert. Default: none.
+	TLSKey string `env:"TLS_KEY"`
+
+	// Telemetry sets where logs, traces and metrics go. Payloads and headers are never logged. A trace has a span for each call of Publish. Default:
+	// that of the application, see [messaging.Observed], else slog.Default() and the global providers.
+	Telemetry telemetry.Config
+	// LogInterval is the time between two log lines about a failure that repeats. Default: 1m. With -1 every failure is a line.
+	LogInterval time.Duration `env:"LOG_INTERVAL"`
+}
+
+// Validate names every field that cannot be used.
+func (c *Config) Validate() error {
+	d := c.WithDefaults()
+	check := configs.CheckOf("nats: Config")
+	check.Add(d.validateURL())
+	check.That(regexp.MustCompile(`^[-\w]+(\.[-\w]+)*$`).MatchString(d.Prefix), "Prefix", d.Prefix, "letters, digits, - and _ are allowed, and dots between them")
+	check.That(d.Declare == Make || d.Declare == Check, "Declare", d.Declare, `give "make" or "check" (ONCEBOX_NATS_DECLARE)`)
+	check.That(d.Partitions >= 1 && d.Partitions <= 1024, "Partitions", d.Partitions, "give a count from 1 to 1024 (ONCEBOX_NATS_PARTITIONS)")
+	check.That(d.Replicas >= 0 && d.Replicas <= 5, "Replicas", d.Replicas, "give a count from 1 to 5, or 0 for the default")
+	check.That(d.MaxAge == -1 || d.MaxAge >= time.Minute, "MaxAge", d.MaxAge, "give 1m or more, or -1 to keep messages for ever")
+	check.That(d.MaxBytes >= 0, "MaxBytes", d.MaxBytes, "give a number of bytes, or 0 for no limit")
+	check.That(d.DuplicateWindow > d.PublishTimeout, "DuplicateWindow", d.DuplicateWindow,
+		fmt.Sprintf("give more than PublishTimeout, which is %s (ONCEBOX_NATS_DUPLICATE_WINDOW)", d.PublishTimeout))
+	check.That(d.MaxAge == -1 || d.DuplicateWindow <= d.MaxAge, "DuplicateWindow", d.DuplicateWindow, "the server allows no more than MaxAge")
+	check.That(d.TakeoverTimeout >= time.Second, "TakeoverTimeout", d.TakeoverTimeout, "give 1s or more")
+	check.That(d.HandoverTimeout >= -1, "HandoverTimeout", d.HandoverTimeout, "give a duration, or -1 to wait for nothing")
+	check.That(d.InFlight >= 1, "InFlight", d.InFlight, "give a count of at least 1")
+	for name, v := range map[string]time.Duration{
+		"ConnectTimeout": d.ConnectTimeout, "ConnectionTimeout": d.ConnectionTimeout, "OperationTimeout": d.OperationTimeout,
+		"PingInterval": d.PingInterval, "PublishTimeout": d.PublishTimeout, "CloseTimeout": d.CloseTimeout,
+	} {
+		check.That(v > 0, name, v, "give a duration")
+	}
+	check.That(d.LogInterval == -1 || d.LogInterval >= time.Second, "LogInterval", d.LogInterval, "give 1s or more, or -1 for every failure")
+	for _, topic := range d.Topics {
+		if err := d.names().ValidateTopic(topic); err != nil {
+			check.Add(fmt.Errorf("nats: Config.Topics: %q: %w", topic, err))
+		}
+	}
+	for _, s := range d.Subscriptions {
+		if err := d.names().ValidateSubscription(s); err != nil {
+			check.Add(fmt.Errorf("nats: Config.Subscriptions: %w", err))
+		}
+	}
+	check.Add(d.validateCredentials())
+	return check.Err()
+}
+
+// validateURL recognizes the usual mistakes: no scheme, and the address of the monitoring port.
+func (c *Config) validateURL() error {
+	if c.URL == "" {
+		return errors.New("nats: Config.URL is empty: give the server's address, nats://host:4222 (ONCEBOX_NATS_URL)")
+	}
+	for address := range strings.SplitSeq(c.URL, ",") {
+		u, err := url.Parse(strings.TrimSpace(address))
+		if err != nil || u.Host == "" || u.Scheme != "nats" && u.Scheme != "tls" && u.Scheme != "ws" && u.Scheme != "wss" {
+			return fmt.Errorf("nats: Config.URL %q does not look like nats://host:4222 or tls://host:4222 (ONCEBOX_NATS_URL)", redacted(c.URL))
+		}
+	}
+	return nil
+}
+
+func (c *Config) validateCredentials() error {
+	var errs []error
+	ways := 0
+	for _, given := range []string{c.User, c.Token, c.NKeyFile, c.CredsFile} {
+		if given != "" {
+			ways++
+		}
+	}
+	if ways > 1 {
+		errs = append(errs, errors.New("nats: of Config.User, Token, NKeyFile and CredsFile, only one may be set"))
+	}
+	if c.Password != "" && c.User == "" {
+		errs = append(errs, errors.New("nats: Config.Password is set, and User is not"))
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		errs = append(errs, errors.New("nats: Config.TLSCert and TLSKey belong together"))
+	}
+	return errors.Join(errs...)
+}
+
+// redacted returns a text without passwords and tokens, if it has URLs with any.
+func redacted(text string) string {
+	return regexp.MustCompile(`(//[^/:@,]*:?)[^/@,]*@`).ReplaceAllString(text, "${1}xxxxx@")
+}
+
+// WithDefaults returns a copy in which unset fields have their defaults. A nil Config is the zero value.
+func (c *Config) WithDefaults() Config {
+	out := configs.Copy(c)
+	out.Prefix = cmp.Or(out.Prefix, "oncebox")
+	out.Declare = cmp.Or(out.Declare, Make)
+	out.Partitions = cmp.Or(out.Partitions, 8)
+	out.MaxAge = cmp.Or(out.MaxAge, 7*24*time.Hour)
+	out.DuplicateWindow = cmp.Or(out.DuplicateWindow, 5*time.Minute)
+	out.TakeoverTimeout = cmp.Or(out.TakeoverTimeout, 15*time.Second)
+	out.HandoverTimeout = cmp.Or(out.HandoverTimeout, 10*time.Second)
+	out.InFlight = cmp.Or(out.InFlight, 1000)
+	out.ConnectTimeout = cmp.Or(out.ConnectTimeout, 30*time.Second)
+	out.ConnectionTimeout = cmp.Or(out.ConnectionTimeout, 5*time.Second)
+	out.OperationTimeout = cmp.Or(out.OperationTimeout, 10*time.Second)
+	out.PingInterval = cmp.Or(out.PingInterval, 10*time.Second)
+	out.PublishTimeout = cmp.Or(out.PublishTimeout, 30*time.Second)
+	out.CloseTimeout = cmp.Or(out.CloseTimeout, 10*time.Second)
+	out.LogInterval = cmp.Or(out.LogInterval, quietlog.Interval)
+	if out.Name == "" {
+		out.Name, _ = os.Hostname() // an error leaves the name empty
+	}
+	return out
+}
+
+func (c *Config) names() streams.Names { return streams.Names{Prefix: c.Prefix} }

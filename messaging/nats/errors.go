@@ -1,0 +1,74 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	natsclient "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/nats/internal/session"
+	"github.com/oncebox/oncebox/messaging/nats/internal/streams"
+)
+
+// The codes of JetStream's errors that concern a message and not its stream. Package jetstream does not name all of them.
+const (
+	codeHeadersTooLarge jetstream.ErrorCode = 10097
+	codeInProcess       jetstream.ErrorCode = 10158 // a copy of the message is being stored at this moment
+)
+
+// classify turns the error of one message into an error of one of the classes of package messaging. A refusal by JetStream is one of the stream, and
+// costs the message no attempt, but for the few that are about the message itself.
+func classify(topic string, err error) error {
+	api, refused := errors.AsType[*jetstream.APIError](err)
+	stream, isStream := errors.AsType[jetstream.JetStreamError](err)
+	if isStream && !refused && stream.APIError() != nil {
+		api, refused = stream.APIError(), true
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, natsclient.ErrMaxPayload),
+		refused && (api.ErrorCode == jetstream.JSErrCodeStreamMessageExceedsMaximum || api.ErrorCode == codeHeadersTooLarge):
+		return messaging.Permanent(fmt.Errorf("nats: the message is larger than the server takes: %w", err))
+	case session.WasNotSent(err):
+		return fmt.Errorf("%w: nats: %w", messaging.ErrBrokerDown, err)
+	case refused && api.ErrorCode == codeInProcess:
+		return fmt.Errorf("%w: nats: %w", messaging.ErrUnknown, err)
+	case refused, errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, natsclient.ErrNoResponders), errors.Is(err, session.ErrDenied):
+		return &messaging.TopicError{Topic: topic, Err: fmt.Errorf("nats: %w", err)}
+	default:
+		return fmt.Errorf("%w: nats: %w", messaging.ErrUnknown, err)
+	}
+}
+
+// lasts reports whether waiting does not mend an error of a connection or a declaration.
+func lasts(err error) bool {
+	for _, lasting := range []error{
+		natsclient.ErrAuthorization, natsclient.ErrAuthExpired, natsclient.ErrAuthRevoked, natsclient.ErrAccountAuthExpired, natsclient.ErrSecureConnRequired,
+		natsclient.ErrSecureConnWanted, jetstream.ErrJetStreamNotEnabled, jetstream.ErrJetStreamNotEnabledForAccount, session.ErrDenied, streams.ErrSettings, streams.ErrMissing,
+		errTooOld,
+	} {
+		if errors.Is(err, lasting) {
+			return true
+		}
+	}
+	return messaging.IsPermanent(err) || strings.Contains(err.Error(), "x509:") || strings.Contains(err.Error(), "tls:")
+}
+
+// away returns err as a [messaging.ErrBrokerDown] if another try can mend it.
+func away(call string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case lasts(err), errors.Is(err, messaging.ErrBrokerDown):
+		return fmt.Errorf("nats: %s: %w", call, err)
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("%w: nats: %s: %w", messaging.ErrBrokerDown, call, err)
+	default:
+		return fmt.Errorf("%w: nats: %s: %w", messaging.ErrBrokerDown, call, err)
+	}
+}

@@ -1,0 +1,57 @@
+package nats
+
+import (
+	"crypto/tls"
+	"fmt"
+	"time"
+
+	natsclient "github.com/nats-io/nats.go"
+
+	"github.com/oncebox/oncebox/retry"
+)
+
+// options leaves reconnecting to the client. Its buffer for the time without a connection is off: what it holds would be sent long after Publish has
+// reported it as unknown.
+func (c *Config) options() ([]natsclient.Option, error) {
+	pauses := retry.Policy{Delay: 100 * time.Millisecond, MaxDelay: 3 * time.Second}
+	options := []natsclient.Option{
+		natsclient.Name("oncebox " + c.Name), natsclient.Timeout(c.ConnectionTimeout), natsclient.PingInterval(c.PingInterval),
+		natsclient.MaxPingsOutstanding(2), natsclient.MaxReconnects(-1), natsclient.ReconnectBufSize(-1), natsclient.IgnoreAuthErrorAbort(),
+		natsclient.CustomReconnectDelay(pauses.Pause),
+	}
+	if c.InboxPrefix != "" {
+		options = append(options, natsclient.CustomInboxPrefix(c.InboxPrefix))
+	}
+	switch {
+	case c.User != "":
+		options = append(options, natsclient.UserInfo(c.User, c.Password))
+	case c.Token != "":
+		options = append(options, natsclient.Token(c.Token))
+	case c.CredsFile != "":
+		options = append(options, natsclient.UserCredentials(c.CredsFile))
+	case c.NKeyFile != "":
+		key, err := natsclient.NkeyOptionFromSeed(c.NKeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("nats: Config.NKeyFile (ONCEBOX_NATS_NKEY_FILE): %w", err)
+		}
+		options = append(options, key)
+	}
+	return appendTLS(options, c)
+}
+
+// appendTLS adds the options for TLS, if anything of it is set. The certificates are read here, so a missing file is an error at the start.
+func appendTLS(options []natsclient.Option, c *Config) ([]natsclient.Option, error) {
+	if c.TLSTrustCerts != "" {
+		options = append(options, natsclient.RootCAs(c.TLSTrustCerts))
+	}
+	if c.TLSCert != "" {
+		if _, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey); err != nil {
+			return nil, fmt.Errorf("nats: Config.TLSCert (ONCEBOX_NATS_TLS_CERT): %w", err)
+		}
+		options = append(options, natsclient.ClientCert(c.TLSCert, c.TLSKey))
+	}
+	if c.TLSAllowInsecure {
+		options = append(options, natsclient.Secure(&tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true})) //nolint:gosec // the setting says so
+	}
+	return options, nil
+}
