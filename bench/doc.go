@@ -2,6 +2,7 @@
 //
 //	go run -C bench . commit
 //	go run -C bench . relay
+//	go run -C bench . brokers
 //	go run -C bench . relay-flat
 //	go run -C bench . scaling
 //	go run -C bench . fairness

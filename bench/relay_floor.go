@@ -15,6 +15,13 @@ import (
 // or more pending messages make no difference.
 const floorSettings = "SendAsync from memory by one goroutine, 4 partitions, batches of 1,000 messages, 128 KiB or 1 ms, 10,000 pending"
 
+func floorProducer(topic string) pulsar.ProducerOptions {
+	return pulsar.ProducerOptions{
+		Topic: topic, SendTimeout: -1, MaxPendingMessages: 10_000,
+		BatchingMaxPublishDelay: time.Millisecond, BatchingMaxMessages: 1000, BatchingMaxSize: 128 << 10,
+	}
+}
+
 // raw sends messages from memory.
 type raw struct {
 	namespace *namespace
@@ -29,10 +36,7 @@ func (r *raw) send(ctx context.Context, n int, to *series) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.namespace.removeTopic(ctx, topic)) }()
-	producer, err := r.namespace.client.CreateProducer(pulsar.ProducerOptions{
-		Topic: r.namespace.topic(topic), SendTimeout: -1, MaxPendingMessages: 10_000,
-		BatchingMaxPublishDelay: time.Millisecond, BatchingMaxMessages: 1000, BatchingMaxSize: 128 << 10,
-	})
+	producer, err := r.namespace.client.CreateProducer(floorProducer(r.namespace.topic(topic)))
 	if err != nil {
 		return fmt.Errorf("create a producer: %w", err)
 	}
