@@ -225,6 +225,10 @@ func TestProjectorsAndServerAreKilled(t *testing.T) {
 		err := db.NewRaw("SELECT (SELECT count(*) FROM outbox_unsent) + (SELECT count(*) FROM outbox_held)").Scan(t.Context(), &waits)
 		return err == nil && waits == 0
 	}), "all is published")
+	// The end of a process is the end of its output: a line may still be on its way when the database says that all is published.
+	for _, m := range members {
+		m.kill()
+	}
 	require.NoError(t, db.NewRaw("SELECT aggregate_id, aggregate_version FROM outbox_messages ORDER BY aggregate_id, aggregate_version").
 		Scan(t.Context(), &committed))
 	there := map[effect]bool{}
