@@ -39,6 +39,7 @@ type adapter struct {
 type fault struct {
 	types   []messaging.SubscriptionType // those of the harness; nil: all
 	forgets bool                         // the harness says that the broker forgets
+	keeps   bool                         // the harness says that receivers keep their messages over a lost connection
 
 	publish   func(ctx context.Context, a *adapter, msgs []event.Envelope) error
 	subscribe func(ctx context.Context, a *adapter, s messaging.Subscription) (messaging.Receiver, error)
@@ -73,7 +74,7 @@ func sound(f *fault) Harness {
 			t.Helper()
 			return b.(*adapter).crash(t)
 		},
-		MaxMessageBytes: limit, Declares: true, Owns: true, Types: f.types, Forgets: f.forgets,
+		MaxMessageBytes: limit, Declares: true, Owns: true, Types: f.types, Forgets: f.forgets, Keeps: f.keeps,
 	}
 }
 
@@ -162,7 +163,9 @@ func (a *adapter) cut() {
 		a.fault.cut(a)
 		return
 	}
-	a.memory.Disconnect()
+	if !a.fault.keeps {
+		a.memory.Disconnect()
+	}
 }
 
 // crash makes the broker take back the messages in the receivers' hands, like a broker whose clients are gone.

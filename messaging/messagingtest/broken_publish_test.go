@@ -244,6 +244,12 @@ func brokenConnections() []broken {
 				r.settleAll()
 			}
 		}}},
+		{name: "keeps what is held, and cannot give it back", says: "redeliver", fault: fault{
+			keeps: true, redeliver: func(context.Context, *receiver, *messaging.Message) error { return errBroken },
+		}},
+		{name: "loses what is given back", says: "deadline exceeded", fault: fault{
+			keeps: true, redeliver: func(ctx context.Context, r *receiver, m *messaging.Message) error { return r.settle(ctx, m) },
+		}},
 		{name: "what is held stays held", says: "deadline exceeded", fault: fault{cut: func(*adapter) {}}},
 		{name: "blames the messages", says: "counts as the message's fault", fault: afterCut(func(_ context.Context, _ *adapter, msgs []event.Envelope) error {
 			return allFailed(msgs, messaging.Permanent(errBroken))

@@ -52,6 +52,8 @@ func brokenSubscriptions() map[string][]broken {
 				}, name)
 			})},
 			{name: "does not turn the name back", says: "Not equal", fault: renames(func(name string) string { return strings.ReplaceAll(name, " ", "+") })},
+			{name: "takes messages that nobody can receive", says: "nobody can subscribe", fault: fault{subscribe: refusesTwins().subscribe}},
+			{name: "refuses almost all", says: "most names are refused", fault: refuses(func(topic string) bool { return strings.Contains(topic, "a") })},
 			{name: "refuses a name for now", says: "publish to topic", fault: fault{
 				publish: func(ctx context.Context, a *adapter, msgs []event.Envelope) error {
 					if strings.Contains(msgs[0].Topic, "*") {
@@ -224,4 +226,36 @@ func backwardsAfterCrash(ctx context.Context, r *receiver) (*messaging.Message, 
 		return r.next(ctx)
 	}
 	return newestFirst(0, 2)(ctx, r)
+}
+
+// refusesTwins is a sound adapter of a broker that takes no topic whose name differs from that of another only in "." and "_".
+func refusesTwins() *fault {
+	f := refuses(func(topic string) bool { return strings.HasSuffix(topic, "_a") && !strings.HasSuffix(topic, "_x2E_a") })
+	return &f
+}
+
+// refuses has no topics with some names.
+func refuses(refused func(topic string) bool) fault {
+	check := func(topic string) error {
+		if refused(topic) {
+			return &messaging.TopicError{Topic: topic, Err: errors.New("a topic with a similar name exists")}
+		}
+		return nil
+	}
+	return fault{
+		publish: func(ctx context.Context, a *adapter, msgs []event.Envelope) error {
+			for i := range msgs {
+				if err := check(msgs[i].Topic); err != nil {
+					return err
+				}
+			}
+			return a.pass(ctx, msgs)
+		},
+		subscribe: func(ctx context.Context, a *adapter, s messaging.Subscription) (messaging.Receiver, error) {
+			if err := check(s.Topic); err != nil {
+				return nil, err
+			}
+			return a.join(ctx, s)
+		},
+	}
 }

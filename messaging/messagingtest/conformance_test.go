@@ -50,7 +50,10 @@ func TestSoundAdapterPasses(t *testing.T) {
 
 // others are sound adapters of brokers that have less than others.
 func others() map[string]*fault {
-	return map[string]*fault{"one type": {types: []messaging.SubscriptionType{messaging.Failover}}, "forgets": {forgets: true}}
+	return map[string]*fault{
+		"one type": {types: []messaging.SubscriptionType{messaging.Failover}}, "forgets": {forgets: true}, "keeps": {keeps: true},
+		"two names for one topic": refusesTwins(),
+	}
 }
 
 // allCases returns the cases of all kinds of adapters.

@@ -41,6 +41,9 @@ type Harness struct {
 	// [messaging.Declarer], and must report a message that no subscription gets as a [*messaging.TopicError]. Default: false, a new subscription
 	// begins at the earliest message.
 	Forgets bool
+	// Keeps is true if a receiver keeps the messages that it has delivered when its connection is lost: they can be settled or given back as before, and come
+	// again by themselves only to the next consumer. Default: false, the broker delivers them again after a lost connection.
+	Keeps bool
 	// Owns is true if the adapter stores Subscription.Source and refuses another one. Default: false, and the case "another service" is not run.
 	Owns bool
 	// Patience is how long a test may take. After that its context ends, and every waiting call has to return. Default: 2m, for busy machines.

@@ -51,8 +51,13 @@ func testLostConnection(s *session) {
 	sent := s.series(keys, perKey)
 	held := sent[:len(sent)/cuts]
 	s.publish(held...)
-	s.receiveDistinct(r, len(held))
+	inHand := s.receiveDistinct(r, len(held))
 	s.h.Cut(s.test, s.broker)
+	if s.h.Keeps {
+		for _, m := range inHand {
+			require.NoError(t, r.Redeliver(s.ctx, m), "redeliver")
+		}
+	}
 
 	ctx, stop := context.WithCancel(s.ctx)
 	defer stop()

@@ -1,0 +1,108 @@
+package kafka
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+)
+
+// metadataPause is the shortest time between two questions of a client about the places of partitions. The client's default, 5s, would be added to the time
+// without a leader after a broker has failed, and to the making of each topic.
+const metadataPause = 100 * time.Millisecond
+
+// clientOptions returns what the clients of a broker have in common.
+func (c *Config) clientOptions(secure *tls.Config, log *slog.Logger, more ...kgo.Opt) []kgo.Opt {
+	opts := []kgo.Opt{
+		kgo.SeedBrokers(c.hosts()...),
+		kgo.ClientID(c.Name),
+		kgo.SoftwareNameAndVersion("oncebox", "1"),
+		kgo.WithLogger(clientLog{log}),
+		kgo.MetadataMinAge(metadataPause),
+		kgo.RequestTimeoutOverhead(c.OperationTimeout),
+		kgo.DisableClientMetrics(), // Close would wait a second for their last report
+	}
+	dialer := &net.Dialer{Timeout: c.ConnectionTimeout}
+	dial := dialer.DialContext
+	if secure != nil {
+		dial = (&tls.Dialer{NetDialer: dialer, Config: secure}).DialContext
+	}
+	if c.dial != nil {
+		dial = c.dial
+	}
+	opts = append(opts, kgo.Dialer(dial))
+	if m := c.mechanism(); m != nil {
+		opts = append(opts, kgo.SASL(m))
+	}
+	return append(opts, more...)
+}
+
+// mechanism returns how the client authenticates itself; nil without SASL.
+func (c *Config) mechanism() sasl.Mechanism {
+	switch c.SASL {
+	case Plain:
+		return plain.Plain(func(context.Context) (plain.Auth, error) {
+			password, err := c.password()
+			return plain.Auth{User: c.Username, Pass: password}, err
+		})
+	case Scram256:
+		return scram.Sha256(c.scram)
+	case Scram512:
+		return scram.Sha512(c.scram)
+	default:
+		return nil
+	}
+}
+
+func (c *Config) scram(context.Context) (scram.Auth, error) {
+	password, err := c.password()
+	return scram.Auth{User: c.Username, Pass: password}, err
+}
+
+// password reads the file each time, so that a password may change while the program runs.
+func (c *Config) password() (string, error) {
+	if c.PasswordFile == "" {
+		return c.Password, nil
+	}
+	text, err := os.ReadFile(c.PasswordFile)
+	if err != nil {
+		return "", fmt.Errorf("kafka: Config.PasswordFile (ONCEBOX_KAFKA_PASSWORD_FILE): %w", err)
+	}
+	return strings.TrimRight(string(text), "\r\n"), nil
+}
+
+// tlsConfig returns the settings of TLS; nil without it.
+func (c *Config) tlsConfig() (*tls.Config, error) {
+	if !c.TLS {
+		return nil, nil //nolint:nilnil // no TLS
+	}
+	out := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: c.TLSAllowInsecure} //nolint:gosec // only if the user asks for it
+	if c.TLSTrustCerts != "" {
+		text, err := os.ReadFile(c.TLSTrustCerts)
+		if err != nil {
+			return nil, fmt.Errorf("kafka: Config.TLSTrustCerts (ONCEBOX_KAFKA_TLS_TRUST_CERTS): %w", err)
+		}
+		if out.RootCAs = x509.NewCertPool(); !out.RootCAs.AppendCertsFromPEM(text) {
+			return nil, errors.New("kafka: Config.TLSTrustCerts (ONCEBOX_KAFKA_TLS_TRUST_CERTS): the file has no certificate in PEM")
+		}
+	}
+	if c.TLSCert != "" {
+		cert, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+		if err != nil {
+			return nil, fmt.Errorf("kafka: Config.TLSCert and TLSKey (ONCEBOX_KAFKA_TLS_CERT, ONCEBOX_KAFKA_TLS_KEY): %w", err)
+		}
+		out.Certificates = []tls.Certificate{cert}
+	}
+	return out, nil
+}

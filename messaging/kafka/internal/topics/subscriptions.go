@@ -1,0 +1,144 @@
+package topics
+
+import (
+	"context"
+	"errors"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// Declare makes topics and subscriptions, whose names are known to be valid. It looks at all subscriptions before it makes
+// one, so that a start that is refused for one of them has made none.
+func (k *Keeper) Declare(ctx context.Context, names []string, subscriptions []messaging.Subscription) error {
+	for _, name := range names {
+		if err := k.Ensure(ctx, name); err != nil {
+			return err
+		}
+		if err := k.unusable(ctx, name); err != nil {
+			return err
+		}
+	}
+	for _, s := range subscriptions {
+		if err := k.Ensure(ctx, s.Topic); err != nil {
+			return err
+		}
+		if _, _, err := k.admit(ctx, s); err != nil {
+			return err
+		}
+	}
+	for _, s := range subscriptions {
+		if _, _, err := k.Place(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// admit returns the committed offsets of a subscription and its Owner, or an error if it belongs to another service.
+func (k *Keeper) admit(ctx context.Context, s messaging.Subscription) (kadm.OffsetResponses, Owner, error) {
+	full, group := k.cfg.FullName(s.Topic), k.cfg.Group(s)
+	found, err := k.admin.FetchOffsetsForTopics(ctx, group, full)
+	if err == nil {
+		err = found.Error()
+	}
+	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+		return nil, Owner{}, k.sorted("read the offsets of consumer group "+group, s.Topic, err)
+	}
+	var is Owner
+	for _, o := range found[full] {
+		is = is.Or(ParseOwner(o.Metadata))
+	}
+	return found, is, is.admits(s, "kafka-consumer-groups.sh --bootstrap-server "+k.cfg.Host+" --group '"+group+"' --topic "+full+
+		" --reset-offsets --to-current --execute, while no consumer of the group runs")
+}
+
+// Place gives a subscription its place in each partition, the earliest message where it has none, and marks it with its owner. marked is false if the
+// group has a consumer: then only consumers can commit, and the next commit of this one marks it.
+//
+// Two services may start at once, find no mark, and write their own. Both look again, and the first writer is refused, because the second has overwritten
+// its mark.
+func (k *Keeper) Place(ctx context.Context, s messaging.Subscription) (is Owner, marked bool, err error) {
+	found, is, err := k.admit(ctx, s)
+	if err != nil {
+		return is, false, err
+	}
+	full, group := k.cfg.FullName(s.Topic), k.cfg.Group(s)
+	started, err := k.admin.ListStartOffsets(ctx, full)
+	if err == nil {
+		err = started.Error()
+	}
+	if err != nil {
+		return is, false, k.sorted("read the first offsets of topic "+full, s.Topic, err)
+	}
+	owned := OwnerOf(s).Or(is)
+	commit, fresh := kadm.Offsets{}, true
+	started.Each(func(start kadm.ListedOffset) {
+		to := kadm.Offset{Topic: full, Partition: start.Partition, At: start.Offset, LeaderEpoch: -1, Metadata: owned.Metadata()}
+		if at, ok := found.Lookup(full, start.Partition); ok && at.At >= 0 {
+			fresh = false
+			to.At, to.LeaderEpoch = at.At, at.LeaderEpoch
+			if ParseOwner(at.Metadata) == owned {
+				return
+			}
+		}
+		commit.Add(to)
+	})
+	if len(commit) == 0 {
+		return owned, true, nil
+	}
+	done, err := k.admin.CommitOffsets(ctx, group, commit)
+	if err == nil {
+		err = done.Error()
+	}
+	switch {
+	case isOccupied(err):
+		return owned, false, nil
+	case err != nil:
+		return owned, false, k.sorted("commit the first offsets of consumer group "+group, s.Topic, err)
+	case fresh:
+		k.log.InfoContext(ctx, "oncebox: the subscription has no offsets at the broker and begins at the earliest message; if it is not new, its offsets "+
+			"have expired (offsets.retention.minutes), and it receives again what the topic still has", "topic", full, "group", group)
+	}
+	_, is, err = k.admit(ctx, s)
+	return owned.Or(is), true, err
+}
+
+// isOccupied reports whether a commit from outside was refused because the group has consumers.
+func isOccupied(err error) bool {
+	return errors.Is(err, kerr.UnknownMemberID) || errors.Is(err, kerr.RebalanceInProgress) || errors.Is(err, kerr.IllegalGeneration)
+}
+
+// Lag asks the broker how many messages wait for a subscription.
+func (k *Keeper) Lag(ctx context.Context, s messaging.Subscription) (kadm.DescribedGroupLag, error) {
+	group := k.cfg.Group(s)
+	found, err := k.admin.Lag(ctx, group)
+	lag := found[group]
+	if err == nil {
+		err = lag.Error()
+	}
+	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+		return lag, k.sorted("read the lag of consumer group "+group, s.Topic, err)
+	}
+	return lag, nil
+}
+
+// State returns the state of a subscription.
+func (k *Keeper) State(ctx context.Context, s messaging.Subscription) (messaging.SubscriptionState, error) {
+	lag, err := k.Lag(ctx, s)
+	if err != nil {
+		return messaging.SubscriptionState{}, err
+	}
+	state := messaging.SubscriptionState{Missing: true, Consumers: len(lag.Members)}
+	for _, part := range lag.Lag[k.cfg.FullName(s.Topic)] {
+		state.Missing = state.Missing && part.Commit.At < 0
+		state.Messages += max(part.Lag, 0)
+		state.Settled += max(part.Commit.At, 0)
+		if part.Lag > 0 && part.Member == nil {
+			state.Unattended++
+		}
+	}
+	return state, nil
+}

@@ -1,0 +1,202 @@
+package topics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// The settings of topics that matter here.
+const (
+	MaxMessageBytes = "max.message.bytes"
+	retentionMillis = "retention.ms"
+	minInSync       = "min.insync.replicas"
+	cleanupPolicy   = "cleanup.policy"
+)
+
+// Config configures a [Keeper].
+type Config struct {
+	Prefix
+
+	Host        string        // a broker, for commands
+	Check       bool          // topics that do not exist are errors
+	Partitions  int           // of a new topic
+	Replication int           // of a new topic; 0: that of the broker
+	Retention   time.Duration // of a new topic; 0: that of the broker, -1: for ever
+}
+
+// Keeper makes topics and subscriptions, and reads their state.
+type Keeper struct {
+	cfg   Config
+	admin *kadm.Client
+	log   *slog.Logger
+}
+
+// NewKeeper returns a keeper that asks through admin.
+func NewKeeper(cfg Config, admin *kadm.Client, log *slog.Logger) *Keeper {
+	return &Keeper{cfg, admin, log}
+}
+
+// Ensure returns nil if a topic exists. It makes a missing topic, or returns an error, as Config.Declare says.
+func (k *Keeper) Ensure(ctx context.Context, name string) error {
+	full := k.cfg.FullName(name)
+	found, err := k.admin.ListTopics(ctx, full)
+	if err == nil {
+		err = found[full].Err
+	}
+	switch {
+	case err == nil:
+		return nil
+	case !errors.Is(err, kerr.UnknownTopicOrPartition):
+		return k.sorted("look up topic "+full, name, err)
+	case k.cfg.Check:
+		return &messaging.TopicError{Topic: name, Err: fmt.Errorf("kafka: the topic %s does not exist, and Config.Declare (ONCEBOX_KAFKA_DECLARE) "+
+			"is check: make it with: %s", full, k.creation(full))}
+	}
+	settings := map[string]*string{}
+	if millis := k.cfg.retention(); millis != "" {
+		settings[retentionMillis] = &millis
+	}
+	_, err = k.admin.CreateTopic(ctx, int32(k.cfg.Partitions), k.cfg.replicas(), settings, full) //nolint:gosec // Validate limits them
+	if errors.Is(err, kerr.InvalidTopicException) {
+		err = fmt.Errorf("a topic whose name differs only in . and _ exists already, and Kafka does not allow both: %w", err)
+	}
+	if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+		return k.sorted("make topic "+full+" with Config.Partitions "+strconv.Itoa(k.cfg.Partitions)+" and Config.Replication "+
+			strconv.Itoa(k.cfg.Replication)+" (ONCEBOX_KAFKA_PARTITIONS, ONCEBOX_KAFKA_REPLICATION)", name, err)
+	}
+	return k.awaitLeaders(ctx, name)
+}
+
+// awaitLeaders waits until all partitions of a new topic can be used.
+func (k *Keeper) awaitLeaders(ctx context.Context, name string) error {
+	full := k.cfg.FullName(name)
+	for {
+		found, err := k.admin.ListTopics(ctx, full)
+		if err == nil && ready(found[full]) {
+			return nil
+		}
+		if waiting := backoff.Wait(ctx, 50*time.Millisecond); waiting != nil {
+			return fmt.Errorf("%w: kafka: the new topic %s has no leaders: %w", messaging.ErrBrokerDown, full, errors.Join(waiting, err))
+		}
+	}
+}
+
+func ready(t kadm.TopicDetail) bool {
+	for _, p := range t.Partitions {
+		if p.Err != nil || p.Leader < 0 {
+			return false
+		}
+	}
+	return t.Err == nil && len(t.Partitions) > 0
+}
+
+// replicas returns the replication factor for a new topic. -1 is that of the broker (KIP-464).
+func (c *Config) replicas() int16 {
+	if c.Replication == 0 {
+		return -1
+	}
+	return int16(c.Replication) //nolint:gosec // Validate limits it
+}
+
+// retention returns the value of retention.ms for a new topic, empty for that of the broker.
+func (c *Config) retention() string {
+	switch {
+	case c.Retention == 0:
+		return ""
+	case c.Retention < 0:
+		return "-1"
+	default:
+		return strconv.FormatInt(c.Retention.Milliseconds(), 10)
+	}
+}
+
+// creation returns the command that makes a topic.
+func (k *Keeper) creation(full string) string {
+	command := "kafka-topics.sh --bootstrap-server " + k.cfg.Host + " --create --topic " + full + " --partitions " + strconv.Itoa(k.cfg.Partitions)
+	if k.cfg.Replication > 0 {
+		command += " --replication-factor " + strconv.Itoa(k.cfg.Replication)
+	}
+	if millis := k.cfg.retention(); millis != "" {
+		command += " --config " + retentionMillis + "=" + millis
+	}
+	return command
+}
+
+// alteration returns the command that changes a setting of a topic.
+func (k *Keeper) alteration(full, setting, value string) string {
+	return "kafka-configs.sh --bootstrap-server " + k.cfg.Host + " --alter --entity-type topics --entity-name " + full +
+		" --add-config " + setting + "=" + value
+}
+
+// Settings returns the settings of a topic, its own and those of the broker.
+func (k *Keeper) Settings(ctx context.Context, name string) (map[string]string, error) {
+	full := k.cfg.FullName(name)
+	all, err := k.admin.DescribeTopicConfigs(ctx, full)
+	if err != nil {
+		return nil, k.sorted("read the settings of topic "+full, name, err)
+	}
+	described, err := all.On(full, nil)
+	if err == nil {
+		err = described.Err
+	}
+	if err != nil {
+		return nil, k.sorted("read the settings of topic "+full, name, err)
+	}
+	settings := map[string]string{}
+	for _, c := range described.Configs {
+		settings[c.Key] = c.MaybeValue()
+	}
+	return settings, nil
+}
+
+// unusable returns an error if the settings of a topic that this program publishes to lose messages or refuse all of them. Other settings are used as they
+// are.
+func (k *Keeper) unusable(ctx context.Context, name string) error {
+	settings, err := k.Settings(ctx, name)
+	if _, refused := errors.AsType[*messaging.TopicError](err); refused {
+		return nil //nolint:nilerr // without the right to read them there is nothing to check
+	}
+	if err != nil {
+		return err
+	}
+	full := k.cfg.FullName(name)
+	if policy := settings[cleanupPolicy]; strings.Contains(policy, "compact") {
+		return &messaging.TopicError{Topic: name, Err: fmt.Errorf("kafka: the topic %s has %s=%s, and delete is needed: compaction removes the earlier "+
+			"events of a key, whether they were consumed or not. Mend it with: %s", full, cleanupPolicy, policy, k.alteration(full, cleanupPolicy, "delete"))}
+	}
+	found, err := k.admin.ListTopics(ctx, full)
+	if err != nil {
+		return k.sorted("look up topic "+full, name, err)
+	}
+	copies := found[full].Partitions.NumReplicas()
+	if need, err := strconv.Atoi(settings[minInSync]); err == nil && copies > 0 && need > copies {
+		return &messaging.TopicError{Topic: name, Err: fmt.Errorf("kafka: the topic %s has %s=%d and %d copies of each partition, so the broker refuses every "+
+			"message. Mend it with: %s", full, minInSync, need, copies, k.alteration(full, minInSync, strconv.Itoa(copies)))}
+	}
+	return nil
+}
+
+// Retention returns how long a topic keeps messages; -1: for ever. A topic that is only compacted keeps the last message of each key for ever.
+func (k *Keeper) Retention(ctx context.Context, name string) (time.Duration, error) {
+	settings, err := k.Settings(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	millis, err := strconv.ParseInt(settings[retentionMillis], 10, 64)
+	if err != nil || millis < 0 || !strings.Contains(settings[cleanupPolicy], "delete") {
+		return -1, nil //nolint:nilerr // no number is no limit
+	}
+	return time.Duration(min(millis, int64(math.MaxInt64/time.Millisecond))) * time.Millisecond, nil
+}
