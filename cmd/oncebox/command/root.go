@@ -16,6 +16,7 @@ import (
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/keys"
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/status"
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/stuck"
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/version"
 	"github.com/oncebox/oncebox/messaging/brokers"
 )
 
@@ -51,7 +52,8 @@ func newRoot(s *cli.Session) *cobra.Command {
 	root := cli.Group("oncebox", "Show what is in the tables of oncebox, and act on dead letters and other things that wait",
 		status.New(s), stuck.New(s), events.NewShow(s), dead.New(s), consumers.NewParked(s), consumers.New(s), events.NewDelayed(s), keys.New(s),
 		events.NewLanes(s),
-		events.NewTenants(s), newReconcile(s), newRetention(s), consumers.NewRebuild(s), newMigrate(s), newGrants(s), newDoctor(s), newRelay(s), adopt.New(s))
+		events.NewTenants(s), newReconcile(s), newRetention(s), consumers.NewRebuild(s), newMigrate(s), newGrants(s), newDoctor(s), newRelay(s), adopt.New(s),
+		version.New(s))
 	// cobra would print an error with the help of the command. run prints it once, on a line of its own.
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(cli.Usage)
