@@ -37,14 +37,18 @@ func New(to telemetry.Config, pkg, system string) *Instruments {
 	}
 }
 
-// Start begins the span of one call of Publish. The caller ends it.
-func (t *Instruments) Start(ctx context.Context, messages int) (context.Context, trace.Span) {
-	return t.tracer.Start(ctx, "publish", trace.WithSpanKind(trace.SpanKindClient), //nolint:spancheck // the caller ends it
-		trace.WithAttributes(attribute.String("messaging.system", t.system), attribute.Int("messaging.batch.message_count", messages)))
+// Call makes publish the work of one call of Publish: it gives it a span, counts the errors that it returns by index, and returns the error of the
+// call.
+func (t *Instruments) Call(ctx context.Context, msgs []event.Envelope, publish func(ctx context.Context) map[int]error) error {
+	began := time.Now()
+	ctx, span := t.tracer.Start(ctx, "publish", trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(attribute.String("messaging.system", t.system), attribute.Int("messaging.batch.message_count", len(msgs))))
+	defer span.End()
+	return t.end(ctx, msgs, publish(ctx), began)
 }
 
-// End counts the outcomes of the messages of one call of Publish, whose span is that of ctx, and returns the error of the call.
-func (t *Instruments) End(ctx context.Context, msgs []event.Envelope, failed map[int]error, began time.Time) error {
+// end counts the outcomes of the messages of one call of Publish, whose span is that of ctx, and returns the error of the call.
+func (t *Instruments) end(ctx context.Context, msgs []event.Envelope, failed map[int]error, began time.Time) error {
 	type series struct{ topic, outcome string }
 	counts := map[series]int64{}
 	for i := range msgs {

@@ -1,6 +1,7 @@
 package publishing_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,9 +22,10 @@ func TestDurationIsThatOfTheCall(t *testing.T) {
 		to := telemetry.Config{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))}
 		tel := publishing.New(to, "messaging/pulsar", "pulsar")
 		for range 20 {
-			began := time.Now()
-			time.Sleep(9 * time.Millisecond)
-			require.NoError(t, tel.End(t.Context(), []event.Envelope{{Topic: "order"}}, nil, began))
+			require.NoError(t, tel.Call(t.Context(), []event.Envelope{{Topic: "order"}}, func(context.Context) map[int]error {
+				time.Sleep(9 * time.Millisecond)
+				return nil
+			}))
 		}
 		low, high := metricstest.Bucket(t, reader, "oncebox.broker.publish.duration")
 		require.Equal(t, [2]float64{.005, .01}, [2]float64{low, high})

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/linktest"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging/messagingtest"
 )
@@ -29,15 +30,15 @@ func conformance(t *testing.T, unbatched bool) messagingtest.Harness {
 	n := pulsartest.Open(t)
 	n.Retain(t) // the suite publishes before it subscribes
 	var links sync.Map
-	linkOf := func(b messagingtest.Broker) *link {
+	linkOf := func(b messagingtest.Broker) *linktest.Link {
 		l, _ := links.Load(b)
-		return l.(*link)
+		return l.(*linktest.Link)
 	}
 	open := func(t *testing.T) messagingtest.Broker {
 		t.Helper()
-		l := newLink(t, n.URL)
+		l := linktest.New(t, n.URL)
 		cfg := config(n)
-		cfg.URL, cfg.DisableBatching = l.url, unbatched
+		cfg.URL, cfg.DisableBatching = l.URL, unbatched
 		b := connect(t, cfg)
 		links.Store(b, l)
 		return b
@@ -46,14 +47,14 @@ func conformance(t *testing.T, unbatched bool) messagingtest.Harness {
 		Open: open,
 		Crash: func(t *testing.T, b messagingtest.Broker) messagingtest.Broker {
 			t.Helper()
-			linkOf(b).setDown(true)
-			t.Cleanup(func() { linkOf(b).setDown(false) }) // or it would wait for the answer to its goodbye
+			linkOf(b).SetDown(true)
+			t.Cleanup(func() { linkOf(b).SetDown(false) }) // or it would wait for the answer to its goodbye
 			return open(t)
 		},
 		Patience: time.Minute, Declares: true, Owns: true,
 	}
 	if !raced {
-		h.Cut = func(_ *testing.T, b messagingtest.Broker) { linkOf(b).cut() }
+		h.Cut = func(_ *testing.T, b messagingtest.Broker) { linkOf(b).Cut() }
 	}
 	return h
 }

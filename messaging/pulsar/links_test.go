@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/linktest"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -14,9 +15,9 @@ import (
 func TestReceiverKnowsItsConnection(t *testing.T) {
 	t.Parallel()
 	n := pulsartest.Open(t)
-	to := newLink(t, n.URL)
+	to := linktest.New(t, n.URL)
 	cfg := config(n)
-	cfg.URL, cfg.Partitions = to.url, 2
+	cfg.URL, cfg.Partitions = to.URL, 2
 	b := connect(t, cfg)
 	r, err := b.Subscribe(patient(t), messaging.Subscription{Topic: "order", Name: "billing"})
 	require.NoError(t, err)
@@ -30,7 +31,7 @@ func TestReceiverKnowsItsConnection(t *testing.T) {
 	}
 	await.True(t, func() bool { return waiting().Consumers == 1 }, "the broker knows the consumer")
 
-	to.setDown(true)
+	to.SetDown(true)
 	await.True(t, func() bool { return is().IsAway() }, "it is cut off")
 	lost := is()
 	require.Error(t, lost.Err)
@@ -42,7 +43,7 @@ func TestReceiverKnowsItsConnection(t *testing.T) {
 	}, "messages wait in both partitions, and nobody is there: %+v", waiting())
 	require.Equal(t, lost.Since, is().Since)
 
-	to.setDown(false)
+	to.SetDown(false)
 	await.True(t, func() bool { return is().Away == 0 }, "it is back")
 	require.NoError(t, is().Err)
 	require.True(t, is().Since.After(lost.Since))

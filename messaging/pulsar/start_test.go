@@ -18,6 +18,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/linktest"
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
@@ -26,12 +27,12 @@ import (
 )
 
 // away is a way to the broker that ends every connection until it is opened.
-func away(t *testing.T, n *pulsartest.Namespace) (*link, *Config) {
+func away(t *testing.T, n *pulsartest.Namespace) (*linktest.Link, *Config) {
 	t.Helper()
-	l := newLink(t, n.URL)
-	l.setDown(true)
+	l := linktest.New(t, n.URL)
+	l.SetDown(true)
 	cfg := declared(n, "order", "s")
-	cfg.URL, cfg.OperationTimeout = l.url, 200*time.Millisecond
+	cfg.URL, cfg.OperationTimeout = l.URL, 200*time.Millisecond
 	return l, cfg
 }
 
@@ -58,7 +59,7 @@ func TestBrokerThatComesLate(t *testing.T) {
 
 	published := make(chan error, 1)
 	go func() { published <- b.Publish(patient(t), msgs) }()
-	l.setDown(false)
+	l.SetDown(false)
 	require.NoError(t, await.Receive(t, published, "the call that waited is served"))
 	require.Equal(t, 1, log.Count("connection to Pulsar is open"))
 	partitions, err := b.keeper.Admin.Partitions(patient(t), "order")

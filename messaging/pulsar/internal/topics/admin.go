@@ -3,8 +3,6 @@ package topics
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
 )
 
@@ -30,9 +29,10 @@ type Admin struct {
 
 // NewAdmin returns an error if the address or the certificates cannot be used. It asks nothing.
 func NewAdmin(c *Config) (*Admin, error) {
-	tlsConfig, err := adminTLS(c)
+	settings := adapters.TLS{TrustCerts: c.TLSTrustCerts, Cert: c.TLSCert, Key: c.TLSKey, AllowInsecure: c.TLSAllowInsecure}
+	tlsConfig, err := settings.Load()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("pulsar: %w", err)
 	}
 	base, err := url.Parse(c.AdminURL)
 	if err != nil {
@@ -69,29 +69,6 @@ func stayAuthorized(req *http.Request, via []*http.Request) error {
 		// A header for http would send the token unencrypted, so the scheme has to be equal.
 	}
 	return nil
-}
-
-// adminTLS reads the certificates once, at the start, so a wrong path is found there.
-func adminTLS(c *Config) (*tls.Config, error) {
-	out := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: c.TLSAllowInsecure} //nolint:gosec // on demand
-	if c.TLSTrustCerts != "" {
-		pem, err := os.ReadFile(c.TLSTrustCerts)
-		if err != nil {
-			return nil, fmt.Errorf("pulsar: Config.TLSTrustCerts: %w", err)
-		}
-		out.RootCAs = x509.NewCertPool()
-		if !out.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("pulsar: Config.TLSTrustCerts: %s holds no certificate", c.TLSTrustCerts)
-		}
-	}
-	if c.TLSCert != "" {
-		cert, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
-		if err != nil {
-			return nil, fmt.Errorf("pulsar: Config.TLSCert: %w", err)
-		}
-		out.Certificates = []tls.Certificate{cert}
-	}
-	return out, nil
 }
 
 // Namespace returns tenant/namespace.

@@ -1,4 +1,4 @@
-package pulsar
+package linktest
 
 import (
 	"io"
@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// link is a way to the broker that can be cut. It is one client's: cutting it disturbs no other test. A standalone Pulsar
-// sends its clients to no other address than the one they know; a broker that does leads them around the link, and the cases
-// with cuts fail.
-type link struct {
-	url    string
+// Link is a way to a broker that can be cut. It is one client's: cutting it disturbs no other test. A broker that sends its clients to another
+// address than the one they know leads them around the link, and tests with cuts fail.
+type Link struct {
+	// URL is the address of the broker by way of the link.
+	URL    string
 	target string
 
 	mu    sync.Mutex
@@ -23,14 +23,16 @@ type link struct {
 	ways  sync.WaitGroup
 }
 
-// newLink listens on a port of its own and passes on what it gets.
-func newLink(t *testing.T, broker string) *link {
+// New listens on a port of its own and passes on what it gets. broker is the URL of a broker, with its port. The link ends with the test.
+func New(t *testing.T, broker string) *Link {
 	t.Helper()
 	u, err := url.Parse(broker)
 	require.NoError(t, err)
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	l := &link{url: "pulsar://" + listener.Addr().String(), target: u.Host, conns: map[net.Conn]bool{}}
+	l := &Link{target: u.Host, conns: map[net.Conn]bool{}}
+	u.Host = listener.Addr().String()
+	l.URL = u.String()
 	l.ways.Go(func() {
 		for {
 			client, err := listener.Accept()
@@ -42,13 +44,13 @@ func newLink(t *testing.T, broker string) *link {
 	})
 	t.Cleanup(func() {
 		require.NoError(t, listener.Close())
-		l.setDown(true)
+		l.SetDown(true)
 		l.ways.Wait()
 	})
 	return l
 }
 
-func (l *link) connect(client net.Conn) {
+func (l *Link) connect(client net.Conn) {
 	server, err := net.Dial("tcp", l.target)
 	if err != nil {
 		_ = client.Close()
@@ -72,7 +74,7 @@ func (l *link) connect(client net.Conn) {
 	})
 }
 
-func (l *link) hangUp(conns ...net.Conn) {
+func (l *Link) hangUp(conns ...net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range conns {
@@ -81,8 +83,8 @@ func (l *link) hangUp(conns ...net.Conn) {
 	}
 }
 
-// cut ends all connections. New ones are taken.
-func (l *link) cut() {
+// Cut ends all connections. New ones are taken.
+func (l *Link) Cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for c := range l.conns {
@@ -90,10 +92,10 @@ func (l *link) cut() {
 	}
 }
 
-// setDown ends all connections, and says whether new ones are refused.
-func (l *link) setDown(down bool) {
+// SetDown ends all connections, and says whether new ones are refused.
+func (l *Link) SetDown(down bool) {
 	l.mu.Lock()
 	l.down = down
 	l.mu.Unlock()
-	l.cut()
+	l.Cut()
 }
