@@ -28,6 +28,7 @@ func testBrokerClose(s *session) {
 
 // testBrokerCloseWhileUsed closes the broker while it publishes and delivers: every call returns, and none panics.
 func testBrokerCloseWhileUsed(s *session) {
+	s.declareIfForgetful("a", "b")
 	var users sync.WaitGroup
 	busy := make(chan struct{}, 1)
 	for _, key := range []string{"a", "b", "c", "d"} {

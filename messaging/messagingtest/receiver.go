@@ -76,6 +76,7 @@ func testRedeliverOrder(s *session) {
 
 func testPause(s *session) {
 	t := s.t
+	s.declareIfForgetful("other")
 	r := s.subscribe("paused", "")
 	s.publish(s.message("key", 1))
 	s.ack(r, s.receive(r))
