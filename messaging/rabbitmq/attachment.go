@@ -1,0 +1,159 @@
+package rabbitmq
+
+import (
+	"context"
+	"crypto/rand"
+	"strings"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// attachment is a channel that consumes the queues of a subscription, until the channel ends. The broker then returns all messages that were not
+// settled to the places that they had.
+type attachment struct {
+	receiver  *receiver
+	channel   *amqp.Channel
+	closed    <-chan *amqp.Error
+	cancelled <-chan string // gets the tag of a consumer whose queue is gone
+
+	over       chan struct{} // closed by end
+	forwarding sync.WaitGroup
+
+	// The mutex of the receiver guards these.
+	held  map[string]int // messages by queue that were received and are not settled
+	acked int64
+}
+
+// receipt holds what is needed to settle a message, or to deliver it again.
+type receipt struct {
+	at       *attachment
+	queue    string
+	delivery amqp.Delivery
+	unnamed  string // the place of a message without an id, see place
+	number   uint64 // in the order in which messages were received
+	attempt  int
+	settled  bool
+}
+
+// place returns the place of the message within its topic. AMQP numbers no messages, so it is a new one for each delivery by the broker: a message
+// without an id may be handled twice, and is never taken for another one. The caller holds the mutex of the receiver.
+func (rc *receipt) place() string {
+	if rc.unnamed == "" {
+		rc.unnamed = strings.ToLower(rand.Text())
+	}
+	return rc.unnamed
+}
+
+// attach consumes the queues of the subscription. The client's calls cannot be cancelled; an attachment that comes too late is closed.
+func (r *receiver) attach(ctx context.Context, s *session) (*attachment, error) {
+	ch, err := s.channel(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a := &attachment{
+		receiver: r, channel: ch, over: make(chan struct{}), held: map[string]int{},
+		closed: ch.NotifyClose(make(chan *amqp.Error, 1)), cancelled: ch.NotifyCancel(make(chan string, len(r.queues))),
+	}
+	done := make(chan error, 1)
+	go func() { done <- a.consume() }()
+	select {
+	case err = <-done:
+		done <- nil // read once more below
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		go func() { // the broker may not answer
+			_ = ch.Close()
+			<-done // consume starts nothing more
+			a.end()
+		}()
+		return nil, err
+	}
+	return a, nil
+}
+
+func (a *attachment) consume() error {
+	r := a.receiver
+	if err := a.channel.Qos(r.prefetch(), 0, false); err != nil {
+		return err
+	}
+	for n, queue := range r.queues {
+		deliveries, err := a.channel.Consume(queue, a.tag(n), false, false, false, false, nil)
+		if err != nil {
+			return err
+		}
+		a.forwarding.Go(func() { a.forward(queue, deliveries) })
+	}
+	return nil
+}
+
+// prefetch is how many messages of one queue the broker sends before they are settled.
+func (r *receiver) prefetch() int {
+	return max(r.broker.cfg.Prefetch/len(r.queues), r.subscription.Queue, 1)
+}
+
+// tag names the consumer of a queue. The broker shows it.
+func (a *attachment) tag(n int) string {
+	const room = 200
+	name := a.receiver.name
+	if len(name) > room {
+		name = name[:room]
+	}
+	return queueName(name, n)
+}
+
+// forward passes the messages of one queue on, in their order.
+func (a *attachment) forward(queue string, deliveries <-chan amqp.Delivery) {
+	for d := range deliveries {
+		rc := &receipt{at: a, queue: queue, delivery: d, attempt: attemptOf(&d)}
+		select {
+		case a.receiver.incoming <- rc:
+		case <-a.over:
+			return
+		}
+	}
+}
+
+// wait returns when the channel has ended, or has to end. It returns the name of a queue that is gone, if that is the reason.
+func (a *attachment) wait(ctx context.Context) (gone string) {
+	select {
+	case <-a.closed:
+	case tag, ok := <-a.cancelled:
+		for n, queue := range a.receiver.queues {
+			if ok && a.tag(n) == tag {
+				gone = queue
+			}
+		}
+	case <-ctx.Done():
+	}
+	return gone
+}
+
+// end closes the channel and waits until no message comes through any more.
+func (a *attachment) end() {
+	close(a.over)
+	a.close(time.Second)
+	a.forwarding.Wait()
+}
+
+// close closes the channel, so that the broker returns its messages. It waits for the broker's answer, for limit at most.
+func (a *attachment) close(limit time.Duration) {
+	done := make(chan struct{})
+	go func() {
+		_ = a.channel.Close() // an error means that it is closed already
+		close(done)
+	}()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}
+
+var _ messaging.ConnectedReceiver = (*receiver)(nil)

@@ -1,0 +1,135 @@
+package rabbitmq
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/oncebox/oncebox/internal/adapters"
+)
+
+// addresses returns a URL for each host of Config.URL.
+func (c *Config) addresses() ([]string, error) {
+	wrong := fmt.Errorf("rabbitmq: Config.URL %q does not look like amqp://user:password@host:5672/vhost or amqps://host:5671 "+
+		"(ONCEBOX_RABBITMQ_URL)", redacted(c.URL))
+	scheme, rest, ok := strings.Cut(c.URL, "://")
+	if !ok {
+		return nil, wrong
+	}
+	hosts, path := rest, ""
+	if slash := strings.Index(rest, "/"); slash >= 0 {
+		hosts, path = rest[:slash], rest[slash:]
+	}
+	user := ""
+	if at := strings.LastIndex(hosts, "@"); at >= 0 {
+		user, hosts = hosts[:at+1], hosts[at+1:]
+	}
+	var all []string
+	for host := range strings.SplitSeq(hosts, ",") {
+		address := scheme + "://" + user + host + path
+		if uri, err := amqp.ParseURI(address); err != nil || uri.Host == "" || host == "" {
+			return nil, wrong // without the reason, which may have the password in it
+		}
+		all = append(all, address)
+	}
+	return all, nil
+}
+
+// tls returns the settings of TLS, nil for a connection without it.
+func (c *Config) tls() (*tls.Config, error) {
+	if !strings.HasPrefix(c.URL, "amqps:") {
+		return nil, nil
+	}
+	settings, err := adapters.TLS{
+		TrustCerts: c.TLSTrustCerts, Cert: c.TLSCert, Key: c.TLSKey, AllowInsecure: c.TLSAllowInsecure,
+	}.Load()
+	if err != nil {
+		return nil, fmt.Errorf("rabbitmq: %w", err)
+	}
+	return settings, nil
+}
+
+// dialer opens connections.
+type dialer struct {
+	addresses []string
+	timeout   time.Duration
+	heartbeat time.Duration
+	tls       *tls.Config
+}
+
+// dial tries the hosts in turn. name is the name of the connection at the broker.
+func (d *dialer) dial(ctx context.Context, name string) (*session, error) {
+	var errs []error
+	for _, address := range d.addresses {
+		s, err := d.dialOne(ctx, address, name)
+		if err == nil {
+			return s, nil
+		}
+		if u, parseErr := url.Parse(address); parseErr == nil {
+			err = fmt.Errorf("%s: %w", u.Host, err)
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
+func (d *dialer) dialOne(ctx context.Context, address, name string) (*session, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	var link *patientConn
+	config := amqp.Config{
+		Heartbeat: d.heartbeat,
+		Properties: amqp.Table{
+			"product": "oncebox", "platform": "Go", "connection_name": name,
+		},
+		Dial: func(network, address string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			link = &patientConn{Conn: conn, timeout: d.timeout}
+			deadline, _ := ctx.Deadline()
+			return link, conn.SetDeadline(deadline) // the client lifts it after the handshake
+		},
+	}
+	if d.tls != nil {
+		config.TLSClientConfig = d.tls.Clone() // the client writes the name of the host into it
+	}
+	type opened struct {
+		conn *amqp.Connection
+		err  error
+	}
+	done := make(chan opened, 1)
+	go func() {
+		conn, err := amqp.DialConfig(address, config)
+		done <- opened{conn, err}
+	}()
+	o := <-done
+	if o.err != nil {
+		return nil, cmp.Or(context.Cause(ctx), o.err)
+	}
+	return newSession(o.conn, link), nil
+}
+
+// patientConn is a connection whose writes end. While the broker has an alarm it reads nothing from publishers, and a write of the client would
+// wait for ever, with a lock that the client needs to close the connection.
+type patientConn struct {
+	net.Conn
+
+	timeout time.Duration
+}
+
+func (c *patientConn) Write(b []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(c.timeout)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(b)
+}

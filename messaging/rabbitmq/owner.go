@@ -1,0 +1,75 @@
+package rabbitmq
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/wire"
+)
+
+// The owner of a subscription, the service and its database, is stored in two exchanges that have no other purpose. An exchange has one argument that
+// the broker compares with the one of a second declaration, alternate-exchange; its refusal says what is stored. So the first declaration wins,
+// however many come at once, and AMQP alone shows the owner.
+const (
+	alternate        = "alternate-exchange"
+	sourceMark       = "source"
+	installationMark = "installation"
+)
+
+// own stores the owner of a subscription, as far as it is given, and refuses another one.
+func (t *topology) own(ctx context.Context, at *session, s messaging.Subscription) error {
+	owner, err := t.mark(ctx, at, s, sourceMark, s.Source)
+	if err != nil {
+		return err
+	}
+	if owner != "" {
+		return messaging.Permanent(&messaging.SourceError{
+			Topic: s.Topic, Subscription: s.Name, Owner: owner, Source: s.Source, Mend: t.mendOf(s, sourceMark),
+		})
+	}
+	if owner, err = t.mark(ctx, at, s, installationMark, s.Installation); err != nil || owner == "" {
+		return err
+	}
+	return messaging.Permanent(&messaging.InstallationError{
+		Topic: s.Topic, Subscription: s.Name, Source: s.Source, Owner: owner, Installation: s.Installation, Mend: t.mendOf(s, installationMark),
+	})
+}
+
+func (t *topology) markOf(s messaging.Subscription, what string) string {
+	return t.names.of(s.Topic, s.Name) + separator + what
+}
+
+// mendOf is the command that forgets a part of the owner. It needs no plugin.
+func (t *topology) mendOf(s messaging.Subscription, what string) string {
+	return fmt.Sprintf(`delete the exchange %q, in the management UI or with `+
+		"`rabbitmqctl eval 'rabbit_exchange:delete(rabbit_misc:r(<<\"/\">>, exchange, <<\"%[1]s\">>), false, <<\"operator\">>).'` "+
+		`(with your virtual host in place of "/"), and start this service again`, t.markOf(s, what))
+}
+
+// mark stores a part of the owner. It returns what is stored if that is something else.
+func (t *topology) mark(ctx context.Context, at *session, s messaging.Subscription, what, value string) (other string, err error) {
+	if value == "" || !t.make {
+		return "", nil
+	}
+	stored := t.names.value(what, wire.Escape(value, "."))
+	err = at.with(ctx, func(ch *amqp.Channel) error {
+		return ch.ExchangeDeclare(t.markOf(s, what), amqp.ExchangeFanout, true, false, true, false, amqp.Table{alternate: stored})
+	})
+	if isCode(err, amqp.PreconditionFailed) {
+		if other := currentArg.FindStringSubmatch(err.Error()); other != nil {
+			return wire.Unescape(strings.TrimPrefix(other[1], t.names.value(what, ""))), nil
+		}
+	}
+	if err != nil {
+		return "", t.explain(s, err)
+	}
+	return "", nil
+}
+
+// currentArg finds the stored value in the broker's text.
+var currentArg = regexp.MustCompile(`but current is '([^']*)'`)

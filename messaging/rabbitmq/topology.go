@@ -1,0 +1,199 @@
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/wire"
+)
+
+// topology makes, or checks, what a subscription needs at the broker:
+//
+//	topic exchange -> exchange of the subscription -> its queues
+//
+// The exchange of a subscription distributes the messages by the hash of their routing keys. The plugin keeps its ring in memory, and builds it anew
+// after a restart of the broker, from the bindings in the order of their names. So queues are bound in this order, and each key has the same queue
+// before and after. Queues are bound before the subscription gets its first message.
+type topology struct {
+	names names
+	make  bool
+	count int // queues of a new Failover subscription
+}
+
+const (
+	hashType = "x-consistent-hash"
+	// keyHeader carries the routing key, see wire.PartitionKey.
+	keyHeader = prefix + wire.PartitionKey
+)
+
+// layout is what cannot be changed about a subscription that has messages.
+type layout struct {
+	kind   messaging.SubscriptionType
+	queues int
+}
+
+func (t *topology) layoutOf(s messaging.Subscription) layout {
+	if s.Type == messaging.Shared {
+		return layout{s.Type, 1} // several queues would only make several orders
+	}
+	return layout{s.Type, t.count}
+}
+
+func (l layout) String() string { return fmt.Sprintf("%s-%d", l.kind, l.queues) }
+
+// queuesOf returns the names of the queues of a subscription, in the order in which they are bound.
+func (t *topology) queuesOf(s messaging.Subscription) []string {
+	exchange := t.names.of(s.Topic, s.Name)
+	var queues []string
+	for n := range t.layoutOf(s).queues {
+		queues = append(queues, queueName(exchange, n))
+	}
+	slices.Sort(queues)
+	return queues
+}
+
+// declare makes the exchanges and queues of a subscription and binds them, or checks that they exist. The errors are those of the broker, with what
+// to do about them.
+func (t *topology) declare(ctx context.Context, at *session, s messaging.Subscription) error {
+	var err error
+	if t.make {
+		err = at.with(ctx, func(ch *amqp.Channel) error { return t.makeAll(ch, at, s) })
+	} else {
+		err = t.check(ctx, at, s)
+	}
+	if err != nil {
+		return t.explain(s, err)
+	}
+	return t.own(ctx, at, s)
+}
+
+func (t *topology) makeAll(ch *amqp.Channel, at *session, s messaging.Subscription) error {
+	exchange, layout := t.names.of(s.Topic, s.Name), t.layoutOf(s)
+	if err := t.makeTopicExchange(ch); err != nil {
+		return err
+	}
+	kind := hashType
+	if layout.queues == 1 {
+		kind = amqp.ExchangeFanout
+	}
+	args := amqp.Table{alternate: t.names.value("layout", layout.String())}
+	if kind == hashType {
+		args["hash-header"] = keyHeader
+	}
+	if err := ch.ExchangeDeclare(exchange, kind, true, false, false, false, args); err != nil {
+		return err
+	}
+	for _, queue := range t.queuesOf(s) {
+		if _, err := ch.QueueDeclare(queue, true, false, false, false, queueArgs(at.major(), s.Type)); err != nil {
+			return err
+		}
+		if err := ch.QueueBind(queue, "1", exchange, false, nil); err != nil {
+			return err
+		}
+	}
+	return ch.ExchangeBind(exchange, routingKey(s.Topic), t.names.exchange, false, nil)
+}
+
+func (t *topology) makeTopicExchange(ch *amqp.Channel) error {
+	return ch.ExchangeDeclare(t.names.exchange, amqp.ExchangeTopic, true, false, false, false, nil)
+}
+
+// queueArgs are the arguments of a queue of RabbitMQ with this major version. Since version 4 a quorum queue drops a message at the 20th failed
+// delivery, unless its limit is switched off; earlier versions have no limit, and refuse a negative one.
+func queueArgs(major int, kind messaging.SubscriptionType) amqp.Table {
+	args := amqp.Table{"x-queue-type": "quorum"}
+	if kind == messaging.Failover {
+		args["x-single-active-consumer"] = true
+	}
+	if major >= 4 {
+		args["x-delivery-limit"] = -1
+	}
+	return args
+}
+
+// check looks for the exchanges and queues without making any. It sees their names only: AMQP shows neither arguments nor bindings.
+func (t *topology) check(ctx context.Context, at *session, s messaging.Subscription) error {
+	exists := func(what func(ch *amqp.Channel) error) error { return at.with(ctx, what) }
+	exchange := t.names.of(s.Topic, s.Name)
+	for _, name := range []string{t.names.exchange, exchange} {
+		err := exists(func(ch *amqp.Channel) error {
+			return ch.ExchangeDeclarePassive(name, amqp.ExchangeTopic, true, false, false, false, nil)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	queue := func(name string) error {
+		return exists(func(ch *amqp.Channel) error {
+			_, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
+			return err
+		})
+	}
+	for _, name := range t.queuesOf(s) {
+		if err := queue(name); err != nil {
+			return err
+		}
+	}
+	further := queueName(exchange, t.layoutOf(s).queues)
+	err := queue(further)
+	if isCode(err, amqp.NotFound) {
+		return nil
+	}
+	if err == nil {
+		err = fmt.Errorf("%w: the broker has also the queue %s, which would have no consumer: set Config.Queues (ONCEBOX_RABBITMQ_QUEUES) to the "+
+			"number of queues that exist", errLayout, further)
+	}
+	return err
+}
+
+var (
+	errLayout = errors.New("the subscription has another layout")
+	errPlugin = errors.New("the broker lacks the plugin rabbitmq_consistent_hash_exchange: run `rabbitmq-plugins enable rabbitmq_consistent_hash_exchange` " +
+		"on each node, or set Config.Queues (ONCEBOX_RABBITMQ_QUEUES) to 1, which does without")
+)
+
+// explain adds to a refusal of the broker what to do about it.
+func (t *topology) explain(s messaging.Subscription, err error) error {
+	refusal, ok := errors.AsType[*amqp.Error](err)
+	if !ok {
+		return err
+	}
+	wanted, exchange := t.layoutOf(s), t.names.of(s.Topic, s.Name)
+	switch {
+	case strings.Contains(refusal.Reason, "exchange type '"+hashType+"'"):
+		return fmt.Errorf("%w (%w)", errPlugin, err)
+	case refusal.Code == amqp.NotFound && !t.make:
+		return fmt.Errorf("it does not exist, and Config.Declare (ONCEBOX_RABBITMQ_DECLARE) is \"check\": let an operator make it, or one run of this "+
+			"program with \"make\": %w", err)
+	case refusal.Code == amqp.AccessRefused:
+		return fmt.Errorf("the user may not make it: grant configure, write and read on names that begin with %q (rabbitmqctl set_permissions), or "+
+			"let an operator make it and set Config.Declare (ONCEBOX_RABBITMQ_DECLARE) to \"check\": %w", t.names.exchange, err)
+	case refusal.Code == amqp.PreconditionFailed && strings.Contains(refusal.Reason, "for exchange '"+exchange+"'"):
+		return fmt.Errorf("%w: it was made with other settings than %s, and a change would move keys to other queues, where they overtake their own "+
+			"earlier messages. Set Config.Queues (ONCEBOX_RABBITMQ_QUEUES) and the type to what it was made with; or let its consumers empty it, delete "+
+			"the exchange %s and its queues, and let this program make it anew: %w", errLayout, wanted, exchange, err)
+	case refusal.Code == amqp.PreconditionFailed:
+		return fmt.Errorf("it was made with other arguments. Let its consumers empty it, delete it (rabbitmqctl delete_queue NAME; messages in it are "+
+			"lost), and let this program make it anew: %w", err)
+	default:
+		return err
+	}
+}
+
+// isCode reports whether the broker has refused something with this code.
+func isCode(err error, code int) bool {
+	refusal, ok := errors.AsType[*amqp.Error](err)
+	return ok && refusal.Code == code
+}
+
+// isRefusal reports whether err is an answer of the broker that another try does not change.
+func isRefusal(err error) bool {
+	return isCode(err, amqp.NotFound) || isCode(err, amqp.AccessRefused) || isCode(err, amqp.PreconditionFailed) || isCode(err, amqp.NotAllowed) ||
+		isCode(err, amqp.ResourceLocked) || errors.Is(err, errPlugin) || errors.Is(err, errLayout)
+}
