@@ -1,6 +1,7 @@
 package adapters
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -24,6 +25,21 @@ func (c *Calls) Enter(call string) (leave func(), err error) {
 	}
 	c.under.Add(1)
 	return c.under.Done, nil
+}
+
+// Begin is Enter for a call that may take no longer than limit, and ends when open is done.
+func (c *Calls) Begin(ctx, open context.Context, call string, limit time.Duration) (_ context.Context, leave func(), err error) {
+	done, err := c.Enter(call)
+	if err != nil {
+		return ctx, nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	stop := context.AfterFunc(open, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+		done()
+	}, nil
 }
 
 // Close makes Enter refuse further calls. It returns false if it was called before.

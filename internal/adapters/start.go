@@ -84,6 +84,22 @@ func (s *Start) Begin(ctx context.Context) error {
 // End waits until Begin's work in the background has ended, which is soon after Open is done. It reports whether that took less than limit.
 func (s *Start) End(limit time.Duration) bool { return WaitFor(&s.background, limit) }
 
+// Drain is the beginning of a broker's Close: calls takes no further ones, and those under way may take up to limit to end. Then end, which makes
+// Open done, ends them. It returns false if it was called before.
+func (s *Start) Drain(calls *Calls, end func(), limit time.Duration) (first bool) {
+	if !calls.Close() {
+		return false
+	}
+	if s.IsUnder() {
+		end() // calls that still wait for the first connection have sent nothing, so they may end now
+	}
+	if !calls.Wait(limit) {
+		end()
+		calls.Wait(limit)
+	}
+	return true
+}
+
 // IsUnder reports whether the broker has not been reached yet.
 func (s *Start) IsUnder() bool {
 	select {

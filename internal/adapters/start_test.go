@@ -110,3 +110,26 @@ func TestCalls(t *testing.T) {
 		require.ErrorIs(t, err, messaging.ErrBrokerDown)
 	})
 }
+
+func TestDrainEndsCallsThatTakeTooLong(t *testing.T) {
+	for name, away := range map[string]int{"connected": 0, "not connected": 1 << 30} {
+		synctest.Test(t, func(t *testing.T) {
+			b := broker{away: away, err: errAway}
+			s := b.start(false)
+			require.NoError(t, s.Begin(t.Context()))
+			var c adapters.Calls
+			leave, err := c.Enter("publish")
+			require.NoError(t, err)
+			go func() {
+				<-b.open.Done()
+				leave()
+			}()
+			began := time.Now()
+			require.True(t, s.Drain(&c, b.close, time.Minute))
+			require.False(t, s.Drain(&c, b.close, time.Minute))
+			require.Equal(t, away == 0, time.Since(began) == time.Minute, name)
+			b.close()
+			require.True(t, s.End(time.Second))
+		})
+	}
+}

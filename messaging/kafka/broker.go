@@ -107,17 +107,10 @@ func (b *Broker) Observe(t telemetry.Config) { b.telemetry.Use(t) }
 // Close refuses new calls, waits for the calls under way, hands back the messages that receivers did not settle, and closes the connection.
 // Receivers return [messaging.ErrClosed]. An error means that the broker did not confirm the end in time; it will notice the end by itself.
 func (b *Broker) Close() error {
-	if !b.calls.Close() {
+	if !b.start.Drain(&b.calls, b.end, b.cfg.CloseTimeout) {
 		return nil
 	}
 	defer quietlog.Flush(b.log)
-	if b.start.IsUnder() {
-		b.end() // calls that still wait for the first connection have sent nothing, so they may end now
-	}
-	if !b.calls.Wait(b.cfg.CloseTimeout) {
-		b.end()
-		b.calls.Wait(b.cfg.CloseTimeout)
-	}
 	b.end()
 	var closing sync.WaitGroup
 	for _, r := range b.openReceivers() {
@@ -141,15 +134,5 @@ func (b *Broker) openReceivers() []*receiver {
 
 // enter counts a call that Close has to wait for, and limits it. The caller leaves when the call ends.
 func (b *Broker) enter(ctx context.Context, call string, limit time.Duration) (_ context.Context, leave func(), err error) {
-	done, err := b.calls.Enter("kafka: " + call)
-	if err != nil {
-		return ctx, nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	stop := context.AfterFunc(b.open, cancel)
-	return ctx, func() {
-		stop()
-		cancel()
-		done()
-	}, nil
+	return b.calls.Begin(ctx, b.open, "kafka: "+call, limit)
 }

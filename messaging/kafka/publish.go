@@ -7,7 +7,6 @@ import (
 	"maps"
 	"strconv"
 	"sync/atomic"
-	"time"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
@@ -24,12 +23,7 @@ func (b *Broker) Publish(ctx context.Context, msgs []event.Envelope) error {
 		return err
 	}
 	defer leave()
-	t := b.telemetry.Instruments()
-	began := time.Now()
-	ctx, span := t.Start(ctx, len(msgs))
-	defer span.End()
-	failed := b.publish(ctx, msgs)
-	return t.End(ctx, msgs, failed, began)
+	return b.telemetry.Instruments().Call(ctx, msgs, func(ctx context.Context) map[int]error { return b.publish(ctx, msgs) })
 }
 
 // publish returns the errors by the index in msgs.

@@ -112,17 +112,10 @@ func (b *Broker) Observe(t telemetry.Config) { b.telemetry.Use(t) }
 // Close refuses new calls, waits for the calls under way, hands back the messages that receivers did not settle, and closes the connection.
 // Receivers return [messaging.ErrClosed].
 func (b *Broker) Close() error {
-	if !b.calls.Close() {
+	if !b.start.Drain(&b.calls, b.end, b.cfg.CloseTimeout) {
 		return nil
 	}
 	defer quietlog.Flush(b.log)
-	if b.start.IsUnder() {
-		b.end() // calls that still wait for the first connection have sent nothing, so they may end now
-	}
-	if !b.calls.Wait(b.cfg.CloseTimeout) {
-		b.end()
-		b.calls.Wait(b.cfg.CloseTimeout)
-	}
 	var closing sync.WaitGroup
 	for _, r := range b.openReceivers() {
 		closing.Go(func() { _ = r.Close() }) // it returns no error

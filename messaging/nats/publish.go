@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	natsclient "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -24,19 +23,12 @@ func (b *Broker) Publish(ctx context.Context, msgs []event.Envelope) error {
 	if len(msgs) == 0 {
 		return nil
 	}
-	leave, err := b.calls.Enter("nats: publish")
+	ctx, leave, err := b.calls.Begin(ctx, b.open, "nats: publish", b.cfg.PublishTimeout)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	ctx, cancel := context.WithTimeout(ctx, b.cfg.PublishTimeout)
-	defer cancel()
-	defer context.AfterFunc(b.open, cancel)()
-	t := b.telemetry.Instruments()
-	began := time.Now()
-	ctx, span := t.Start(ctx, len(msgs))
-	defer span.End()
-	return t.End(ctx, msgs, b.publish(ctx, msgs), began)
+	return b.telemetry.Instruments().Call(ctx, msgs, func(ctx context.Context) map[int]error { return b.publish(ctx, msgs) })
 }
 
 // publish returns the errors by the index in msgs.

@@ -93,6 +93,9 @@ func Connect(ctx context.Context, cfg *Config) (*Broker, error) {
 	return b, nil
 }
 
+// Observe implements [messaging.Observed].
+func (b *Broker) Observe(t telemetry.Config) { b.telemetry.Use(t) }
+
 func (c *Config) names() names { return names{exchange: c.Exchange} }
 
 // greet opens the first connection. From then on the links keep their connections open by themselves.
@@ -111,14 +114,9 @@ func (b *Broker) greet(ctx context.Context) error {
 	return nil
 }
 
-// limited bounds a call by a time, and by the end of the connection.
-func (b *Broker) limited(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	stop := context.AfterFunc(b.open, cancel)
-	return ctx, func() {
-		stop()
-		cancel()
-	}
+// enter begins a call that ends with leave.
+func (b *Broker) enter(ctx context.Context, call string, limit time.Duration) (_ context.Context, leave func(), err error) {
+	return b.calls.Begin(ctx, b.open, "rabbitmq: "+call, limit)
 }
 
 // lasts reports whether an error needs a person: the broker has answered, and refuses.
@@ -190,23 +188,13 @@ func (b *Broker) wait(ctx context.Context, l *link, call string) (*session, erro
 	return s, nil
 }
 
-// Observe implements [messaging.Observed].
-func (b *Broker) Observe(t telemetry.Config) { b.telemetry.Use(t) }
-
 // Close refuses new calls, waits for the calls under way, hands back the messages that receivers did not settle, and closes the connections.
 // Receivers return [messaging.ErrClosed]. An error means that the broker did not confirm the end in time; it will notice the end by itself.
 func (b *Broker) Close() error {
-	if !b.calls.Close() {
+	if !b.start.Drain(&b.calls, b.end, b.cfg.CloseTimeout) {
 		return nil
 	}
 	defer quietlog.Flush(b.log)
-	if b.start.IsUnder() {
-		b.end() // calls that still wait for the first connection have sent nothing, so they may end now
-	}
-	if !b.calls.Wait(b.cfg.CloseTimeout) {
-		b.end()
-		b.calls.Wait(b.cfg.CloseTimeout)
-	}
 	var receivers sync.WaitGroup
 	for _, r := range b.openReceivers() {
 		receivers.Go(func() { _ = r.Close() }) // Close of a receiver returns no error

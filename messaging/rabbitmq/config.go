@@ -72,6 +72,13 @@ type Config struct {
 	// CloseTimeout is how long Close waits for running calls, and after them for the broker. Default: 10s.
 	CloseTimeout time.Duration `env:"CLOSE_TIMEOUT"`
 
+	// Telemetry sets where logs, traces and metrics go. Payloads and headers are never logged. A trace has a span for each call of Publish. Default:
+	// that of the application, see [messaging.Observed], else slog.Default() and the global providers.
+	Telemetry telemetry.Config
+	// LogInterval is the time between two log lines about a failure that repeats; each line has the number of failures since the line before, as
+	// with config.Quiet. Default: 1m. With -1 every failure is a line.
+	LogInterval time.Duration `env:"LOG_INTERVAL"`
+
 	// TLSAllowInsecure makes the client accept any certificate of the broker. Default: false.
 	TLSAllowInsecure bool `env:"TLS_ALLOW_INSECURE"`
 	// TLSTrustCerts is the path of a file in PEM format with the authorities that may have signed the broker's certificate. Default: those of the
@@ -80,13 +87,6 @@ type Config struct {
 	// TLSCert is the path of a file with this client's own certificate, TLSKey that of the file with its key. They belong together. Default: none.
 	TLSCert string `env:"TLS_CERT"`
 	TLSKey  string `env:"TLS_KEY"`
-
-	// Telemetry sets where logs, traces and metrics go. Payloads and headers are never logged. A trace has a span for each call of Publish. Default:
-	// that of the application, see [messaging.Observed], else slog.Default() and the global providers.
-	Telemetry telemetry.Config
-	// LogInterval is the time between two log lines about a failure that repeats; each line has the number of failures since the line before, as
-	// with config.Quiet. Default: 1m. With -1 every failure is a line.
-	LogInterval time.Duration `env:"LOG_INTERVAL"`
 }
 
 // Validate names every field that cannot be used.

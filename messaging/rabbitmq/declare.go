@@ -49,13 +49,11 @@ func (b *Broker) Declare(ctx context.Context, topics []string, subscriptions []m
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("rabbitmq: declare: %w", err)
 	}
-	leave, err := b.calls.Enter("declare")
+	ctx, leave, err := b.enter(ctx, "declare", b.cfg.ConnectTimeout)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	ctx, cancel := b.limited(ctx, b.cfg.ConnectTimeout)
-	defer cancel()
 	for _, s := range subscriptions {
 		err := b.insist(ctx, "declare", func(ctx context.Context, at *session) error { return b.topology.declare(ctx, at, s) })
 		if err != nil {

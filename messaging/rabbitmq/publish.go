@@ -22,13 +22,11 @@ func (b *Broker) Publish(ctx context.Context, msgs []event.Envelope) error {
 	if len(msgs) == 0 {
 		return nil
 	}
-	leave, err := b.calls.Enter("publish")
+	ctx, leave, err := b.enter(ctx, "publish", b.cfg.PublishTimeout)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	ctx, cancel := b.limited(ctx, b.cfg.PublishTimeout)
-	defer cancel()
 	return b.telemetry.Instruments().Call(ctx, msgs, func(ctx context.Context) map[int]error {
 		return adapters.ByTopic(msgs, func(topic string, indexes []int) map[int]error { return b.publishTopic(ctx, topic, msgs, indexes) })
 	})

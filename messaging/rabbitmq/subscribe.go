@@ -15,13 +15,11 @@ func (b *Broker) Subscribe(ctx context.Context, s messaging.Subscription) (messa
 	if err := b.ValidateSubscription(s); err != nil {
 		return nil, fmt.Errorf("rabbitmq: subscribe: %w", err)
 	}
-	leave, err := b.calls.Enter("subscribe")
+	ctx, leave, err := b.enter(ctx, "subscribe", b.cfg.ConnectTimeout)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	ctx, cancel := b.limited(ctx, b.cfg.ConnectTimeout)
-	defer cancel()
 
 	call := fmt.Sprintf("subscribe %q of topic %q", s.Name, s.Topic)
 	r := newReceiver(b, s)
