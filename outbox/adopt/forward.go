@@ -108,6 +108,10 @@ func (m *Mover) beginForward(ctx context.Context, tx bun.Tx) error {
 	case read == most:
 		return errNotDrained
 	}
+	// A name that the trigger does not find would fail each writer.
+	if _, err := tx.Tx.ExecContext(ctx, "SET LOCAL search_path = pg_catalog, pg_temp; EXPLAIN "+m.plan.count()); err != nil {
+		return fmt.Errorf("the trigger runs with the search_path pg_catalog, so where has to name tables and functions with their schemas: %w", err)
+	}
 	if _, err := tx.Tx.ExecContext(ctx, m.plan.forward(m.store.Source(), m.store.Handle().DefaultTenant, m.store.Handle().MaxPayload)); err != nil {
 		return err
 	}

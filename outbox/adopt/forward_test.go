@@ -176,3 +176,19 @@ func TestForwardNeedsAKey(t *testing.T) {
 	f := newFixture(t, strings.Replace(orders, "PRIMARY KEY", "", 1))
 	require.ErrorContains(t, f.mover(mapOrders).Forward(t.Context()), "the table has no primary key")
 }
+
+// A condition that only the search_path of the mover understands is refused: in the trigger it would fail each writer.
+func TestForwardWithoutASearchPath(t *testing.T) {
+	f := newFixture(t, orders)
+	f.exec(`CREATE TABLE done (id bigint)`)
+	const where = "where: NOT EXISTS (SELECT FROM done d WHERE d.id = r.id)"
+	m := f.mover(mapOrders + where)
+	f.exec(`INSERT INTO old (order_id, payload) VALUES ('a', '1')`)
+	require.ErrorContains(t, m.Forward(t.Context()), "where has to name tables and functions with their schemas")
+	require.False(t, isForwarding(t, m))
+	m = f.mover(mapOrders + strings.Replace(where, "done d", f.db.Schema+".done d", 1))
+	require.NoError(t, m.Forward(t.Context()))
+	f.exec(`INSERT INTO done VALUES (3)`)
+	f.exec(`INSERT INTO old (order_id, payload) VALUES ('a', '2'), ('a', '3')`)
+	require.Equal(t, []string{"1", "2"}, f.events("convert_from(payload, 'UTF8')"))
+}

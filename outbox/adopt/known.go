@@ -33,7 +33,7 @@ func (g *guess) has(names ...string) bool {
 func (g *guess) watermill(ctx context.Context, db querier) error {
 	m := g.m
 	topic := strings.TrimPrefix(g.table.name, "watermill_")
-	m.ID, m.Topic, m.Key, m.Type, m.Order = "{uuid}", topic, "", "", []string{"transaction_id", "offset"}
+	m.ID, m.Topic, m.Key, m.Type, m.Order = "{uuid}", topic, "", "", []string{"offset"}
 	m.Unsent, m.Mark, m.Delete = nil, nil, true
 	m.Where = `NOT EXISTS (SELECT FROM ` + ident(g.table.schema) + `.` + ident("watermill_offsets_"+topic) + ` o
   WHERE o.consumer_group = '' AND (transaction_id, "offset") <= (o.last_processed_transaction_id, o.offset_acked))`
@@ -65,7 +65,7 @@ func (g *guess) river() {
 	m.Order = []string{"id"}
 	m.Unsent = map[string]any{"state": []any{"available", "pending", "retryable", "running", "scheduled"}}
 	m.Mark = map[string]any{"state": "completed", "finalized_at": "now()"}
-	m.Where = "kind IN ('write', 'the', 'kinds') AND scheduled_at <= now()"
+	m.Where = "kind IN ('write', 'the', 'kinds') AND (state <> 'scheduled' OR scheduled_at <= clock_timestamp())"
 	g.notes = []string{
 		"river: where has to name the kinds of jobs that publish an event. Other jobs stay river's.",
 		"topic, aggregate_type, aggregate_id: write what the worker of such a job has published, for example \"{args.order_id}\".",

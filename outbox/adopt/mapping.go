@@ -61,7 +61,8 @@ type Mapping struct {
 	// Unsent says which rows were not published yet: for each column the value of such a row, or a list of values. nil is NULL. A row has to fulfil all
 	// conditions. Default: each row of the table is unsent.
 	Unsent map[string]any `yaml:"unsent,omitempty"`
-	// Where is a further condition, in SQL, that unsent rows fulfil. It names tables of other schemas with their schema. Default: none.
+	// Where is a further condition, in SQL, that unsent rows fulfil. It names tables and functions with their schemas, because the trigger of
+	// [Mover.Forward] has no search_path. Default: none.
 	Where string `yaml:"where,omitempty"`
 	// Mark says what is written to a row that was moved: a value for each column, nil for NULL, and "now()" for the time. The row must not count as
 	// unsent then. Give Mark or Delete.
