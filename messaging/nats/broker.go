@@ -76,7 +76,7 @@ func (b *Broker) greet(ctx context.Context) error {
 	if err := b.dial(); err != nil {
 		return err
 	}
-	if err := b.checkServer(ctx); err != nil {
+	if err := b.session.CheckServer(ctx); err != nil {
 		return err
 	}
 	return b.declare(ctx, b.cfg.Topics, b.cfg.Subscriptions)

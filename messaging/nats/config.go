@@ -184,10 +184,11 @@ func (c *Config) validateCredentials() error {
 	return errors.Join(errs...)
 }
 
+// secret finds what stands before the @ of a URL: a user and a password, or a token.
+var secret = regexp.MustCompile(`//([^/:@,]*:)?[^/,]*@`)
+
 // redacted returns a text without passwords and tokens, if it has URLs with any.
-func redacted(text string) string {
-	return regexp.MustCompile(`(//[^/:@,]*:?)[^/@,]*@`).ReplaceAllString(text, "${1}xxxxx@")
-}
+func redacted(text string) string { return secret.ReplaceAllString(text, "//${1}xxxxx@") }
 
 // WithDefaults returns a copy in which unset fields have their defaults. A nil Config is the zero value.
 func (c *Config) WithDefaults() Config {

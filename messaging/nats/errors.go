@@ -50,7 +50,7 @@ func lasts(err error) bool {
 	for _, lasting := range []error{
 		natsclient.ErrAuthorization, natsclient.ErrAuthExpired, natsclient.ErrAuthRevoked, natsclient.ErrAccountAuthExpired, natsclient.ErrSecureConnRequired,
 		natsclient.ErrSecureConnWanted, jetstream.ErrJetStreamNotEnabled, jetstream.ErrJetStreamNotEnabledForAccount, session.ErrDenied, streams.ErrSettings, streams.ErrMissing,
-		errTooOld,
+		session.ErrTooOld, errFile,
 	} {
 		if errors.Is(err, lasting) {
 			return true

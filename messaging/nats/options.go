@@ -2,13 +2,18 @@ package nats
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	natsclient "github.com/nats-io/nats.go"
 
 	"github.com/oncebox/oncebox/retry"
 )
+
+// errFile means that a file of the configuration cannot be read.
+var errFile = errors.New("nats: a file cannot be used")
 
 // options leaves reconnecting to the client. Its buffer for the time without a connection is off: what it holds would be sent long after Publish has
 // reported it as unknown.
@@ -28,11 +33,14 @@ func (c *Config) options() ([]natsclient.Option, error) {
 	case c.Token != "":
 		options = append(options, natsclient.Token(c.Token))
 	case c.CredsFile != "":
+		if _, err := os.ReadFile(c.CredsFile); err != nil { // a missing file would later look like a server that does not answer
+			return nil, fmt.Errorf("%w: Config.CredsFile (ONCEBOX_NATS_CREDS_FILE): %w", errFile, err)
+		}
 		options = append(options, natsclient.UserCredentials(c.CredsFile))
 	case c.NKeyFile != "":
 		key, err := natsclient.NkeyOptionFromSeed(c.NKeyFile)
 		if err != nil {
-			return nil, fmt.Errorf("nats: Config.NKeyFile (ONCEBOX_NATS_NKEY_FILE): %w", err)
+			return nil, fmt.Errorf("%w: Config.NKeyFile (ONCEBOX_NATS_NKEY_FILE): %w", errFile, err)
 		}
 		options = append(options, key)
 	}
@@ -42,11 +50,14 @@ func (c *Config) options() ([]natsclient.Option, error) {
 // appendTLS adds the options for TLS, if anything of it is set. The certificates are read here, so a missing file is an error at the start.
 func appendTLS(options []natsclient.Option, c *Config) ([]natsclient.Option, error) {
 	if c.TLSTrustCerts != "" {
+		if _, err := os.ReadFile(c.TLSTrustCerts); err != nil {
+			return nil, fmt.Errorf("%w: Config.TLSTrustCerts (ONCEBOX_NATS_TLS_TRUST_CERTS): %w", errFile, err)
+		}
 		options = append(options, natsclient.RootCAs(c.TLSTrustCerts))
 	}
 	if c.TLSCert != "" {
 		if _, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey); err != nil {
-			return nil, fmt.Errorf("nats: Config.TLSCert (ONCEBOX_NATS_TLS_CERT): %w", err)
+			return nil, fmt.Errorf("%w: Config.TLSCert (ONCEBOX_NATS_TLS_CERT): %w", errFile, err)
 		}
 		options = append(options, natsclient.ClientCert(c.TLSCert, c.TLSKey))
 	}

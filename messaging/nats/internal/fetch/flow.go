@@ -35,6 +35,9 @@ func (f *flow) run(ctx context.Context) error {
 		if f.leave() {
 			return f.giveUp(errUnwanted)
 		}
+		if f.hasLapsed() {
+			return errLapsed
+		}
 		if err := f.request(); err != nil {
 			return err
 		}
@@ -71,6 +74,13 @@ func (f *flow) leave() bool {
 		r.drop(f.spell)
 	}
 	return f.spell.held == 0 || !time.Now().Before(f.leaving)
+}
+
+// hasLapsed reports whether messages were dropped because the server may have chosen another process, see [Receiver.next].
+func (f *flow) hasLapsed() bool {
+	f.partition.receiver.mu.Lock()
+	defer f.partition.receiver.mu.Unlock()
+	return f.spell.over && f.leaving.IsZero()
 }
 
 // request asks for messages if there is room for some, and otherwise only says that this process is alive, often enough.

@@ -110,10 +110,10 @@ func (m *members) take(msg *natsclient.Msg) {
 		m.known[who.ID] = who
 	}
 	m.mu.Unlock()
+	m.divide()
 	if who.Is == joined {
 		m.say(here)
 	}
-	m.divide()
 }
 
 // divide assigns the partitions to the members in turns, and marks the partitions that this receiver should have.

@@ -48,6 +48,7 @@ var (
 	errSilent   = errors.New("the server does not answer")
 	errGap      = errors.New("messages were delivered that did not arrive")
 	errGone     = errors.New("the consumer was deleted")
+	errLapsed   = errors.New("the server has not answered for so long that it may have chosen another process")
 	errUnwanted = errors.New("the partition belongs to another process now")
 )
 

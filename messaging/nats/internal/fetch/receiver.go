@@ -89,7 +89,8 @@ func (r *Receiver) next(ctx context.Context) (*messaging.Message, error) {
 		d.spell.waiting--
 		d.spell.partition.wake()
 		if !d.spell.isOurs() {
-			continue // another process may have it by now
+			r.drop(d.spell) // as a whole: later messages must not be handed out without this one
+			continue
 		}
 		d.spell.held++
 		d.held, d.left = true, false
@@ -149,8 +150,10 @@ func (r *Receiver) Redeliver(_ context.Context, m *messaging.Message) error {
 	if d.held {
 		d.held = false
 		d.spell.held--
-		if d.spell.isOurs() { // else the server delivers it again by itself
+		if d.spell.isOurs() {
 			r.put(d)
+		} else {
+			r.drop(d.spell) // the server delivers it again by itself, and later messages must not be handed out before
 		}
 		d.spell.partition.wake()
 	}

@@ -18,9 +18,9 @@ type spell struct {
 	lastAck   string
 }
 
-// isOurs reports whether no other process can have the partition.
+// isOurs reports whether messages may be handed out: no other process can have the partition, and none waits for it.
 func (s *spell) isOurs() bool {
-	return !s.over && (s.until.IsZero() || time.Now().Before(s.until))
+	return !s.over && s.partition.wanted && (s.until.IsZero() || time.Now().Before(s.until))
 }
 
 // settle counts a message as settled.

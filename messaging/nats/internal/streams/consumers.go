@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -28,25 +29,33 @@ func (k *Keeper) Consumers(ctx context.Context, s messaging.Subscription) ([]jet
 	if err := k.checkType(ctx, st, s); err != nil {
 		return nil, err
 	}
-	var all []jetstream.Consumer
-	for _, want := range k.consumerConfigs(st, s) {
-		var c jetstream.Consumer
-		err := k.session.Ask(ctx, st.Name, func(ctx context.Context) (err error) {
-			c, err = k.openConsumer(ctx, st, want)
-			return err
+	wanted := k.consumerConfigs(st, s)
+	all := make([]jetstream.Consumer, len(wanted))
+	var each errgroup.Group
+	for i, want := range wanted {
+		each.Go(func() (err error) {
+			if all[i], err = k.consumerOf(ctx, st, s, want); err != nil {
+				return fmt.Errorf("consumer %s of stream %s: %w", want.Durable, st.Name, err)
+			}
+			return nil
 		})
-		if err == nil {
-			err = checkConsumer(c, want, st)
-		}
-		if err == nil {
-			c, err = k.own(ctx, st, s, c)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("consumer %s of stream %s: %w", want.Durable, st.Name, err)
-		}
-		all = append(all, c)
 	}
-	return all, nil
+	return all, each.Wait()
+}
+
+// consumerOf returns one consumer of a subscription, if it keeps the guarantees and belongs to the service.
+func (k *Keeper) consumerOf(ctx context.Context, st *Stream, s messaging.Subscription, want jetstream.ConsumerConfig) (c jetstream.Consumer, err error) {
+	err = k.session.Ask(ctx, st.Name, func(ctx context.Context) (err error) {
+		c, err = k.openConsumer(ctx, st, want)
+		return err
+	})
+	if err == nil {
+		err = checkConsumer(c, want, st)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return k.own(ctx, st, s, c)
 }
 
 // checkType returns an error if the subscription exists with the other type: its position would be another one, and all messages would come again.
