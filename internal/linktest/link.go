@@ -17,10 +17,11 @@ type Link struct {
 	URL    string
 	target string
 
-	mu    sync.Mutex
-	down  bool
-	conns map[net.Conn]bool
-	ways  sync.WaitGroup
+	mu     sync.Mutex
+	down   bool
+	thawed chan struct{} // closed while the link is not frozen
+	conns  map[net.Conn]bool
+	ways   sync.WaitGroup
 }
 
 // New listens on a port of its own and passes on what it gets. broker is the URL of a broker, with its port. The link ends with the test.
@@ -30,7 +31,8 @@ func New(t *testing.T, broker string) *Link {
 	require.NoError(t, err)
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	l := &Link{target: u.Host, conns: map[net.Conn]bool{}}
+	l := &Link{target: u.Host, conns: map[net.Conn]bool{}, thawed: make(chan struct{})}
+	close(l.thawed)
 	u.Host = listener.Addr().String()
 	l.URL = u.String()
 	l.ways.Go(func() {
@@ -44,6 +46,7 @@ func New(t *testing.T, broker string) *Link {
 	})
 	t.Cleanup(func() {
 		require.NoError(t, listener.Close())
+		l.SetFrozen(false)
 		l.SetDown(true)
 		l.ways.Wait()
 	})
@@ -65,13 +68,45 @@ func (l *Link) connect(client net.Conn) {
 	}
 	l.conns[client], l.conns[server] = true, true
 	l.ways.Go(func() {
-		_, _ = io.Copy(server, client)
+		l.pass(server, client)
 		l.hangUp(client, server)
 	})
 	l.ways.Go(func() {
-		_, _ = io.Copy(client, server)
+		l.pass(client, server)
 		l.hangUp(client, server)
 	})
+}
+
+// pass copies what comes from one side to the other, while the link is not frozen.
+func (l *Link) pass(to io.Writer, from io.Reader) {
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buffer)
+		l.mu.Lock()
+		thawed := l.thawed
+		l.mu.Unlock()
+		<-thawed
+		if _, failed := to.Write(buffer[:n]); failed != nil || err != nil {
+			return
+		}
+	}
+}
+
+// SetFrozen stops or continues the flow of bytes in both directions. Connections stay open, as they do when a network loses all packets, or when a
+// process is stopped.
+func (l *Link) SetFrozen(frozen bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.thawed:
+		if frozen {
+			l.thawed = make(chan struct{})
+		}
+	default:
+		if !frozen {
+			close(l.thawed)
+		}
+	}
 }
 
 func (l *Link) hangUp(conns ...net.Conn) {
