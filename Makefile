@@ -1,10 +1,10 @@
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: help check stop test nightly lint fmt bench quickstart
+.PHONY: help check stop test nightly lint fmt bench quickstart release-check release
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
 check: ## what to run between two edits; servers are started once and left running
 	go run ./internal/check
@@ -33,6 +33,12 @@ bench: ## measure commit, relay, consume and http against their floors
 
 quickstart: ## watch the whole round trip; PostgreSQL is found or downloaded once
 	go run ./examples/quickstart
+
+release-check: ## make a release in a clone, and check it as its users would meet it; VERSION=v0.2.0 names the version
+	go run -C internal/release . -version=$(VERSION)
+
+release: ## the same, and then set the tags in this repository
+	go run -C internal/release . -version=$(VERSION) -keep
 
 $(GOLANGCI):
 	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)

@@ -27,7 +27,7 @@ type pkg struct {
 }
 
 // supportFolder matches folders of packages that only tests, or people who work on this module, use.
-var supportFolder = regexp.MustCompile(`(^|/)[a-z0-9]*(test|tests)(/|$)|(^|/)(check|configdoc|devenv|house|nightly|suite|walk)(/|$)`)
+var supportFolder = regexp.MustCompile(`(^|/)[a-z0-9]*(test|tests)(/|$)|(^|/)(check|configdoc|devenv|house|nightly|release|suite|walk)(/|$)`)
 
 // left are names of folders that are not read, because nothing below them belongs to the product.
 var left = []string{"bench", "docs", "examples", "testdata", "vendor"} //nolint:gochecknoglobals // a constant
