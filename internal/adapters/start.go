@@ -179,6 +179,16 @@ func (s *Start) goOn() {
 	}
 }
 
+// Insist calls fn until its error is not [messaging.ErrBrokerDown], and returns that of the last call when ctx is done.
+func Insist(ctx context.Context, fn func() error) error {
+	for attempt := 1; ; attempt++ {
+		err := fn()
+		if !errors.Is(err, messaging.ErrBrokerDown) || pause(ctx, attempt) != nil {
+			return err
+		}
+	}
+}
+
 // pause waits a little longer with each attempt. It returns an error if ctx is done first.
 func pause(ctx context.Context, attempt int) error {
 	return retry.Policy{Delay: 100 * time.Millisecond, MaxDelay: time.Second}.Wait(ctx, attempt)

@@ -133,3 +133,21 @@ func TestDrainEndsCallsThatTakeTooLong(t *testing.T) {
 		})
 	}
 }
+
+func TestInsist(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		away := func() error {
+			if calls++; calls < 5 {
+				return messaging.ErrBrokerDown
+			}
+			return errLasts
+		}
+		require.ErrorIs(t, adapters.Insist(t.Context(), away), errLasts)
+		require.Equal(t, 5, calls)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.ErrorIs(t, adapters.Insist(ctx, func() error { return messaging.ErrBrokerDown }), messaging.ErrBrokerDown)
+		require.Error(t, ctx.Err())
+	})
+}

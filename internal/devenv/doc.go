@@ -8,7 +8,9 @@
 //     from the distribution in the user's cache folder. If it is not there, the official distribution is downloaded once (245 MB) with Maven. Java
 //     17 and Maven are installed with apt-get where that is possible.
 //
-// [Start] returns both, for programs that run others. [Browser] finds or installs a Chromium in the same way.
+// [Kafka] returns a Kafka: the server that KAFKA_URL names, or a broker that is started from libraries that are downloaded once (54 MB) with Maven.
+//
+// [Start] returns PostgreSQL and Pulsar, for programs that run others. [Browser] finds or installs a Chromium in the same way.
 //
 // One line of output says which server it is. A server that devenv starts has a data folder of its own below the temporary folder, and listens on
 // free ports of 127.0.0.1. Durability has the default of each server: PostgreSQL syncs at each commit, unless the caller sets [Options].Volatile.

@@ -40,8 +40,9 @@ type Broker struct {
 	open context.Context //nolint:containedctx // the life of the connection
 	end  context.CancelFunc
 
+	topics sync.Map // by name, *topic
+
 	mu        sync.Mutex
-	topics    map[string]*topic
 	receivers map[*receiver]bool
 }
 
@@ -56,7 +57,7 @@ func Connect(ctx context.Context, cfg *Config) (*Broker, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	b := &Broker{cfg: cfg.WithDefaults(), topics: map[string]*topic{}, receivers: map[*receiver]bool{}}
+	b := &Broker{cfg: cfg.WithDefaults(), receivers: map[*receiver]bool{}}
 	var err error
 	if b.tls, err = b.cfg.tlsConfig(); err != nil {
 		return nil, err
@@ -100,9 +101,6 @@ func lasts(err error) bool {
 	_, isTopic := errors.AsType[*messaging.TopicError](err)
 	return messaging.IsPermanent(err) || isTopic || topics.IsNotLetIn(err)
 }
-
-// Observe implements [messaging.Observed].
-func (b *Broker) Observe(t telemetry.Config) { b.telemetry.Use(t) }
 
 // Close refuses new calls, waits for the calls under way, hands back the messages that receivers did not settle, and closes the connection.
 // Receivers return [messaging.ErrClosed]. An error means that the broker did not confirm the end in time; it will notice the end by itself.

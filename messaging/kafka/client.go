@@ -3,8 +3,6 @@ package kafka
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -16,6 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"github.com/oncebox/oncebox/internal/adapters"
 )
 
 // metadataPause is the shortest time between two questions of a client about the places of partitions. The client's default, 5s, would be added to the time
@@ -87,22 +87,6 @@ func (c *Config) tlsConfig() (*tls.Config, error) {
 	if !c.TLS {
 		return nil, nil //nolint:nilnil // no TLS
 	}
-	out := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: c.TLSAllowInsecure} //nolint:gosec // only if the user asks for it
-	if c.TLSTrustCerts != "" {
-		text, err := os.ReadFile(c.TLSTrustCerts)
-		if err != nil {
-			return nil, fmt.Errorf("kafka: Config.TLSTrustCerts (ONCEBOX_KAFKA_TLS_TRUST_CERTS): %w", err)
-		}
-		if out.RootCAs = x509.NewCertPool(); !out.RootCAs.AppendCertsFromPEM(text) {
-			return nil, errors.New("kafka: Config.TLSTrustCerts (ONCEBOX_KAFKA_TLS_TRUST_CERTS): the file has no certificate in PEM")
-		}
-	}
-	if c.TLSCert != "" {
-		cert, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
-		if err != nil {
-			return nil, fmt.Errorf("kafka: Config.TLSCert and TLSKey (ONCEBOX_KAFKA_TLS_CERT, ONCEBOX_KAFKA_TLS_KEY): %w", err)
-		}
-		out.Certificates = []tls.Certificate{cert}
-	}
-	return out, nil
+	out, err := adapters.TLS{TrustCerts: c.TLSTrustCerts, Cert: c.TLSCert, Key: c.TLSKey, AllowInsecure: c.TLSAllowInsecure}.Load()
+	return out, wrap("kafka (ONCEBOX_KAFKA_TLS_...)", err)
 }

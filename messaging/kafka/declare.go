@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/diagnosis"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 var (
@@ -15,12 +18,14 @@ var (
 	_ messaging.Observed           = (*Broker)(nil)
 	_ messaging.SubscriptionReader = (*Broker)(nil)
 	_ messaging.RetentionReader    = (*Broker)(nil)
+	_ diagnosis.Examiner           = (*Broker)(nil)
 )
 
 // Declare makes topics, and subscriptions with their topics, if they do not exist; existing ones are not changed. With [Check] a topic that does
 // not exist is an error. It may be called again, and by many processes at once.
 //
-// A subscription begins at the earliest message. While the broker is down the error is a [messaging.ErrBrokerDown].
+// A subscription begins at the earliest message. While the broker is down it tries again, until ctx is done or Config.ConnectTimeout has passed; then
+// the error is a [messaging.ErrBrokerDown].
 func (b *Broker) Declare(ctx context.Context, names []string, subscriptions []messaging.Subscription) error {
 	var errs []error
 	for _, s := range subscriptions {
@@ -40,7 +45,7 @@ func (b *Broker) Declare(ctx context.Context, names []string, subscriptions []me
 	if err := b.start.Wait(ctx, "declare"); err != nil {
 		return err
 	}
-	return b.keeper.Declare(ctx, names, subscriptions)
+	return adapters.Insist(ctx, func() error { return b.keeper.Declare(ctx, names, subscriptions) })
 }
 
 // ValidateTopic implements [messaging.Naming]: event.ValidateTopic accepts the name, and Kafka's name of the topic has at most 249 bytes.
@@ -73,3 +78,17 @@ func (b *Broker) Retention(ctx context.Context, topic string) (time.Duration, er
 	}
 	return b.keeper.Retention(ctx, topic)
 }
+
+// Examine implements [diagnosis.Examiner].
+func (b *Broker) Examine(ctx context.Context, e diagnosis.Examination) ([]diagnosis.Finding, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.OperationTimeout)
+	defer cancel()
+	if err := b.client.Ping(ctx); err != nil {
+		return []diagnosis.Finding{diagnosis.Find(diagnosis.Connection, diagnosis.Problem,
+			"start the broker, or correct ONCEBOX_KAFKA_URL", "Kafka at %s does not answer: %v", b.cfg.URL, err)}, nil
+	}
+	return b.keeper.Examine(ctx, &e, b.cfg.MaxMessageBytes)
+}
+
+// Observe implements [messaging.Observed].
+func (b *Broker) Observe(t telemetry.Config) { b.telemetry.Use(t) }

@@ -100,11 +100,8 @@ type topic struct {
 // topic returns a topic that exists; it is looked up, and made if Config.Declare allows that, at its first use. A topic that is deleted later is
 // not made again by publishing: somebody had a reason to delete it.
 func (b *Broker) topic(ctx context.Context, name string) (*topic, error) {
-	b.mu.Lock()
-	t := b.topics[name]
-	b.mu.Unlock()
-	if t != nil {
-		return t, nil
+	if known, ok := b.topics.Load(name); ok {
+		return known.(*topic), nil
 	}
 	if err := b.cfg.names().ValidateTopic(name); err != nil {
 		return nil, messaging.Permanent(fmt.Errorf("kafka: topic %q: %w", name, err))
@@ -112,31 +109,25 @@ func (b *Broker) topic(ctx context.Context, name string) (*topic, error) {
 	if err := b.keeper.Ensure(ctx, name); err != nil {
 		return nil, err
 	}
-	t = &topic{name: name, full: b.cfg.names().FullName(name), limit: b.cfg.MaxMessageBytes}
+	t := &topic{name: name, full: b.cfg.names().FullName(name), limit: b.cfg.MaxMessageBytes}
 	// Without the right to read the settings, the broker refuses what is too large.
 	if settings, err := b.keeper.Settings(ctx, name); err == nil {
 		if limit, err := strconv.Atoi(settings[topics.MaxMessageBytes]); err == nil {
 			t.limit = min(t.limit, limit)
 		}
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if known := b.topics[name]; known != nil {
-		return known, nil
-	}
-	b.topics[name] = t
-	return t, nil
+	known, _ := b.topics.LoadOrStore(name, t)
+	return known.(*topic), nil
 }
 
 // batchBytes returns the size of the largest batch of a topic.
 func (b *Broker) batchBytes(full string) int32 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	limit := b.cfg.MaxMessageBytes
-	for _, t := range b.topics {
-		if t.full == full {
+	b.topics.Range(func(_, known any) bool {
+		if t := known.(*topic); t.full == full {
 			limit = t.limit
 		}
-	}
+		return true
+	})
 	return int32(max(limit, 512)) //nolint:gosec // Validate limits it
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/kafka/internal/topics"
 )
@@ -36,10 +37,16 @@ func (b *Broker) Subscribe(ctx context.Context, s messaging.Subscription) (messa
 	if err := b.start.Wait(ctx, what); err != nil {
 		return nil, err
 	}
-	if err := b.keeper.Ensure(ctx, s.Topic); err != nil {
-		return nil, wrap("kafka: "+what, err)
-	}
-	is, marked, err := b.keeper.Place(ctx, s)
+	var (
+		is     topics.Owner
+		marked bool
+	)
+	err = adapters.Insist(ctx, func() (err error) {
+		if err = b.keeper.Ensure(ctx, s.Topic); err == nil {
+			is, marked, err = b.keeper.Place(ctx, s)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, wrap("kafka: "+what, err)
 	}
