@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"strings"
-	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -20,12 +19,11 @@ type attachment struct {
 	closed    <-chan *amqp.Error
 	cancelled <-chan string // gets the tag of a consumer whose queue is gone
 
-	over       chan struct{} // closed by end
-	forwarding sync.WaitGroup
+	renew chan struct{} // gets a token when the channel is to be closed, so that its messages come again
 
 	// The mutex of the receiver guards these.
-	held  map[string]int // messages by queue that were received and are not settled
-	acked int64
+	ended      bool
+	held, left map[string]int // messages by queue that are not settled, and those of them that were left at the broker
 }
 
 // receipt holds what is needed to settle a message, or to deliver it again.
@@ -34,9 +32,10 @@ type receipt struct {
 	queue    string
 	delivery amqp.Delivery
 	unnamed  string // the place of a message without an id, see place
-	number   uint64 // in the order in which messages were received
+	number   uint64 // in the order in which messages arrived
 	attempt  int
-	settled  bool
+
+	settled, left bool
 }
 
 // place returns the place of the message within its topic. AMQP numbers no messages, so it is a new one for each delivery by the broker: a message
@@ -55,23 +54,21 @@ func (r *receiver) attach(ctx context.Context, s *session) (*attachment, error) 
 		return nil, err
 	}
 	a := &attachment{
-		receiver: r, channel: ch, over: make(chan struct{}), held: map[string]int{},
+		receiver: r, channel: ch, renew: make(chan struct{}, 1), held: map[string]int{}, left: map[string]int{},
 		closed: ch.NotifyClose(make(chan *amqp.Error, 1)), cancelled: ch.NotifyCancel(make(chan string, len(r.queues))),
 	}
 	done := make(chan error, 1)
 	go func() { done <- a.consume() }()
 	select {
 	case err = <-done:
-		done <- nil // read once more below
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		go func() { // the broker may not answer
-			_ = ch.Close()
-			<-done // consume starts nothing more
-			a.end()
-		}()
+		r.mu.Lock()
+		a.ended = true
+		r.mu.Unlock()
+		go func() { _ = ch.Close() }() // the broker may not answer
 		return nil, err
 	}
 	return a, nil
@@ -87,7 +84,7 @@ func (a *attachment) consume() error {
 		if err != nil {
 			return err
 		}
-		a.forwarding.Go(func() { a.forward(queue, deliveries) })
+		go a.take(queue, deliveries)
 	}
 	return nil
 }
@@ -107,16 +104,25 @@ func (a *attachment) tag(n int) string {
 	return queueName(name, n)
 }
 
-// forward passes the messages of one queue on, in their order.
-func (a *attachment) forward(queue string, deliveries <-chan amqp.Delivery) {
+// take takes the messages of one queue, in their order, until the channel ends.
+func (a *attachment) take(queue string, deliveries <-chan amqp.Delivery) {
 	for d := range deliveries {
-		rc := &receipt{at: a, queue: queue, delivery: d, attempt: attemptOf(&d)}
-		select {
-		case a.receiver.incoming <- rc:
-		case <-a.over:
-			return
-		}
+		a.arrive(&receipt{at: a, queue: queue, delivery: d, attempt: attemptOf(&d)})
 	}
+}
+
+func (a *attachment) arrive(rc *receipt) {
+	r := a.receiver
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a.ended {
+		return // it comes again
+	}
+	r.last++
+	rc.number = r.last
+	a.held[rc.queue]++
+	r.arrived = append(r.arrived, rc)
+	r.Wake()
 }
 
 // wait returns when the channel has ended, or has to end. It returns the name of a queue that is gone, if that is the reason.
@@ -129,16 +135,10 @@ func (a *attachment) wait(ctx context.Context) (gone string) {
 				gone = queue
 			}
 		}
+	case <-a.renew:
 	case <-ctx.Done():
 	}
 	return gone
-}
-
-// end closes the channel and waits until no message comes through any more.
-func (a *attachment) end() {
-	close(a.over)
-	a.close(time.Second)
-	a.forwarding.Wait()
 }
 
 // close closes the channel, so that the broker returns its messages. It waits for the broker's answer, for limit at most.

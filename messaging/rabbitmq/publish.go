@@ -40,11 +40,7 @@ func (b *Broker) publishTopic(ctx context.Context, topic string, msgs []event.En
 	}
 	// A message that is refused may not let the next one of its key pass, and the broker has no way to refuse both: so each waits for the receipt of
 	// the one before.
-	window := receipts.Window{
-		InFlight: b.cfg.InFlight,
-		Holds:    func(int) bool { return true },
-		Breaks:   func(error) bool { return !s.isSound() },
-	}
+	window := receipts.Window{InFlight: b.cfg.InFlight, Holds: func(int) bool { return true }}
 	failed, sound := window.Publish(ctx, msgs, indexes, func(ctx context.Context, i int, receipt func(error)) error {
 		message := messageOf(&msgs[i])
 		if err := b.fits(s, &message); err != nil {

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/internal/backoff"
@@ -20,20 +23,21 @@ type receiver struct {
 	name         string // of its consumers at the broker
 	queues       []string
 
-	incoming chan *receipt // messages that have come
-	dead     chan struct{} // closed when the receiver has ended by itself; why is set then
-	why      error
+	dead chan struct{} // closed when the receiver has ended by itself; why is set then
+	why  error
 
 	mu       sync.Mutex
 	attached *attachment // nil while there is no connection
+	arrived  []*receipt  // messages that have come; Prefetch bounds them
 	again    []*receipt  // messages that were given back, by number
-	last     uint64      // number of the message that was received last
+	last     uint64      // number of the message that arrived last
+	acked    int64
+	renewed  time.Time // when the channel was last closed for left messages
 }
 
 func newReceiver(b *Broker, s messaging.Subscription) *receiver {
 	return &receiver{
-		Gate: adapters.NewGate(), broker: b, subscription: s, name: b.nameOf(s), queues: b.topology.queuesOf(s), incoming: make(chan *receipt),
-		dead: make(chan struct{}),
+		Gate: adapters.NewGate(), broker: b, subscription: s, name: b.nameOf(s), queues: b.topology.queuesOf(s), dead: make(chan struct{}),
 	}
 }
 
@@ -60,7 +64,8 @@ func (r *receiver) run(a *attachment) {
 		if a, err = r.reattach(ctx); err == nil {
 			continue
 		}
-		if lasts(err) {
+		// A queue that is missing again was deleted a moment ago.
+		if isGone := isCode(err, amqp.NotFound) && r.broker.topology.make; lasts(err) && !isGone {
 			r.die(err)
 			return
 		}
@@ -73,7 +78,7 @@ func (r *receiver) run(a *attachment) {
 // use makes a the present attachment until it ends, and lets no message of it through after that.
 func (r *receiver) use(ctx context.Context, a *attachment) {
 	r.mu.Lock()
-	r.attached, r.again = a, nil // the broker delivers again what an earlier attachment did not settle
+	r.attached = a
 	r.mu.Unlock()
 	r.Wake()
 	if queue := a.wait(ctx); queue != "" {
@@ -81,9 +86,10 @@ func (r *receiver) use(ctx context.Context, a *attachment) {
 			"topic", r.subscription.Topic, "subscription", r.subscription.Name)
 	}
 	r.mu.Lock()
-	r.attached = nil
+	a.ended = true
+	r.attached, r.arrived, r.again = nil, nil, nil // the broker delivers again what was not settled
 	r.mu.Unlock()
-	a.end()
+	a.close(time.Second)
 }
 
 // reattach consumes again after the connection, or a queue, was lost.
@@ -120,13 +126,10 @@ func (r *receiver) Receive(ctx context.Context) (*messaging.Message, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		m, incoming := r.next()
-		if m != nil {
+		if m := r.next(); m != nil {
 			return m, nil
 		}
 		select {
-		case rc := <-incoming:
-			return r.deliver(rc), nil
 		case <-r.Look():
 		case <-r.Closed():
 		case <-r.dead:
@@ -136,31 +139,28 @@ func (r *receiver) Receive(ctx context.Context) (*messaging.Message, error) {
 	}
 }
 
-// next returns a message that was given back, if there is one, and else the channel of new messages, which is nil during a pause.
-func (r *receiver) next() (*messaging.Message, <-chan *receipt) {
+// next returns a message that was given back, if there is one, else a message that has come; nil if there is none, or during a pause.
+func (r *receiver) next() *messaging.Message {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.IsPaused() {
-		return nil, nil
+	if r.attached == nil || r.IsPaused() {
+		return nil
 	}
-	if len(r.again) == 0 {
-		return nil, r.incoming
+	from := &r.again
+	if len(*from) == 0 {
+		from = &r.arrived
 	}
-	next := r.again[0]
-	r.again = r.again[1:]
-	return r.message(next), nil
-}
-
-func (r *receiver) deliver(rc *receipt) *messaging.Message {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.last++
-	rc.number = r.last
-	rc.at.held[rc.queue]++
+	if len(*from) == 0 {
+		return nil
+	}
+	rc := (*from)[0]
+	(*from)[0] = nil // else the slice's array would keep the message in memory
+	*from = (*from)[1:]
 	return r.message(rc)
 }
 
-// message counts a delivery. The envelope is made anew for each delivery, so that a handler does not see the changes of an earlier one.
+// message counts a delivery. The envelope is made anew for each delivery, so that a handler does not see the changes of an earlier one. The caller
+// holds the mutex.
 func (r *receiver) message(rc *receipt) *messaging.Message {
 	attempt := rc.attempt
 	rc.attempt++
@@ -180,7 +180,10 @@ func (r *receiver) Ack(_ context.Context, m *messaging.Message) error {
 	}
 	rc.settled = true
 	rc.at.held[rc.queue]--
-	rc.at.acked++
+	r.acked++
+	if rc.left { // it was left at an earlier delivery
+		rc.at.left[rc.queue]--
+	}
 	r.mu.Unlock()
 	// An error means that the channel has ended. The message comes again.
 	_ = rc.delivery.Ack(false)

@@ -1,0 +1,229 @@
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+func billing(topic string) messaging.Subscription {
+	return messaging.Subscription{Topic: topic, Name: "billing"}
+}
+
+// declared makes a subscription and returns the broker that has made it.
+func declared(t *testing.T, s messaging.Subscription) *Broker {
+	t.Helper()
+	b := connect(t, config(server(t).URL))
+	require.NoError(t, b.Declare(patient(t), nil, []messaging.Subscription{s}))
+	return b
+}
+
+func TestNumberOfQueuesStays(t *testing.T) {
+	t.Parallel()
+	declared(t, billing("layout"))
+	cfg := config(server(t).URL)
+	cfg.Queues = 16
+	b := connect(t, cfg)
+	for says, s := range map[string]messaging.Subscription{
+		"failover-8": billing("layout"), hashType: {Topic: "layout", Name: "billing", Type: messaging.Shared},
+	} {
+		_, err := b.Subscribe(patient(t), s)
+		require.ErrorIs(t, err, errLayout)
+		require.True(t, messaging.IsPermanent(err))
+		require.ErrorContains(t, err, says, "what it was made with")
+		require.ErrorContains(t, err, "ONCEBOX_RABBITMQ_QUEUES")
+	}
+	cfg.Subscriptions = []messaging.Subscription{billing("layout")}
+	_, err := Connect(patient(t), cfg)
+	require.ErrorIs(t, err, errLayout, "at the start")
+}
+
+// Two services with names that escape to the same text would share a subscription.
+func TestNamesStayApart(t *testing.T) {
+	t.Parallel()
+	n := names{exchange: "oncebox"}
+	require.NotEqual(t, n.of("a:b", "c"), n.of("a", "b:c"))
+	require.NotEqual(t, n.of("a", "b.c"), n.of("a.b", "c"))
+	require.NotContains(t, routingKey("order.*.#"), "*")
+	require.NotContains(t, routingKey("order.*.#"), "#")
+	require.ErrorIs(t, ValidateTopic(strings.Repeat("é", 60)), event.ErrInvalid, "too long after it was escaped")
+	require.NoError(t, ValidateTopic(strings.Repeat("e", 255)))
+	err := n.validateSubscription(messaging.Subscription{Topic: strings.Repeat("e", 200), Name: strings.Repeat("n", 50)})
+	require.ErrorIs(t, err, event.ErrInvalid)
+	require.ErrorContains(t, err, "shorten one of the three")
+}
+
+// The ring of the hash exchange is made anew at each start of the broker, from the bindings in the order of their names.
+func TestQueuesAreBoundInTheOrderOfTheirNames(t *testing.T) {
+	t.Parallel()
+	top := topology{names: names{exchange: "x"}, count: 12}
+	require.Equal(t, []string{"x:t:s:0", "x:t:s:1", "x:t:s:10", "x:t:s:11", "x:t:s:2"}, top.queuesOf(messaging.Subscription{Topic: "t", Name: "s"})[:5])
+}
+
+func TestDeliveryLimitIsOff(t *testing.T) {
+	t.Parallel()
+	require.NotContains(t, queueArgs(3, messaging.Failover), "x-delivery-limit", "3.10 has none, and refuses a negative one")
+	require.Equal(t, -1, queueArgs(4, messaging.Failover)["x-delivery-limit"], "version 4 has a default of 20")
+	require.Equal(t, -1, queueArgs(5, messaging.Shared)["x-delivery-limit"])
+}
+
+func TestQueueWithOtherArguments(t *testing.T) {
+	t.Parallel()
+	operator(t, func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclare("oncebox:foreign:billing:0", true, false, false, false, nil)
+		return err
+	})
+	b := connect(t, config(server(t).URL))
+	_, err := b.Subscribe(patient(t), billing("foreign"))
+	_, isTopic := errors.AsType[*messaging.TopicError](err)
+	require.True(t, isTopic, "%v", err)
+	require.ErrorContains(t, err, "oncebox:foreign:billing:0", "the queue")
+	require.ErrorContains(t, err, "x-single-active-consumer", "the argument")
+	require.ErrorContains(t, err, "rabbitmqctl delete_queue", "the command")
+}
+
+func TestCheckMakesNothing(t *testing.T) {
+	t.Parallel()
+	cfg := config(server(t).URL)
+	cfg.Declare = Check
+	b := connect(t, cfg)
+	err := b.Declare(patient(t), nil, []messaging.Subscription{billing("checked")})
+	require.ErrorContains(t, err, `no exchange 'oncebox:checked:billing'`)
+	require.ErrorContains(t, err, "ONCEBOX_RABBITMQ_DECLARE")
+	declared(t, billing("checked"))
+	require.NoError(t, b.Declare(patient(t), nil, []messaging.Subscription{billing("checked")}))
+
+	cfg.Queues = 4
+	err = connect(t, cfg).Declare(patient(t), nil, []messaging.Subscription{billing("checked")})
+	require.ErrorIs(t, err, errLayout, "fewer queues than there are")
+	operator(t, func(ch *amqp.Channel) error {
+		_, err := ch.QueueDelete("oncebox:checked:billing:5", false, false, false)
+		return err
+	})
+	err = b.Declare(patient(t), nil, []messaging.Subscription{billing("checked")})
+	require.ErrorContains(t, err, `no queue 'oncebox:checked:billing:5'`)
+}
+
+func TestOneQueueNeedsNoPlugin(t *testing.T) {
+	t.Parallel()
+	cfg := config(server(t).URL)
+	cfg.Queues = 1
+	b := connect(t, cfg)
+	require.NoError(t, b.Declare(patient(t), nil, []messaging.Subscription{billing("single")}))
+	operator(t, func(ch *amqp.Channel) error {
+		return ch.ExchangeDeclare("oncebox:single:billing", "fanout", true, false, false, false, amqp.Table{alternate: "oncebox:layout:failover-1"})
+	})
+}
+
+func TestMissingPlugin(t *testing.T) {
+	t.Parallel()
+	top := topology{names: names{exchange: "oncebox"}, count: 8, make: true}
+	err := top.explain(billing("order"), &amqp.Error{Code: amqp.CommandInvalid, Reason: "COMMAND_INVALID - unknown exchange type 'x-consistent-hash'"})
+	require.ErrorContains(t, err, "rabbitmq-plugins enable rabbitmq_consistent_hash_exchange")
+	require.True(t, lasts(err))
+}
+
+func TestAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	s := billing("owned")
+	s.Source, s.Installation = "Käse & Co", "one"
+	b := declared(t, s)
+	require.NoError(t, b.Declare(patient(t), nil, []messaging.Subscription{s}))
+	other := s
+	other.Installation = "two"
+	err := b.Declare(patient(t), nil, []messaging.Subscription{other})
+	found, ok := errors.AsType[*messaging.InstallationError](err)
+	require.True(t, ok, "%v", err)
+	require.Equal(t, "one", found.Owner)
+	require.True(t, messaging.IsPermanent(err))
+	other = s
+	other.Source = "bank"
+	err = b.Declare(patient(t), nil, []messaging.Subscription{other})
+	source, ok := errors.AsType[*messaging.SourceError](err)
+	require.True(t, ok, "%v", err)
+	require.Equal(t, "Käse & Co", source.Owner)
+	require.Contains(t, source.Mend, "oncebox:owned:billing:source")
+	operator(t, func(ch *amqp.Channel) error { return ch.ExchangeDelete("oncebox:owned:billing:source", false, false) })
+	require.NoError(t, b.Declare(patient(t), nil, []messaging.Subscription{{Topic: "owned", Name: "billing", Source: "bank"}}), "after the mend")
+}
+
+// user makes a user with these permissions, and returns the URL with which it connects.
+func user(t *testing.T, configure, write, read string) string {
+	t.Helper()
+	s, name := server(t), strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-"))
+	manage := func(path, body string) {
+		_, err := s.Manage(t.Context(), http.MethodPut, path, body)
+		require.NoError(t, err)
+	}
+	manage("/users/"+name, `{"password":"secret","tags":""}`)
+	manage("/permissions/%2F/"+name, fmt.Sprintf(`{"configure":%q,"write":%q,"read":%q}`, configure, write, read))
+	t.Cleanup(func() {
+		_, err := s.Manage(context.Background(), http.MethodDelete, "/users/"+name, "")
+		require.NoError(t, err)
+	})
+	u, err := url.Parse(s.URL)
+	require.NoError(t, err)
+	u.User = url.UserPassword(name, "secret")
+	return u.String()
+}
+
+func TestPermissions(t *testing.T) {
+	t.Parallel()
+	declared(t, billing("guarded"))
+	t.Run("may not make", func(t *testing.T) {
+		t.Parallel()
+		b := connect(t, config(user(t, "^$", "^oncebox", "^oncebox")))
+		_, err := b.Subscribe(patient(t), billing("guarded"))
+		require.ErrorContains(t, err, "rabbitmqctl set_permissions")
+		_, isTopic := errors.AsType[*messaging.TopicError](err)
+		require.True(t, isTopic, "%v", err)
+	})
+	t.Run("may not write", func(t *testing.T) {
+		t.Parallel()
+		b := connect(t, config(user(t, "^$", "^$", "^$")))
+		msgs := []event.Envelope{envelope("guarded", "a", 1), envelope("guarded", "b", 1)}
+		failed := failedOf(t, b.Publish(patient(t), msgs))
+		found, isTopic := errors.AsType[*messaging.TopicError](failed[0])
+		require.True(t, isTopic, "%v", failed)
+		require.Equal(t, "guarded", found.Topic)
+		require.Len(t, failed, 2)
+	})
+	t.Run("may not enter", func(t *testing.T) {
+		t.Parallel()
+		cfg := config(server(t).URL)
+		cfg.URL = strings.Replace(cfg.URL, "guest:guest", "guest:wrong", 1)
+		_, err := Connect(patient(t), cfg)
+		require.Error(t, err, "waiting does not mend it")
+		require.NotErrorIs(t, err, messaging.ErrBrokerDown)
+		require.NotContains(t, err.Error(), "wrong")
+		cfg.URL = server(t).URL + "/nowhere"
+		_, err = Connect(patient(t), cfg)
+		require.ErrorContains(t, err, "nowhere", "the virtual host")
+	})
+	t.Run("enough for all", func(t *testing.T) {
+		t.Parallel()
+		b := connect(t, config(user(t, "^oncebox", "^oncebox", "^oncebox")))
+		s := billing("allowed")
+		s.Source, s.Installation = "shop", "one"
+		require.NoError(t, b.Declare(patient(t), nil, []messaging.Subscription{s}))
+		require.NoError(t, b.Publish(patient(t), []event.Envelope{envelope("allowed", "a", 1)}))
+	})
+}
+
+// failedOf returns the errors of a call of Publish by index.
+func failedOf(t *testing.T, err error) map[int]error {
+	t.Helper()
+	partial, ok := errors.AsType[*messaging.PublishError](err)
+	require.True(t, ok, "%v", err)
+	return partial.Failed
+}
