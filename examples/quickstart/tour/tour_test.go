@@ -1,4 +1,4 @@
-package main
+package tour
 
 import (
 	"bufio"
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 func TestStoryEndsByItself(t *testing.T) {
 	t.Setenv("ONCEBOX_DATABASE_URL", pgtest.URL(t))
 	var out strings.Builder
-	require.NoError(t, run(t.Context(), &out, false))
+	require.NoError(t, run(t.Context(), &out, nil, false))
 	for _, line := range []string{
 		"   THE PROCESS DOES       KILLED          ORDER   EVENT   SO\n",
 		"   commit, then publish   in between      yes     no      the event is LOST",
@@ -53,7 +53,7 @@ func TestEveryCurlLineWorks(t *testing.T) {
 	read, write := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		err := run(ctx, write, true)
+		err := run(ctx, write, nil, true)
 		_ = write.CloseWithError(err)
 		ended <- err
 	}()
