@@ -1,0 +1,9 @@
+// Command orders is the reference service on NATS. See https://pkg.go.dev/github.com/oncebox/oncebox/examples/orders.
+package main
+
+import (
+	"github.com/oncebox/oncebox/examples/orders/shop"
+	"github.com/oncebox/oncebox/messaging/nats"
+)
+
+func main() { shop.Main(nats.Kind()) }
