@@ -43,6 +43,23 @@ type Connection interface {
 	Close() error
 }
 
+// Connector returns the function Kind.Connect of an adapter. It reads a configuration from the variables that begin with prefix, lets set add what the
+// program decides, and connects.
+func Connector[C any, B Connection](prefix string, set func(*C, Options), connect func(context.Context, *C) (B, error)) func(context.Context, Options) (Connection, error) {
+	return func(ctx context.Context, o Options) (Connection, error) {
+		var cfg C
+		if err := o.Env(prefix, &cfg); err != nil {
+			return nil, err
+		}
+		set(&cfg, o)
+		b, err := connect(ctx, &cfg)
+		if err != nil {
+			return nil, err // a pointer that is nil would be an interface that is not nil
+		}
+		return b, nil
+	}
+}
+
 // Variable returns the name of the variable with the address of the broker.
 func (k *Kind) Variable() string { return variable(k.Name) }
 

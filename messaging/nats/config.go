@@ -87,8 +87,9 @@ type Config struct {
 	// CloseTimeout is how long Close waits for running calls, and after them for the server. Default: 10s.
 	CloseTimeout time.Duration `env:"CLOSE_TIMEOUT"`
 
-	// User and Password authenticate this client. Default: those of URL.
-	User     string `env:"USER"`
+	// User authenticates this client, with Password. Default: that of URL.
+	User string `env:"USER"`
+	// Password is the password of User. Default: that of URL.
 	Password string `env:"PASSWORD"`
 	// Token authenticates this client. Default: none.
 	Token string `env:"TOKEN"`

@@ -84,9 +84,10 @@ type Config struct {
 	// TLSTrustCerts is the path of a file in PEM format with the authorities that may have signed the broker's certificate. Default: those of the
 	// system.
 	TLSTrustCerts string `env:"TLS_TRUST_CERTS"`
-	// TLSCert is the path of a file with this client's own certificate, TLSKey that of the file with its key. They belong together. Default: none.
+	// TLSCert is the path of a file with the certificate that authenticates this client. It needs TLSKey. Default: none.
 	TLSCert string `env:"TLS_CERT"`
-	TLSKey  string `env:"TLS_KEY"`
+	// TLSKey is the path of the file with the key of TLSCert. Default: none.
+	TLSKey string `env:"TLS_KEY"`
 }
 
 // Validate names every field that cannot be used.

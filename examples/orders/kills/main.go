@@ -14,12 +14,20 @@ import (
 	"github.com/oncebox/oncebox/messaging/brokers"
 )
 
+// Broker is a broker that a trial may kill.
+type Broker interface {
+	// Crash kills the broker with SIGKILL and starts it again.
+	Crash(ctx context.Context) error
+	// Close ends the broker for good.
+	Close() error
+}
+
 // Main runs a trial on a PostgreSQL of its own, prints the report in one line, and returns the exit code of the program: 1 if anything was lost,
-// happened twice or came out of order. start makes a server to kill and sets the variables of the broker; without a server, nil, the broker is the
-// server of the variables and is left alone.
+// happened twice or came out of order. start starts a broker and sets its variables, and may use the folder. Without
+// it, nil, the broker is that of the variables, and is left alone.
 //
 //	orders broker=nats orders=6000 ... kills=60 kills_broker=10 lost=0 twice=0 disorder=0 ... wire_duplicates=31 ...
-func Main(kind brokers.Kind, start func(ctx context.Context, dir string) (*Server, error)) int {
+func Main(kind brokers.Kind, start func(ctx context.Context, dir string) (Broker, error)) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err := run(ctx, kind, start)
@@ -30,7 +38,7 @@ func Main(kind brokers.Kind, start func(ctx context.Context, dir string) (*Serve
 	return 0
 }
 
-func run(ctx context.Context, kind brokers.Kind, start func(ctx context.Context, dir string) (*Server, error)) (err error) {
+func run(ctx context.Context, kind brokers.Kind, start func(ctx context.Context, dir string) (Broker, error)) (err error) {
 	flags := flag.NewFlagSet("kills", flag.ContinueOnError)
 	orders := flags.Int("orders", 6000, "how many orders are placed, at least 600")
 	rounds := flags.Int("rounds", 20, "how often api, a projector and a consumer are killed each; the broker is killed in every second round")

@@ -28,7 +28,7 @@ import (
 // prefixVar is the variable with the prefix of all topics. Processes that the story starts have it from this one.
 const prefixVar = "ONCEBOX_TOPIC_PREFIX"
 
-// Main tells the story and returns the exit code of the program. The broker is the first kind, or lives in this process if there are no kinds.
+// Main runs the story and returns the exit code of the program. The broker is the first kind, or lives in this process if there are no kinds.
 func Main(kinds ...brokers.Kind) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -62,7 +62,7 @@ func start(ctx context.Context, kinds []brokers.Kind) error {
 	return run(ctx, os.Stdout, kind, *serve)
 }
 
-// others says which program tells the story on another broker.
+// others returns the program for another broker.
 func others(name string) string {
 	if name == "pulsar" {
 		return "go run ./examples/quickstart/pulsar"

@@ -49,7 +49,7 @@ func serve() error {
 }
 
 // start starts the server in a process of its own.
-func start(ctx context.Context, dir string) (*kills.Server, error) {
+func start(ctx context.Context, dir string) (kills.Broker, error) {
 	addr, err := kills.FreeAddr()
 	if err != nil {
 		return nil, err

@@ -1,0 +1,9 @@
+// Command orders is the reference service on RabbitMQ. See https://pkg.go.dev/github.com/oncebox/oncebox/examples/orders.
+package main
+
+import (
+	"github.com/oncebox/oncebox/examples/orders/shop"
+	"github.com/oncebox/oncebox/messaging/rabbitmq"
+)
+
+func main() { shop.Main(rabbitmq.Kind()) }

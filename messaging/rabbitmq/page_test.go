@@ -1,0 +1,19 @@
+package rabbitmq
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/internal/configdoc"
+)
+
+// docs/config.md has each field with what the source says, and its default as the code has it. WRITE_CONFIG=1 writes it.
+func TestPageIsThatOfTheSource(t *testing.T) {
+	tables, err := configdoc.Tables("../..", configdoc.Struct{
+		Defaults: (*Config)(nil).WithDefaults(), Prefix: "ONCEBOX_RABBITMQ_",
+		Varies: []string{"Name"}, // the name of the host
+	})
+	require.NoError(t, err)
+	require.NoError(t, configdoc.Page("../../docs/config.md", "messaging/rabbitmq", tables))
+}
