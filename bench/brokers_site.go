@@ -33,14 +33,16 @@ type hand interface {
 }
 
 func openSite(ctx context.Context, name string) (brokerSite, error) {
-	open := map[string]func(context.Context) (brokerSite, error){"pulsar": openPulsarSite, "nats": openNATSSite}[name]
+	open := map[string]func(context.Context) (brokerSite, error){
+		"pulsar": openPulsarSite, "nats": openNATSSite, "kafka": openKafkaSite, "rabbitmq": openRabbitSite,
+	}[name]
 	if open == nil {
 		return nil, fmt.Errorf("there is no broker %q", name)
 	}
 	return open(ctx)
 }
 
-func brokerNames() []string { return []string{"pulsar", "nats"} }
+func brokerNames() []string { return []string{"pulsar", "nats", "kafka", "rabbitmq"} }
 
 // adapted is the outlet of one run: the adapter, and a subscription that counts what arrived.
 type adapted struct {
