@@ -41,6 +41,7 @@ type task struct {
 	Topic    string `json:"topic"`
 	AckFirst bool   `json:"ack_first"`
 	Relay    bool   `json:"relay"`
+	Adopt    bool   `json:"adopt"`
 
 	Serves     bool   `json:"serves"`
 	Dependency string `json:"dependency"`
@@ -65,6 +66,8 @@ func beProcess(text string) int {
 		live = t.serve
 	case t.Relay:
 		live = t.relay
+	case t.Adopt:
+		live = t.adopt
 	}
 	if err := live(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, t.Name, err)

@@ -19,4 +19,7 @@
 //
 // TestOutageOfAHundredSecondsIsTenLines makes the broker, the database and a service that a handler calls unreachable, for two services under
 // load, and counts the lines of their logs.
+//
+// TestSwitchUnderLoad lets old code write an outbox table of its own and new code write that of oncebox, and kills the processes that move the rows.
+// With ENDURANCE_WITHOUT=forward the trigger is left out, and events overtake rows.
 package endurance
