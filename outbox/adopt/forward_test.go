@@ -63,19 +63,29 @@ func TestForward(t *testing.T) {
 	require.Zero(t, f.count("old WHERE sent_at IS NULL"))
 	require.NoError(t, m.Forward(t.Context()), "again, for a changed mapping")
 
+	// The key is locked by COMMIT, and not before.
+	require.NoError(t, f.db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO old (order_id, payload) VALUES ('a', '2')`)
+		require.NoError(t, err)
+		var locks int
+		require.NoError(t, tx.NewRaw("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()").Scan(ctx, &locks))
+		require.Zero(t, locks)
+		return nil
+	}))
+	require.Equal(t, 1202, f.count("outbox"))
 	undone, err := f.db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	_, err = undone.ExecContext(t.Context(), `INSERT INTO old (order_id, payload) VALUES ('a', '3')`)
 	require.NoError(t, err)
 	require.NoError(t, undone.Rollback())
-	require.Equal(t, 1201, f.count("outbox"))
+	require.Equal(t, 1202, f.count("outbox"))
 
 	// What cannot be mapped does not fail its writer, and waits for somebody to look at it.
 	f.exec(`INSERT INTO old (order_id, payload) VALUES ('a', 'bad'), ('b', '4')`)
-	require.Equal(t, 1202, f.count("outbox"))
+	require.Equal(t, 1203, f.count("outbox"))
 	s := f.once(m)
 	require.EqualValues(t, 1, s.Left)
-	require.ErrorContains(t, m.Forward(t.Context()), `1 rows are left that cannot be moved, such as row "1204": the payload is not valid JSON`)
+	require.ErrorContains(t, m.Forward(t.Context()), `1 rows are left that cannot be moved, such as row "1205": the payload is not valid JSON`)
 	f.exec(`UPDATE old SET payload = '5' WHERE payload = 'bad'`)
 	require.Zero(t, f.once(m).Left)
 
@@ -83,7 +93,7 @@ func TestForward(t *testing.T) {
 	require.NoError(t, m.StopForwarding(t.Context()), "twice")
 	require.False(t, isForwarding(t, m))
 	f.exec(`INSERT INTO old (order_id, payload) VALUES ('a', '6')`)
-	require.Equal(t, 1203, f.count("outbox"))
+	require.Equal(t, 1204, f.count("outbox"))
 	require.Equal(t, 1, f.count("old WHERE sent_at IS NULL"))
 }
 

@@ -10,7 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/logbook"
+	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/outbox/adopt"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // Rows of a key are moved in their order, whatever order they were written in.
@@ -146,6 +149,35 @@ func TestSeveralMovers(t *testing.T) {
 	for i, payload := range payloads {
 		require.Equal(t, fmt.Sprint(i), payload)
 	}
+}
+
+// While another process has its turn, a mover waits.
+func TestTurns(t *testing.T) {
+	f := newFixture(t, orders)
+	book := &logbook.Book{}
+	f.store = outbox.NewStore(f.db.DB, &outbox.Config{Source: "shop", Telemetry: telemetry.Config{Logger: book.Logger()}})
+	f.exec(`INSERT INTO old (order_id, payload) VALUES ('a', '1')`)
+	other, err := f.db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = other.ExecContext(t.Context(), `SELECT pg_advisory_xact_lock(hashtextextended('oncebox.adopt.' || ?, 0))`, f.db.Schema+".old")
+	require.NoError(t, err)
+	m, moved := f.mover(mapOrders), make(chan adopt.Summary, 1)
+	go func() {
+		s, _ := m.Once(t.Context())
+		moved <- s
+	}()
+	await.True(t, func() bool { return book.Count("oncebox: rows wait to be adopted") > 0 }, "the mover finds that it is not its turn")
+	require.Zero(t, f.count("outbox"))
+	require.NoError(t, other.Commit())
+	require.EqualValues(t, 1, await.Receive(t, moved, "it moves the row").Moved)
+}
+
+// A time that no event can have is not set.
+func TestInfiniteTimes(t *testing.T) {
+	f := newFixture(t, orders)
+	f.exec(`INSERT INTO old (order_id, payload, created_at) VALUES ('a', '1', 'infinity'), ('a', '2', '2020-11-27 10:00Z')`)
+	require.EqualValues(t, 2, f.once(f.mover(mapOrders)).Moved)
+	require.Equal(t, []string{"t", "f"}, f.events("occurred_at > created_at - interval '1 hour'"))
 }
 
 // A row that somebody locks delays the rows, and is not passed.
