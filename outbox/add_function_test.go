@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"testing"
@@ -79,6 +80,22 @@ func TestFunctionStoresAsAdd(t *testing.T) {
 	}
 	require.Equal(t, 2, f.Count("outbox_tenant"))
 	require.Zero(t, f.Count(`outbox WHERE substring(id::text, 15, 1) <> '7' OR substring(id::text, 20, 1) !~ '[89ab]'`), "UUIDv7, RFC 9562")
+}
+
+// Bytes are stored as they are, with their media type. JSON has to be valid, and keeps its blanks.
+func TestFunctionTakesBytes(t *testing.T) {
+	f := newFixture(t, nil)
+	for args, want := range map[string]string{
+		`payload_bytes => '\x00ff', content_type => 'application/x-protobuf'`:          "application/x-protobuf 00ff",
+		`payload_bytes => '{"n":  1, "n": "\\u0000"}'`:                                 "application/json " + hex.EncodeToString([]byte(`{"n":  1, "n": "\u0000"}`)),
+		`payload_bytes => 'null', content_type => 'application/cloudevents+json; v=1'`: "application/cloudevents+json; v=1 6e756c6c",
+		`payload_bytes => 'no json', content_type => 'text/json'`:                      "text/json 6e6f206a736f6e",
+	} {
+		var id, stored string
+		require.NoError(t, f.DB.NewRaw("SELECT oncebox_add('order', NULL, 'e', source => 's', "+args+")").Scan(t.Context(), &id))
+		require.NoError(t, f.DB.NewRaw("SELECT content_type || ' ' || encode(payload, 'hex') FROM outbox WHERE id = ?", id).Scan(t.Context(), &stored))
+		require.Equal(t, want, stored)
+	}
 }
 
 // One key has one order, in whatever language it is written: the events leave in the order of the commits.
@@ -203,6 +220,10 @@ func TestFunctionRefusesWhatAddRefuses(t *testing.T) {
 		fine + ", schema_id => E'a\\n'":                                    "schema_id contains a control character",
 		fine + ", metadata => jsonb_build_object(repeat('k', 256), 'v')":   "metadata: the key 'kkk",
 		fine + ", occurred_at => 'infinity'":                               "occurred_at is not in the years from 1 to 9999",
+		fine + ", payload_bytes => '1'":                                    "payload and payload_bytes are both given",
+		fine + ", content_type => E'a\\n'":                                 "content_type contains a control character",
+		"'order', NULL, 'e', source => 's', payload_bytes => '{'":          "payload_bytes is not valid JSON",
+		"'order', NULL, 'e', source => 's', payload_bytes => '\\xff'":      "payload_bytes is not valid JSON",
 		"'order', to_jsonb(repeat('x', 1048575)), 'e', source => 's'":      "payload has 1048577 bytes, and max_payload is 1048576",
 	} {
 		_, err := f.DB.ExecContext(t.Context(), "SELECT oncebox_add("+call+")")
