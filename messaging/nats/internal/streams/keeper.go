@@ -63,10 +63,7 @@ type Stream struct {
 
 // Open returns the stream of a topic, and makes it at its first use.
 func (k *Keeper) Open(ctx context.Context, topic string) (*Stream, error) {
-	k.mu.Lock()
-	s := k.streams[topic]
-	k.mu.Unlock()
-	if s != nil {
+	if s := k.known(topic); s != nil {
 		return s, nil
 	}
 	if err := k.ValidateTopic(topic); err != nil {
@@ -81,13 +78,20 @@ func (k *Keeper) Open(ctx context.Context, topic string) (*Stream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", name, err)
 	}
-	if s, err = k.checked(topic, handle); err != nil {
+	s, err := k.checked(topic, handle)
+	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", name, err)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.streams[topic] = s
 	return s, nil
+}
+
+func (k *Keeper) known(topic string) *Stream {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.streams[topic]
 }
 
 // Forget makes the next use of a topic look for its stream again.
