@@ -14,6 +14,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
@@ -21,8 +22,13 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// MetadataOriginalTopic is the metadata key under which a replayed event has the topic on which it was first published.
-const MetadataOriginalTopic = "original_topic"
+const (
+	// MetadataOriginalTopic is the metadata key under which a replayed event has the topic on which it was first published.
+	MetadataOriginalTopic = "original_topic"
+	// MetadataReplay is the metadata key under which a replayed event has an id of the call of [Events.Replay]. A broker that recognizes copies by their
+	// content, as NATS does, would otherwise drop the events of a second replay as copies of the first.
+	MetadataReplay = "replay"
+)
 
 // ErrLiveTopic means that events were to be replayed on a topic on which this outbox publishes, see [Events.Replay].
 var ErrLiveTopic = errors.New("outbox: events are published on this topic: replay them on one of its own, as order.rebuild")
@@ -58,7 +64,8 @@ func New(box *outboxdb.Handle) *Events { return &Events{box} }
 
 // Replay hands published events over once more, in the order of their sequence, to rebuild a read model: to a handler
 // of this process (messaging.Direct(h).Publish) or to a topic of its own (the Publish of a broker). Nothing in the outbox
-// changes. Ids and sequences stay; the events get the given topic, and their metadata names their own one under [MetadataOriginalTopic].
+// changes. Ids and sequences stay; the events get the given topic, and their metadata names their own one under [MetadataOriginalTopic]
+// and the call under [MetadataReplay].
 //
 // A topic on which this outbox publishes is refused with [ErrLiveTopic], because consumers that have handled the events would get them again. Before
 // anything is handed over, the topic is compared with the first events of each of the last 31 days, and before each batch with the batch.
@@ -129,11 +136,12 @@ func (e *Events) replay(
 	if live {
 		return ErrLiveTopic
 	}
+	call := uuid.NewString()
 	return e.each(ctx, filter.where, replay.After, replay.BatchSize, func(rows []outboxdb.Row) error {
 		if slices.ContainsFunc(rows, func(r outboxdb.Row) bool { return r.Topic == topic }) {
 			return ErrLiveTopic
 		}
-		if err := to(ctx, readdressed(rows, topic)); err != nil {
+		if err := to(ctx, readdressed(rows, topic, call)); err != nil {
 			return fmt.Errorf("after %d: %w", done.Last, err)
 		}
 		done.Events += int64(len(rows))
@@ -255,7 +263,7 @@ func scanPlaces(rows *pgsql.Rows) (children []int64, places []string, numbers []
 
 // readdressed returns the events of the rows with another topic. How and when they were first to be
 // delivered is left out.
-func readdressed(rows []outboxdb.Row, topic string) []event.Envelope {
+func readdressed(rows []outboxdb.Row, topic, call string) []event.Envelope {
 	out := make([]event.Envelope, len(rows))
 	for i := range rows {
 		e := rows[i].Envelope
@@ -263,7 +271,7 @@ func readdressed(rows []outboxdb.Row, topic string) []event.Envelope {
 		if e.Metadata == nil {
 			e.Metadata = event.Metadata{}
 		}
-		e.Metadata[MetadataOriginalTopic] = e.Topic
+		e.Metadata[MetadataOriginalTopic], e.Metadata[MetadataReplay] = e.Topic, call
 		e.Topic, e.Delivery = topic, event.Delivery{}
 		out[i] = e
 	}

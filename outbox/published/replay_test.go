@@ -89,6 +89,12 @@ func TestReplayedEventsAreThoseThatWerePublished(t *testing.T) {
 	require.Equal(t, "order", e.Metadata[published.MetadataOriginalTopic])
 	require.Equal(t, "v", e.Metadata["k"])
 	require.Zero(t, e.Delivery, "what was due then, or has expired since, is replayed all the same")
+
+	_, err = f.Published().Replay(t.Context(), published.Filter{}, "order.rebuild", to, nil)
+	require.NoError(t, err)
+	first, second := e.Metadata[published.MetadataReplay], (*got)[1].Metadata[published.MetadataReplay]
+	require.NotEmpty(t, first)
+	require.NotEqual(t, first, second, "a broker would take the second replay for copies of the first")
 }
 
 func TestReplayGoesOnWhereItFailed(t *testing.T) {
