@@ -240,7 +240,11 @@ func (f *flow) giveUp(why error) error {
 	}
 	if !f.partition.shared && ours {
 		f.partition.pin = ""
-		// Without an answer the next process waits until the server misses this one.
+		// Without an answer the next process waits until the server misses this one. After the reset there are messages to deliver, so the server
+		// chooses it at once.
+		if len(f.unsettled()) > 0 {
+			_ = f.partition.reset(ctx)
+		}
 		_ = is.Ask(ctx, f.partition.stream.Name, func(ctx context.Context) error {
 			return f.partition.stream.Handle.UnpinConsumer(ctx, f.partition.consumer, streams.Group)
 		})
