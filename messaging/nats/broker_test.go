@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 	own "github.com/oncebox/oncebox/messaging/nats/natsserver"
 )
@@ -323,24 +324,26 @@ func TestStateOfASubscription(t *testing.T) {
 	require.Equal(t, messaging.SubscriptionState{Messages: 5, Unattended: 1}, state)
 
 	r := subscribe(t, b, messaging.Subscription{Name: "billing"})
-	receive(t, r, 3, true)
-	before, err := b.ReadSubscription(t.Context(), "order", "billing")
+	receive(t, r, 4, true)
+	settled, err := b.ReadSubscription(t.Context(), "order", "billing")
 	require.NoError(t, err)
-	require.Zero(t, before.Unattended)
-	require.Positive(t, before.Consumers)
+	require.Zero(t, settled.Unattended)
+	require.Positive(t, settled.Consumers)
 	m, err := r.Receive(t.Context())
 	require.NoError(t, err)
 	r.(messaging.BacklogReceiver).Leave(m)
-	backlog, err := r.(messaging.BacklogReceiver).Backlog(t.Context())
-	require.NoError(t, err)
+	var backlog messaging.Backlog
+	await.True(t, func() bool { // the acknowledgements are under way
+		backlog, err = r.(messaging.BacklogReceiver).Backlog(t.Context())
+		require.NoError(t, err)
+		return backlog.Messages == 0
+	}, "an empty backlog")
 	require.EqualValues(t, 1, backlog.Left)
-	require.EqualValues(t, 1, backlog.Messages)
-	receive(t, r, 1, true)
 	require.NoError(t, r.Close()) // then the server has all acknowledgements
 	after, err := b.ReadSubscription(t.Context(), "order", "billing")
 	require.NoError(t, err)
 	require.EqualValues(t, 1, after.Messages)
-	require.NotEqual(t, before.Settled, after.Settled)
+	require.NotEqual(t, state.Settled, after.Settled)
 
 	kept, err := b.Retention(t.Context(), "order")
 	require.NoError(t, err)

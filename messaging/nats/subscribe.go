@@ -35,6 +35,13 @@ func (b *Broker) Subscribe(ctx context.Context, s messaging.Subscription) (messa
 	if err != nil {
 		return nil, err
 	}
+	r := b.join(s, cfg)
+	r.Begun(ctx)
+	return r, nil
+}
+
+// join starts a receiver.
+func (b *Broker) join(s messaging.Subscription, cfg fetch.Config) *fetch.Receiver {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.joined++
@@ -42,7 +49,7 @@ func (b *Broker) Subscribe(ctx context.Context, s messaging.Subscription) (messa
 	cfg.Subscription = s
 	r := fetch.Start(b.session, cfg)
 	b.receivers[r] = true
-	return r, nil
+	return r
 }
 
 // left is called when a receiver closes.

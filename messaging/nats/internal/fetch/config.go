@@ -38,6 +38,7 @@ func Start(s *session.Session, cfg Config) *Receiver {
 		is := c.CachedInfo().Config
 		p := &partition{
 			receiver: r, index: i, stream: cfg.Stream, consumer: is.Durable, shared: shared, timeout: is.PinnedTTL, look: make(chan struct{}, 1), wanted: shared,
+			begun: make(chan struct{}),
 		}
 		if shared {
 			p.timeout = is.AckWait
@@ -52,4 +53,16 @@ func Start(s *session.Session, cfg Config) *Receiver {
 		r.running.Go(func() { p.run(ctx) })
 	}
 	return r
+}
+
+// Begun returns when the server can know of this receiver: a consumer of a shared subscription gets its part of all messages that are published from then on.
+func (r *Receiver) Begun(ctx context.Context) {
+	if r.subscription.Type != messaging.Shared {
+		return
+	}
+	select {
+	case <-r.partitions[0].begun:
+	case <-r.closed:
+	case <-ctx.Done():
+	}
 }

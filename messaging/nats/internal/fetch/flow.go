@@ -8,6 +8,7 @@ import (
 
 	natsclient "github.com/nats-io/nats.go"
 
+	"github.com/oncebox/oncebox/messaging/nats/internal/session"
 	"github.com/oncebox/oncebox/messaging/nats/internal/streams"
 )
 
@@ -96,7 +97,11 @@ func (f *flow) request() error {
 		n, maxBytes = 1, 1
 	}
 	f.asked, f.wants, f.answered = time.Now(), n, false
-	return f.pull.ask(n, maxBytes, f.partition.every())
+	err := f.pull.ask(n, maxBytes, f.partition.expires())
+	if err == nil && f.partition.shared && !session.IsDone(f.partition.begun) {
+		close(f.partition.begun)
+	}
+	return err
 }
 
 // room returns how many messages to ask for. It is 0 until half of the queue is free: requests for single messages would cost more than they bring.
@@ -115,7 +120,7 @@ func (f *flow) room() int {
 func (f *flow) due() time.Time {
 	due := f.asked.Add(f.partition.every())
 	if f.wants > 0 {
-		due = f.asked.Add(2 * f.partition.every()) // a request expires after one interval
+		due = f.late()
 	}
 	if !f.leaving.IsZero() && f.leaving.Before(due) {
 		due = f.leaving
@@ -129,11 +134,14 @@ func (f *flow) due() time.Time {
 // tick is called when a request should have been answered, when it is time for the next one, or when messages have been in work for long.
 func (f *flow) tick() error {
 	f.extend()
-	if f.wants > 0 && time.Since(f.asked) >= 2*f.partition.every() {
+	if f.wants > 0 && !time.Now().Before(f.late()) {
 		return errSilent
 	}
 	return nil
 }
+
+// late returns when the server should have answered the present request.
+func (f *flow) late() time.Time { return f.asked.Add(f.partition.expires() + f.partition.every()) }
 
 // accept takes a message, or the end of a request.
 func (f *flow) accept(m *natsclient.Msg) error {

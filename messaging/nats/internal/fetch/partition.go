@@ -30,6 +30,7 @@ type partition struct {
 	pin   string        // the last pin of this process
 	until time.Time     // how long the server keeps it at least
 	look  chan struct{} // a token: something has changed
+	begun chan struct{} // closed when the first request of a shared subscription was sent
 
 	// The receiver's mutex guards these fields.
 	wanted bool // this receiver should have the partition, see members
@@ -42,6 +43,15 @@ func (p *partition) wake() {
 	case p.look <- struct{}{}:
 	default: // a token is there already
 	}
+}
+
+// expires is how long the server may keep a request that it cannot answer. This process must ask for a partition in each interval. Between two
+// requests of a shared subscription, its other consumers get all messages, so these are as rare as possible.
+func (p *partition) expires() time.Duration {
+	if p.shared {
+		return p.timeout
+	}
+	return p.every()
 }
 
 // every is the interval between two requests of this process: two of them may get lost.
