@@ -3,6 +3,7 @@ package adopt_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -243,4 +244,32 @@ func TestMendedWhileItRuns(t *testing.T) {
 	stop()
 	require.NoError(t, await.Receive(t, ended, "it ends"))
 	require.Equal(t, []string{"3", "1", "2"}, f.events("convert_from(payload, 'UTF8')"))
+}
+
+// Sessions of the mover end in the middle of its work, again and again. Each row is moved once, in its turn.
+func TestSessionsThatEnd(t *testing.T) {
+	f := newFixture(t, orders)
+	rows, kills := 0, 0
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	pool := f.db.Another(t)
+	store := outbox.NewStore(pool, &outbox.Config{Source: "shop", Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)}})
+	m, err := adopt.New(ctx, store, f.mapping(mapOrders), &adopt.Config{BatchSize: 5, Interval: time.Millisecond})
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	for ; rows < 200 || kills < 5; rows++ {
+		f.exec(`INSERT INTO old (order_id, payload) VALUES (?, ?)`, fmt.Sprint(rows%5), fmt.Sprint(rows))
+		if rows%4 == 0 { // the sessions that use the table just now, but for this one
+			kills += f.count(`(SELECT pg_terminate_backend(pid) FROM pg_locks WHERE relation = 'old'::regclass AND pid <> pg_backend_pid()) killed`)
+		}
+	}
+	await.True(t, func() bool { return f.count("old WHERE sent_at IS NULL") == 0 }, "all rows are moved")
+	stop()
+	require.NoError(t, await.Receive(t, ended, "the mover ends"))
+	payloads := f.events("convert_from(payload, 'UTF8')")
+	require.Len(t, payloads, rows)
+	for i, payload := range payloads {
+		require.Equal(t, fmt.Sprint(i), payload)
+	}
 }

@@ -62,7 +62,7 @@ const (
 	tenantNames    = "tenantid tenant"
 	payloadNames   = "payload eventdata eventpayload data body message content args event"
 	metadataNames  = "headers metadata meta attributes properties"
-	occurredNames  = "occurredat occurredon createdat createdon insertedat created senttime time"
+	occurredNames  = "occurredat occurredon createdat createdon insertedat created senttime timestamp time"
 	orderNames     = "sequencenumber sequence seq position offset"
 	sentAtNames    = "processedat processedon publishedat sentat senton dispatchedat deliveredat"
 	flagNames      = "published processed sent dispatched delivered ispublished isprocessed issent"
