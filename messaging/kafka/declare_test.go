@@ -57,7 +57,7 @@ func TestTopicIsMadeAsConfigured(t *testing.T) {
 	full := b.cfg.names().FullName("order")
 	topics, err := admin(t, b).ListTopics(t.Context(), full)
 	require.NoError(t, err)
-	require.Equal(t, 6, len(topics[full].Partitions))
+	require.Len(t, topics[full].Partitions, 6)
 	require.Equal(t, 3, topics[full].Partitions.NumReplicas())
 	kept, err := b.Retention(t.Context(), "order")
 	require.NoError(t, err)
@@ -158,8 +158,11 @@ func TestNames(t *testing.T) {
 	require.NoError(t, b.ValidateTopic(strings.Repeat("a", 247)))
 	require.ErrorIs(t, b.ValidateTopic(strings.Repeat("a", 248)), event.ErrInvalid)
 	require.ErrorIs(t, b.ValidateTopic(strings.Repeat(" ", 50)+"a"), event.ErrInvalid)
-	require.NotEqual(t, b.cfg.names().Group(messaging.Subscription{Topic: "a.b", Name: "c"}), b.cfg.names().Group(messaging.Subscription{Topic: "a", Name: "b.c"}))
-	require.NotEqual(t, b.cfg.names().Group(messaging.Subscription{Topic: "a:b", Name: "c"}), b.cfg.names().Group(messaging.Subscription{Topic: "a", Name: "b:c"}))
+	group := func(topic, name string) string {
+		return b.cfg.names().Group(messaging.Subscription{Topic: topic, Name: name})
+	}
+	require.NotEqual(t, group("a.b", "c"), group("a", "b.c"))
+	require.NotEqual(t, group("a:b", "c"), group("a", "b:c"))
 }
 
 func TestConnectWaitsInTheBackground(t *testing.T) {

@@ -101,7 +101,7 @@ type topic struct {
 // not made again by publishing: somebody had a reason to delete it.
 func (b *Broker) topic(ctx context.Context, name string) (*topic, error) {
 	if known, ok := b.topics.Load(name); ok {
-		return known.(*topic), nil
+		return known.(*topic), nil //nolint:forcetypeassert // it holds nothing else
 	}
 	if err := b.cfg.names().ValidateTopic(name); err != nil {
 		return nil, messaging.Permanent(fmt.Errorf("kafka: topic %q: %w", name, err))
@@ -117,14 +117,14 @@ func (b *Broker) topic(ctx context.Context, name string) (*topic, error) {
 		}
 	}
 	known, _ := b.topics.LoadOrStore(name, t)
-	return known.(*topic), nil
+	return known.(*topic), nil //nolint:forcetypeassert // it holds nothing else
 }
 
 // batchBytes returns the size of the largest batch of a topic.
 func (b *Broker) batchBytes(full string) int32 {
 	limit := b.cfg.MaxMessageBytes
 	b.topics.Range(func(_, known any) bool {
-		if t := known.(*topic); t.full == full {
+		if t := known.(*topic); t.full == full { //nolint:forcetypeassert // it holds nothing else
 			limit = t.limit
 		}
 		return true

@@ -36,7 +36,8 @@ func admin(t *testing.T, b *Broker) *kadm.Client {
 
 func set(t *testing.T, b *Broker, topic, setting, value string) {
 	t.Helper()
-	done, err := admin(t, b).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: setting, Value: &value}}, b.cfg.names().FullName(topic))
+	change := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: setting, Value: &value}}
+	done, err := admin(t, b).AlterTopicConfigs(t.Context(), change, b.cfg.names().FullName(topic))
 	require.NoError(t, err)
 	_, err = done.On(b.cfg.names().FullName(topic), nil)
 	require.NoError(t, err)
@@ -49,7 +50,8 @@ func sequences(t *testing.T, b *Broker, topic string) map[string][]int64 {
 	ends, err := admin(t, b).ListEndOffsets(t.Context(), full)
 	require.NoError(t, err)
 	end, _ := ends.Lookup(full, 0)
-	client, err := kgo.NewClient(kgo.SeedBrokers(b.cfg.hosts()...), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{full: {0: kgo.NewOffset().AtStart()}}))
+	start := map[string]map[int32]kgo.Offset{full: {0: kgo.NewOffset().AtStart()}}
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.cfg.hosts()...), kgo.ConsumePartitions(start))
 	require.NoError(t, err)
 	defer client.Close()
 	ctx, done := await.Context(t.Context(), t, "the messages of topic %s", full)

@@ -141,3 +141,11 @@ func TestBrokerIsKilled(t *testing.T) {
 		last[m.RoutingKey] = m.Sequence
 	}
 }
+
+func TestRealTopicIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	server, err := devenv.Kafka(t.Context(), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Stop()) })
+	topicIsMadeAnew(t, realConfig(server.URL))
+}

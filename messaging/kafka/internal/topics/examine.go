@@ -34,7 +34,8 @@ func (k *Keeper) Examine(ctx context.Context, e *diagnosis.Examination, limit in
 	for _, name := range k.examined(e, all.Topics) {
 		detail := all.Topics[k.cfg.FullName(name)]
 		if detail.Err != nil || len(detail.Partitions) == 0 {
-			found = append(found, diagnosis.Find(diagnosis.Broker, diagnosis.Problem, "make it with: "+k.creation(k.cfg.FullName(name)), "topic %s: it does not exist", name))
+			found = append(found, diagnosis.Find(diagnosis.Broker, diagnosis.Problem, "make it with: "+k.creation(k.cfg.FullName(name)),
+				"topic %s: it does not exist", name))
 			continue
 		}
 		settings, err := k.Settings(ctx, name)
@@ -75,7 +76,8 @@ func (k *Keeper) examineBroker(ctx context.Context) (found []diagnosis.Finding, 
 			if c.Key != offsetRetention || err != nil || time.Duration(minutes)*time.Minute >= shortRetention {
 				continue
 			}
-			return append(found, diagnosis.Find(diagnosis.Broker, diagnosis.Warning, "set "+offsetRetention+"=10080 or more in the configuration of the brokers",
+			return append(found, diagnosis.Find(diagnosis.Broker, diagnosis.Warning,
+				"set "+offsetRetention+"=10080 or more in the configuration of the brokers",
 				"%s is %d: a subscription that has no consumer for longer forgets its place and receives everything again", offsetRetention, minutes)), nil
 		}
 	}
@@ -169,7 +171,8 @@ func (k *Keeper) examineSubscriptions(ctx context.Context, e *diagnosis.Examinat
 		}
 		if deleted > 0 {
 			found = append(found, diagnosis.Find(diagnosis.Broker, diagnosis.Problem, k.alteration(full, retentionMillis, "-1")+
-				", until the subscription has caught up", "topic %s: %d events were deleted before the subscription %s received them", name, deleted, subscription))
+				", until the subscription has caught up",
+				"topic %s: %d events were deleted before the subscription %s received them", name, deleted, subscription))
 		}
 	}
 	more, err := e.Compare(ctx, &topic)

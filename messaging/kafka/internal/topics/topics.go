@@ -166,7 +166,7 @@ func (k *Keeper) Settings(ctx context.Context, name string) (map[string]string, 
 func (k *Keeper) unusable(ctx context.Context, name string) error {
 	settings, err := k.Settings(ctx, name)
 	if _, refused := errors.AsType[*messaging.TopicError](err); refused {
-		return nil //nolint:nilerr // without the right to read them there is nothing to check
+		return nil // without the right to read them there is nothing to check
 	}
 	if err != nil {
 		return err
