@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/diagnosis"
 )
@@ -150,6 +151,22 @@ func TestAnotherDatabaseOfAService(t *testing.T) {
 	}
 	require.NoError(t, admin(t, b).CommitAllOffsets(t.Context(), b.cfg.names().Group(s), offsets))
 	require.NoError(t, b.Declare(t.Context(), nil, []messaging.Subscription{s}))
+}
+
+// A group with consumers takes no commit from outside. The mark of the owner is there when Subscribe returns.
+func TestOwnerOfASubscriptionInUse(t *testing.T) {
+	t.Parallel()
+	b := connect(t, configOf(cluster(t).ListenAddrs()...))
+	r := subscribe(t, b, billing)
+	await.True(t, func() bool { return partitions(r) == 4 }, "the partitions")
+	owned := billing
+	owned.Source = "shop"
+	subscribe(t, b, owned)
+	owned.Source = "bank"
+	err := b.Declare(t.Context(), nil, []messaging.Subscription{owned})
+	found, ok := errors.AsType[*messaging.SourceError](err)
+	require.True(t, ok, "another service may use the subscription: %v", err)
+	require.Equal(t, "shop", found.Owner)
 }
 
 func TestNames(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/oncebox/oncebox/config"
+	"github.com/oncebox/oncebox/messaging/brokers"
 )
 
 func TestSASL(t *testing.T) {
@@ -100,12 +100,14 @@ func TestConfigIsCheckedAtTheStart(t *testing.T) {
 	require.NoError(t, (&Config{URL: "kafka://one:9092, two:9092"}).Validate())
 }
 
-func TestConfigComesFromTheEnvironment(t *testing.T) {
-	t.Setenv("ONCEBOX_KAFKA_URL", "one:9092,two:9092")
-	t.Setenv("ONCEBOX_KAFKA_DECLARE", "check")
-	t.Setenv("ONCEBOX_KAFKA_RETENTION", "-1")
-	t.Setenv("ONCEBOX_KAFKA_TOPICS", "order,invoice")
-	var cfg Config
-	require.NoError(t, config.Env("ONCEBOX_KAFKA_", &cfg))
-	require.Equal(t, Config{URL: "one:9092,two:9092", Declare: Check, Retention: -1, Topics: []string{"order", "invoice"}}, cfg)
+func TestKindReadsTheEnvironment(t *testing.T) {
+	t.Parallel()
+	own := configOf(cluster(t).ListenAddrs()...)
+	own.Declare, own.Topics = Check, []string{"order"}
+	_, err := Kind().Connect(t.Context(), brokers.Options{Env: func(prefix string, cfg any) error {
+		require.Equal(t, "ONCEBOX_KAFKA_", prefix)
+		*cfg.(*Config) = *own //nolint:forcetypeassert // of this package
+		return nil
+	}})
+	require.ErrorContains(t, err, "--create --topic "+own.Prefix+"order --partitions 4")
 }
