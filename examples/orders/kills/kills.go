@@ -116,7 +116,7 @@ func (k *kills) consumer(ctx context.Context, round, plans int, held holds) erro
 	var err error
 	if round%2 == 1 {
 		err = k.load.awaitDone(ctx, plans)
-	} else if err = k.awaitHeld(ctx, name, "customer_summary"); err == nil {
+	} else if name, err = k.awaitHeldConsumer(ctx, name); err == nil {
 		err = k.awaitBacklog(ctx)
 	}
 	if err != nil {
@@ -160,14 +160,32 @@ func (h holds) releaseAll() {
 // awaitHeld waits until the process of a place is stopped by the lock.
 func (k *kills) awaitHeld(ctx context.Context, name, table string) error {
 	return eventually(ctx, name+" to be held at "+table, func(ctx context.Context) error {
-		var n int
-		err := k.db.NewRaw(`SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid)
-			WHERE NOT l.granted AND l.relation = to_regclass(?) AND a.application_name = ?`, table, name).Scan(ctx, &n)
-		if err == nil && n == 0 {
+		held, err := k.isHeld(ctx, name, table)
+		if err == nil && !held {
 			err = errors.New("it is not")
 		}
 		return err
 	})
+}
+
+func (k *kills) isHeld(ctx context.Context, name, table string) (held bool, err error) {
+	err = k.db.NewRaw(`SELECT count(*) > 0 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+		WHERE NOT l.granted AND l.relation = to_regclass(?) AND a.application_name = ?`, table, name).Scan(ctx, &held)
+	return held, err
+}
+
+// awaitHeldConsumer waits until a consumer is stopped by the lock, and returns its name: the preferred one if both are. With some brokers one of the
+// two only stands by.
+func (k *kills) awaitHeldConsumer(ctx context.Context, preferred string) (name string, err error) {
+	err = eventually(ctx, "a consumer to be held", func(ctx context.Context) error {
+		for _, name = range []string{preferred, "consumer-0", "consumer-1"} {
+			if held, err := k.isHeld(ctx, name, "customer_summary"); err != nil || held {
+				return err
+			}
+		}
+		return errors.New("none is")
+	})
+	return name, err
 }
 
 func (k *kills) awaitBacklog(ctx context.Context) error {
