@@ -90,11 +90,16 @@ func (b *Broker) ReadSubscription(ctx context.Context, topic, name string) (mess
 	if err != nil {
 		return state, err
 	}
-	exchange := b.topology.names.of(topic, name)
-	for n := 0; ; n++ {
-		queue, err := inspect(ctx, at, queueName(exchange, n))
+	b.mu.Lock()
+	sub, ok := b.declared[subscriptionKey{topic, name}]
+	b.mu.Unlock()
+	if !ok {
+		sub = messaging.Subscription{Topic: topic, Name: name}
+	}
+	for n := range b.topology.layoutOf(sub).queues {
+		queue, err := inspect(ctx, at, queueName(b.topology.names.of(topic, name), n))
 		switch {
-		case isCode(err, amqp.NotFound):
+		case isCode(err, amqp.NotFound): // a subscription of another type has fewer
 			state.Missing = n == 0
 			return state, nil
 		case err != nil:
@@ -106,6 +111,7 @@ func (b *Broker) ReadSubscription(ctx context.Context, topic, name string) (mess
 			state.Unattended++
 		}
 	}
+	return state, nil
 }
 
 // inspect asks for the messages and consumers of a queue.
