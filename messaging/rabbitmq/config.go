@@ -41,7 +41,7 @@ type Config struct {
 	Exchange string `env:"EXCHANGE"`
 	// Queues is the number of queues of a new [messaging.Failover] subscription. Each key has one of them, and each queue has one active consumer at a
 	// time. More queues mean more keys side by side, and more consensus groups for the broker to keep. The number of a subscription that exists cannot
-	// be changed, because keys would move to other queues and lose their order: Subscribe and Declare return an error. 1 needs no plugin. Default: 8.
+	// be changed, because keys would move to other queues and lose their order: Subscribe and Declare return an error. At most 32. Default: 8.
 	Queues int `env:"QUEUES"`
 	// Declare says who makes exchanges and queues: "make", this program does; or "check", an operator does, and this program only checks that they
 	// exist. Default: make.
@@ -98,7 +98,7 @@ func (c *Config) Validate() error {
 	check.That(d.Exchange == strings.TrimSpace(d.Exchange) && len(d.Exchange) <= 60 && !strings.Contains(d.Exchange, separator) &&
 		!strings.HasPrefix(d.Exchange, "amq."), "Exchange", d.Exchange,
 		`give a name of at most 60 bytes without ":", that does not begin with "amq." (ONCEBOX_RABBITMQ_EXCHANGE)`)
-	check.That(d.Queues >= 1 && d.Queues <= maxQueues, "Queues", d.Queues, fmt.Sprintf("give a number from 1 to %d (ONCEBOX_RABBITMQ_QUEUES)", maxQueues))
+	check.That(d.Queues >= 1 && d.Queues <= lanes, "Queues", d.Queues, fmt.Sprintf("give a number from 1 to %d (ONCEBOX_RABBITMQ_QUEUES)", lanes))
 	check.That(d.Declare == Make || d.Declare == Check, "Declare", d.Declare, `give "make" or "check" (ONCEBOX_RABBITMQ_DECLARE)`)
 	check.That(d.Prefetch >= 1, "Prefetch", d.Prefetch, "give a count of at least 1 (ONCEBOX_RABBITMQ_PREFETCH)")
 	check.That(d.InFlight >= 1, "InFlight", d.InFlight, "give a count of at least 1 (ONCEBOX_RABBITMQ_IN_FLIGHT)")
@@ -120,9 +120,6 @@ func (c *Config) Validate() error {
 	}
 	return check.Err()
 }
-
-// maxQueues bounds Config.Queues: each quorum queue is a consensus group of its own.
-const maxQueues = 1024
 
 // validateURLs recognizes the usual mistake, the address of the management plugin in place of that of the broker, and says so.
 func (c *Config) validateURLs() error {

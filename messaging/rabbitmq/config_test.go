@@ -18,7 +18,7 @@ func TestMistakesInTheConfiguration(t *testing.T) {
 		`"amqp://user:xxxxx@a,,b" does not look`: func(c *Config) { c.URL = "amqp://user:secret@a,,b" },
 		"does not look like http://host:15672":   func(c *Config) { c.ManagementURL = "host:15672" },
 		"Config.Exchange":                        func(c *Config) { c.Exchange = "a:b" },
-		"Config.Queues is 2000":                  func(c *Config) { c.Queues = 2000 },
+		"Config.Queues is 33":                    func(c *Config) { c.Queues = 33 },
 		`give "make" or "check"`:                 func(c *Config) { c.Declare = "maybe" },
 		"Config.Prefetch is -1":                  func(c *Config) { c.Prefetch = -1 },
 		"Config.InFlight is -1":                  func(c *Config) { c.InFlight = -1 },

@@ -23,7 +23,7 @@ const (
 	contentType = "content-type"
 )
 
-// format is the wire format of all messages. The routing key of AMQP is the topic, so the routing key of the event is an attribute.
+// format is the wire format of all messages. The routing key of AMQP has the topic, so the routing key of the event is an attribute.
 var format = wire.NewFormat(wire.Binding{Prefix: prefix, CarriesKey: true, MaxName: maxName}) //nolint:gochecknoglobals // a constant
 
 // messageOf returns an event as a message of AMQP. Attributes that AMQP has as properties are sent as both, so that other programs and the

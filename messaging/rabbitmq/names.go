@@ -1,8 +1,10 @@
 package rabbitmq
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"strconv"
 
 	"github.com/oncebox/oncebox/event"
@@ -20,9 +22,22 @@ const (
 // names builds the names of exchanges and queues.
 type names struct{ exchange string }
 
-// routingKey returns the routing key of a topic. "*" and "#" are escaped, because they are wildcards in the binding of a topic exchange. Words of a
-// topic stay separated by dots, so that other programs can bind to "order.*".
-func routingKey(topic string) string { return wire.Escape(topic, ".") }
+// lanes is the number of lanes of each topic. Publishers and subscriptions have to agree on it, so it never changes.
+const lanes = 32
+
+// laneOf returns the lane of a message: that of its key, always. A message without a key has no order, so it may take any.
+func laneOf(key, id string) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(cmp.Or(key, id))) // it never fails
+	return int(h.Sum32() % lanes)
+}
+
+// topicKey returns the routing key of a topic. "*" and "#" are escaped, because they are wildcards in the binding of a topic exchange. Words of a
+// topic stay separated by dots, so that other programs can bind to "order.*.#".
+func topicKey(topic string) string { return wire.Escape(topic, ".") }
+
+// laneKey returns the routing key of a message: its topic, and its lane as a further word. No escaped topic has an "@".
+func laneKey(topic string, lane int) string { return topicKey(topic) + ".@" + strconv.Itoa(lane) }
 
 // of returns the exchange of a subscription. It is also the beginning of the names of its queues.
 func (n names) of(topic, subscription string) string {
@@ -47,9 +62,9 @@ func (names) validateTopic(topic string) error {
 	if err := event.ValidateTopic(topic); err != nil {
 		return err
 	}
-	if n := len(routingKey(topic)); n > maxName {
+	if n := len(laneKey(topic, lanes-1)); n > maxName {
 		return &event.InvalidError{Field: "Topic", Reason: fmt.Sprintf(
-			"has %d bytes after it was escaped for RabbitMQ, at most %d are allowed in a routing key", n, maxName)}
+			"takes %d bytes in a routing key of RabbitMQ, where at most %d are allowed", n, maxName)}
 	}
 	return nil
 }

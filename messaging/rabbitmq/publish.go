@@ -47,7 +47,8 @@ func (b *Broker) publishTopic(ctx context.Context, topic string, msgs []event.En
 			receipt(err)
 			return nil
 		}
-		return s.send(ctx, outgoing{topic: topic, id: msgs[i].ID, message: message, receipt: receipt})
+		lane := laneOf(msgs[i].RoutingKey, msgs[i].ID)
+		return s.send(ctx, outgoing{topic: topic, key: laneKey(topic, lane), id: msgs[i].ID, message: message, receipt: receipt})
 	})
 	b.giveBack(s, sound)
 	for _, err := range failed {

@@ -34,6 +34,7 @@ type sender struct {
 // outgoing is a message on its way to the broker.
 type outgoing struct {
 	topic   string
+	key     string // the routing key
 	id      string // of the event, by which a returned message is recognized
 	message amqp.Publishing
 	receipt func(error)
@@ -88,7 +89,7 @@ func (s *sender) isSound() bool { return !s.channel.IsClosed() }
 // write publishes one message after the other, because the client's call cannot be cancelled.
 func (s *sender) write() {
 	for o := range s.outgoing {
-		confirmed, err := s.channel.PublishWithDeferredConfirm(s.exchange, routingKey(o.topic), true, false, o.message)
+		confirmed, err := s.channel.PublishWithDeferredConfirm(s.exchange, o.key, true, false, o.message)
 		if err != nil {
 			o.receipt(s.unsent(o, err))
 			continue

@@ -4,33 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/oncebox/oncebox/messaging"
-	"github.com/oncebox/oncebox/messaging/wire"
 )
 
 // topology makes, or checks, what a subscription needs at the broker:
 //
 //	topic exchange -> exchange of the subscription -> its queues
 //
-// The exchange of a subscription distributes the messages by the hash of their routing keys. The plugin keeps its ring in memory, and builds it anew
-// after a restart of the broker, from the bindings in the order of their names. So queues are bound in this order, and each key has the same queue
-// before and after. Queues are bound before the subscription gets its first message.
+// The exchange of a subscription gives each lane of the topic to one of its queues. So the queue of a key depends on nothing but the key and the
+// number of queues. The exchanges of the consistent-hash plugin would do without lanes, but 3.10 builds their ring anew when it starts, from
+// bindings that it recovers side by side: after a restart a key may have another queue, and overtake its own messages in the former one.
+//
+// Queues are bound before the subscription gets its first message.
 type topology struct {
 	names names
 	make  bool
 	count int // queues of a new Failover subscription
 }
-
-const (
-	hashType = "x-consistent-hash"
-	// keyHeader carries the routing key, see wire.PartitionKey.
-	keyHeader = prefix + wire.PartitionKey
-)
 
 // layout is what cannot be changed about a subscription that has messages.
 type layout struct {
@@ -47,14 +41,13 @@ func (t *topology) layoutOf(s messaging.Subscription) layout {
 
 func (l layout) String() string { return fmt.Sprintf("%s-%d", l.kind, l.queues) }
 
-// queuesOf returns the names of the queues of a subscription, in the order in which they are bound.
+// queuesOf returns the names of the queues of a subscription.
 func (t *topology) queuesOf(s messaging.Subscription) []string {
 	exchange := t.names.of(s.Topic, s.Name)
 	var queues []string
 	for n := range t.layoutOf(s).queues {
 		queues = append(queues, queueName(exchange, n))
 	}
-	slices.Sort(queues)
 	return queues
 }
 
@@ -74,30 +67,34 @@ func (t *topology) declare(ctx context.Context, at *session, s messaging.Subscri
 }
 
 func (t *topology) makeAll(ch *amqp.Channel, at *session, s messaging.Subscription) error {
-	exchange, layout := t.names.of(s.Topic, s.Name), t.layoutOf(s)
+	exchange := t.names.of(s.Topic, s.Name)
 	if err := t.makeTopicExchange(ch); err != nil {
 		return err
 	}
-	kind := hashType
-	if layout.queues == 1 {
-		kind = amqp.ExchangeFanout
-	}
-	args := amqp.Table{alternate: t.names.value("layout", layout.String())}
-	if kind == hashType {
-		args["hash-header"] = keyHeader
-	}
-	if err := ch.ExchangeDeclare(exchange, kind, true, false, false, false, args); err != nil {
+	args := amqp.Table{alternate: t.names.value("layout", t.layoutOf(s).String())}
+	if err := ch.ExchangeDeclare(exchange, amqp.ExchangeDirect, true, false, false, false, args); err != nil {
 		return err
 	}
-	for _, queue := range t.queuesOf(s) {
+	queues := t.queuesOf(s)
+	for _, queue := range queues {
 		if _, err := ch.QueueDeclare(queue, true, false, false, false, queueArgs(at.major(), s.Type)); err != nil {
 			return err
 		}
-		if err := ch.QueueBind(queue, "1", exchange, false, nil); err != nil {
+	}
+	topic := topicKey(s.Topic)
+	bindings := map[string]string{topic: queues[0]} // of other programs, which know no lanes
+	for lane := range lanes {
+		bindings[laneKey(s.Topic, lane)] = queues[lane%len(queues)]
+	}
+	for key, queue := range bindings {
+		if err := ch.QueueBind(queue, key, exchange, true, nil); err != nil { // without an answer: the next declaration has one
 			return err
 		}
 	}
-	return ch.ExchangeBind(exchange, routingKey(s.Topic), t.names.exchange, false, nil)
+	if err := ch.ExchangeBind(exchange, topic, t.names.exchange, false, nil); err != nil {
+		return err
+	}
+	return ch.ExchangeBind(exchange, topic+".*", t.names.exchange, false, nil)
 }
 
 func (t *topology) makeTopicExchange(ch *amqp.Channel) error {
@@ -152,11 +149,7 @@ func (t *topology) check(ctx context.Context, at *session, s messaging.Subscript
 	return err
 }
 
-var (
-	errLayout = errors.New("the subscription has another layout")
-	errPlugin = errors.New("the broker lacks the plugin rabbitmq_consistent_hash_exchange: run `rabbitmq-plugins enable rabbitmq_consistent_hash_exchange` " +
-		"on each node, or set Config.Queues (ONCEBOX_RABBITMQ_QUEUES) to 1, which does without")
-)
+var errLayout = errors.New("the subscription has another layout")
 
 // explain adds to a refusal of the broker what to do about it.
 func (t *topology) explain(s messaging.Subscription, err error) error {
@@ -166,8 +159,6 @@ func (t *topology) explain(s messaging.Subscription, err error) error {
 	}
 	wanted, exchange := t.layoutOf(s), t.names.of(s.Topic, s.Name)
 	switch {
-	case strings.Contains(refusal.Reason, "exchange type '"+hashType+"'"):
-		return fmt.Errorf("%w (%w)", errPlugin, err)
 	case refusal.Code == amqp.NotFound && !t.make:
 		return fmt.Errorf("it does not exist, and Config.Declare (ONCEBOX_RABBITMQ_DECLARE) is \"check\": let an operator make it, or one run of this "+
 			"program with \"make\": %w", err)
@@ -195,5 +186,5 @@ func isCode(err error, code int) bool {
 // isRefusal reports whether err is an answer of the broker that another try does not change.
 func isRefusal(err error) bool {
 	return isCode(err, amqp.NotFound) || isCode(err, amqp.AccessRefused) || isCode(err, amqp.PreconditionFailed) || isCode(err, amqp.NotAllowed) ||
-		isCode(err, amqp.ResourceLocked) || errors.Is(err, errPlugin) || errors.Is(err, errLayout)
+		isCode(err, amqp.ResourceLocked) || errors.Is(err, errLayout)
 }

@@ -34,13 +34,11 @@ func TestNumberOfQueuesStays(t *testing.T) {
 	cfg := config(server(t).URL)
 	cfg.Queues = 16
 	b := connect(t, cfg)
-	for says, s := range map[string]messaging.Subscription{
-		"failover-8": billing("layout"), hashType: {Topic: "layout", Name: "billing", Type: messaging.Shared},
-	} {
+	for _, s := range []messaging.Subscription{billing("layout"), {Topic: "layout", Name: "billing", Type: messaging.Shared}} {
 		_, err := b.Subscribe(patient(t), s)
 		require.ErrorIs(t, err, errLayout)
 		require.True(t, messaging.IsPermanent(err))
-		require.ErrorContains(t, err, says, "what it was made with")
+		require.ErrorContains(t, err, "failover-8", "what it was made with")
 		require.ErrorContains(t, err, "ONCEBOX_RABBITMQ_QUEUES")
 	}
 	cfg.Subscriptions = []messaging.Subscription{billing("layout")}
@@ -54,20 +52,24 @@ func TestNamesStayApart(t *testing.T) {
 	n := names{exchange: "oncebox"}
 	require.NotEqual(t, n.of("a:b", "c"), n.of("a", "b:c"))
 	require.NotEqual(t, n.of("a", "b.c"), n.of("a.b", "c"))
-	require.NotContains(t, routingKey("order.*.#"), "*")
-	require.NotContains(t, routingKey("order.*.#"), "#")
+	require.NotContains(t, topicKey("order.*.#"), "*")
+	require.NotContains(t, topicKey("order.*.#"), "#")
 	require.ErrorIs(t, ValidateTopic(strings.Repeat("é", 60)), event.ErrInvalid, "too long after it was escaped")
-	require.NoError(t, ValidateTopic(strings.Repeat("e", 255)))
+	require.NoError(t, ValidateTopic(strings.Repeat("e", 251)))
 	err := n.validateSubscription(messaging.Subscription{Topic: strings.Repeat("e", 200), Name: strings.Repeat("n", 50)})
 	require.ErrorIs(t, err, event.ErrInvalid)
 	require.ErrorContains(t, err, "shorten one of the three")
 }
 
-// The ring of the hash exchange is made anew at each start of the broker, from the bindings in the order of their names.
-func TestQueuesAreBoundInTheOrderOfTheirNames(t *testing.T) {
+// The lane of a key is a part of the format: programs of different versions publish to the same queues.
+func TestLanesNeverChange(t *testing.T) {
 	t.Parallel()
-	top := topology{names: names{exchange: "x"}, count: 12}
-	require.Equal(t, []string{"x:t:s:0", "x:t:s:1", "x:t:s:10", "x:t:s:11", "x:t:s:2"}, top.queuesOf(messaging.Subscription{Topic: "t", Name: "s"})[:5])
+	got := map[string]int{}
+	for _, key := range []string{"", "a", "order-1", "order-2", "Käse 🙂"} {
+		got[key] = laneOf(key, "id")
+	}
+	require.Equal(t, map[string]int{"": 0, "a": 12, "order-1": 13, "order-2": 20, "Käse 🙂": 5}, got)
+	require.Equal(t, "order._x2A_.@31", laneKey("order.*", 31))
 }
 
 func TestDeliveryLimitIsOff(t *testing.T) {
@@ -112,25 +114,6 @@ func TestCheckMakesNothing(t *testing.T) {
 	})
 	err = b.Declare(patient(t), nil, []messaging.Subscription{billing("checked")})
 	require.ErrorContains(t, err, `no queue 'oncebox:checked:billing:5'`)
-}
-
-func TestOneQueueNeedsNoPlugin(t *testing.T) {
-	t.Parallel()
-	cfg := config(server(t).URL)
-	cfg.Queues = 1
-	b := connect(t, cfg)
-	require.NoError(t, b.Declare(patient(t), nil, []messaging.Subscription{billing("single")}))
-	operator(t, func(ch *amqp.Channel) error {
-		return ch.ExchangeDeclare("oncebox:single:billing", "fanout", true, false, false, false, amqp.Table{alternate: "oncebox:layout:failover-1"})
-	})
-}
-
-func TestMissingPlugin(t *testing.T) {
-	t.Parallel()
-	top := topology{names: names{exchange: "oncebox"}, count: 8, make: true}
-	err := top.explain(billing("order"), &amqp.Error{Code: amqp.CommandInvalid, Reason: "COMMAND_INVALID - unknown exchange type 'x-consistent-hash'"})
-	require.ErrorContains(t, err, "rabbitmq-plugins enable rabbitmq_consistent_hash_exchange")
-	require.True(t, lasts(err))
 }
 
 func TestAnotherDatabase(t *testing.T) {
@@ -226,4 +209,20 @@ func failedOf(t *testing.T, err error) map[int]error {
 	partial, ok := errors.AsType[*messaging.PublishError](err)
 	require.True(t, ok, "%v", err)
 	return partial.Failed
+}
+
+// A program that knows no lanes publishes with the topic alone. Its message goes to the subscriptions of this topic, and not to those of a topic that
+// is the beginning of this one.
+func TestProgramWithoutLanes(t *testing.T) {
+	t.Parallel()
+	b := declared(t, billing("plain"))
+	require.NoError(t, b.Declare(patient(t), nil, []messaging.Subscription{billing("plain.created"), {Topic: "plain", Name: "all", Type: messaging.Shared}}))
+	operator(t, func(ch *amqp.Channel) error {
+		return ch.Publish("oncebox", "plain.created", true, false, amqp.Publishing{MessageId: "m"})
+	})
+	require.Equal(t, "m", receive(t, subscribe(t, b, billing("plain.created"))).ID)
+	require.NoError(t, b.Publish(patient(t), []event.Envelope{envelope("plain", "a", 1)}))
+	for _, s := range []messaging.Subscription{billing("plain"), {Topic: "plain", Name: "all", Type: messaging.Shared}} {
+		require.Equal(t, envelope("plain", "a", 1).ID, receive(t, subscribe(t, b, s)).ID, "the first message")
+	}
 }
