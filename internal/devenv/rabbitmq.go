@@ -80,7 +80,7 @@ func (r *RabbitMQServer) serve(ctx context.Context, home rabbitMQHome) error {
 	if err != nil {
 		return err
 	}
-	plugins, err := file("enabled_plugins", "[rabbitmq_consistent_hash_exchange,rabbitmq_management].\n")
+	plugins, err := file("enabled_plugins", "[rabbitmq_management].\n")
 	if err != nil {
 		return err
 	}
