@@ -17,7 +17,18 @@ type compiler struct {
 	errs  []error
 }
 
-const unset = "NULL::text"
+const (
+	unset = "NULL::text"
+	now   = "now()" // a value of Mapping.Mark
+
+	kindJSON      = "json"
+	kindJSONB     = "jsonb"
+	kindText      = "text"
+	kindVarchar   = "varchar"
+	kindBytea     = "bytea"
+	kindTime      = "timestamptz"
+	kindTimestamp = "timestamp"
+)
 
 func (c *compiler) refuse(field string, err error) string {
 	c.errs = append(c.errs, fmt.Errorf("adopt: mapping: %s: %w", field, err))
@@ -56,7 +67,7 @@ func (c *compiler) reference(p *part) (string, error) {
 	}
 	name := "r." + ident(col.name)
 	if len(p.path) == 0 {
-		if col.kind == "bytea" {
+		if col.kind == kindBytea {
 			return "encode(" + name + ", 'escape')", nil
 		}
 		return name + "::text", nil
@@ -67,11 +78,11 @@ func (c *compiler) reference(p *part) (string, error) {
 	}
 	path := "ARRAY[" + strings.Join(names, ", ") + "]::text[]"
 	switch col.kind {
-	case "jsonb":
+	case kindJSONB:
 		return "(" + name + " #>> " + path + ")", nil
-	case "json", "text", "varchar":
+	case kindJSON, kindText, kindVarchar:
 		return c.box + ".oncebox_json(convert_to(" + name + "::text, 'UTF8'), " + path + ")", nil
-	case "bytea":
+	case kindBytea:
 		return c.box + ".oncebox_json(" + name + ", " + path + ")", nil
 	default:
 		return "", fmt.Errorf("the column %q is of type %s, which has no parts: only json, jsonb, text and bytea can have JSON in them", col.name, col.kind)
@@ -94,9 +105,9 @@ func (c *compiler) bytes(field, text string) string {
 	}
 	if len(ref.path) == 0 {
 		switch col.kind {
-		case "bytea":
+		case kindBytea:
 			return "r." + ident(col.name)
-		case "json", "jsonb", "text", "varchar", "bpchar":
+		case kindJSON, kindJSONB, kindText, kindVarchar, "bpchar":
 		default:
 			return c.refuse(field, fmt.Errorf("the column %q is of type %s: give one of type json, jsonb, text or bytea", col.name, col.kind))
 		}
@@ -122,10 +133,10 @@ func (c *compiler) time(field, text string) string {
 	}
 	name := "r." + ident(col.name)
 	switch {
-	case len(t.single().path) > 0, col.kind != "timestamptz" && col.kind != "timestamp":
+	case len(t.single().path) > 0, col.kind != kindTime && col.kind != kindTimestamp:
 		c.refuse(field, fmt.Errorf("%s is of type %s: give a column of type timestamptz or timestamp", text, col.kind))
 		return none
-	case col.kind == "timestamp":
+	case col.kind == kindTimestamp:
 		return fmt.Sprintf("CASE WHEN isfinite(%[1]s) THEN %[1]s AT TIME ZONE 'UTC' END", name)
 	default:
 		return fmt.Sprintf("CASE WHEN isfinite(%[1]s) THEN %[1]s END", name)
@@ -155,11 +166,11 @@ func (c *compiler) unsent(m *Mapping) string {
 // isOneOf compares a column with values. One value is compared with "=", which fits the condition of a partial index.
 func (c *column) isOneOf(list []string) string {
 	name := "r." + ident(c.name)
-	var any []string
+	var alternatives []string
 	var texts []string
 	for _, v := range list {
 		if v == null {
-			any = append(any, name+" IS NULL")
+			alternatives = append(alternatives, name+" IS NULL")
 		} else {
 			texts = append(texts, literal(v)+"::"+c.typ)
 		}
@@ -167,14 +178,14 @@ func (c *column) isOneOf(list []string) string {
 	switch len(texts) {
 	case 0:
 	case 1:
-		any = append(any, name+" = "+texts[0])
+		alternatives = append(alternatives, name+" = "+texts[0])
 	default:
-		any = append(any, name+" IN ("+strings.Join(texts, ", ")+")")
+		alternatives = append(alternatives, name+" IN ("+strings.Join(texts, ", ")+")")
 	}
-	if len(any) == 1 {
-		return any[0]
+	if len(alternatives) == 1 {
+		return alternatives[0]
 	}
-	return "(" + strings.Join(any, " OR ") + ")"
+	return "(" + strings.Join(alternatives, " OR ") + ")"
 }
 
 func (c *compiler) order(names []string) string {
@@ -204,11 +215,11 @@ func (c *compiler) mark(m *Mapping) string {
 		switch {
 		case value == null:
 			value = "NULL"
-		case value != "now()":
+		case value != now:
 			value = literal(value) + "::" + col.typ
-		case col.kind == "timestamp":
+		case col.kind == kindTimestamp:
 			value = "clock_timestamp() AT TIME ZONE 'UTC'"
-		case col.kind == "timestamptz":
+		case col.kind == kindTime:
 			value = "clock_timestamp()"
 		default:
 			c.refuse("mark", fmt.Errorf("the column %q is of type %s, and now() is for timestamptz and timestamp", name, col.kind))
@@ -223,7 +234,7 @@ func (c *compiler) contentType(m *Mapping) string {
 		return m.ContentType
 	}
 	if t, err := parseTemplate(m.Payload); err == nil && t.single() != nil {
-		if col, err := c.table.column(t.single().column); err == nil && col.kind == "bytea" && len(t.single().path) == 0 || m.Base64 {
+		if col, err := c.table.column(t.single().column); err == nil && col.kind == kindBytea && len(t.single().path) == 0 || m.Base64 {
 			return "application/octet-stream"
 		}
 	}

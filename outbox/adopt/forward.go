@@ -121,8 +121,8 @@ func (m *Mover) beginForward(ctx context.Context, tx bun.Tx) error {
 	}
 	if !there {
 		// Deferred: the locks of ordering keys are held during COMMIT only, as those of a unit of work are.
-		trigger := fmt.Sprintf("CREATE CONSTRAINT TRIGGER %s AFTER INSERT ON %s DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION %s()",
-			forwardTrigger, m.plan.table.sql(), m.plan.forwardFunction())
+		trigger := "CREATE CONSTRAINT TRIGGER " + forwardTrigger + " AFTER INSERT ON " + m.plan.table.sql() + //nolint:gosec // quoted names
+			" DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION " + m.plan.forwardFunction() + "()"
 		if _, err := tx.Tx.ExecContext(ctx, trigger); err != nil {
 			return err
 		}
@@ -146,7 +146,8 @@ func (p *plan) forward(source, tenant string, maxPayload int) string {
 		payload = "decode(convert_from(" + payload + ", 'UTF8'), 'base64')"
 	}
 	// As row.metadataOf.
-	metadata := []string{fmt.Sprintf(`coalesce((SELECT jsonb_object_agg(m.key, CASE json_typeof(m.value) WHEN 'string' THEN m.value #>> '{}' ELSE m.value::text END)
+	metadata := []string{fmt.Sprintf(`coalesce((
+			SELECT jsonb_object_agg(m.key, CASE json_typeof(m.value) WHEN 'string' THEN m.value #>> '{}' ELSE m.value::text END)
 			FROM json_each(nullif(convert_from(%s, 'UTF8'), '')::json) m WHERE json_typeof(m.value) <> 'null'), '{}')`, e.metadata)}
 	for i, name := range p.headers {
 		metadata = append(metadata, fmt.Sprintf("jsonb_strip_nulls(jsonb_build_object(%s, %s))", literal(name), e.headers[i]))

@@ -22,15 +22,18 @@ func TestForwardStoresAsTheMover(t *testing.T) {
 	for name, c := range map[string]struct{ ddl, row, mapping string }{
 		"all": {
 			`CREATE TABLE old (id text PRIMARY KEY, version int, tenant text, payload json, meta json, at timestamp, nr bigserial, status text)`,
-			`INSERT INTO old VALUES ('x''1', 3, 'a|c', '{"n":  1, "b": "\u0000"}', '{"k":"vé","n": {"a":  1.0},"z":null}', '2026-11-27 10:00:00.123456', 1, 'new')`,
-			`{table: old, id: "{id}", topic: "o.{version}", type: "t'\\", aggregate_type: order, aggregate_id: "{id}|", aggregate_version: "{version}", tenant: "{tenant}",
-				payload: "{payload}", metadata: "{meta}", headers: {k2: "{id}", k3: "{meta.missing}"}, occurred_at: "{at}", order: [nr], where: "status <> 'held'",
+			`INSERT INTO old VALUES ('x''1', 3, 'a|c', '{"n":  1, "b": "\u0000"}', '{"k":"vé","n": {"a":  1.0},"z":null}',
+				'2026-11-27 10:00:00.123456', 1, 'new')`,
+			`{table: old, id: "{id}", topic: "o.{version}", type: "t'\\", aggregate_type: order, aggregate_id: "{id}|", aggregate_version: "{version}",
+				tenant: "{tenant}", payload: "{payload}", metadata: "{meta}", headers: {k2: "{id}", k3: "{meta.missing}"}, occurred_at: "{at}",
+				order: [nr], where: "status <> 'held'",
 				unsent: {status: new}, mark: {status: sent}}`,
 		},
 		"base64 and a key": {
 			`CREATE TABLE old (id uuid PRIMARY KEY, body jsonb, at timestamptz)`,
 			`INSERT INTO old VALUES ('0193b2c4-0000-7000-8000-000000000001', '{"key":"k","data":"AP8="}', '2026-11-27 10:00Z')`,
-			`{table: old, id: "{id}", topic: t, key: "{body.key}", payload: "{body.data}", base64: true, occurred_at: "{at}", source: crm, order: [id], delete: true}`,
+			`{table: old, id: "{id}", topic: t, key: "{body.key}", payload: "{body.data}", base64: true, occurred_at: "{at}",
+				source: crm, order: [id], delete: true}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -178,7 +181,8 @@ func TestOldAndNewCodeTogether(t *testing.T) {
 	each(20, fresh)
 	writers.Wait()
 	require.Equal(t, 480, f.count("outbox"))
-	require.Zero(t, f.count(`(SELECT convert_from(payload, 'UTF8')::int - row_number() OVER (PARTITION BY aggregate_id ORDER BY seq) AS off FROM outbox) x WHERE off <> 0`))
+	require.Zero(t, f.count(`(SELECT convert_from(payload, 'UTF8')::int - row_number() OVER (PARTITION BY aggregate_id ORDER BY seq) AS off FROM outbox) x
+		WHERE off <> 0`))
 }
 
 // Without a key the trigger could not find its row.

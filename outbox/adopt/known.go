@@ -53,7 +53,7 @@ func (g *guess) watermill(ctx context.Context, db querier) error {
 	if envelope {
 		m.ID, m.Topic, m.Payload, m.Base64, m.Metadata = "{payload.uuid}", "{payload.destination_topic}", "{payload.payload}", true, "{payload.metadata}"
 		m.ContentType = "application/json"
-		g.notes[1] = "key: write which entry of the metadata is the key of the order, for example \"{payload.metadata.partition_key}\". Without a key the events have no order."
+		g.notes[1] = strings.Replace(g.notes[1], "{metadata.", "{payload.metadata.", 1)
 	}
 	return nil
 }
@@ -64,7 +64,7 @@ func (g *guess) river() {
 	m.ID, m.Topic, m.Type, m.Payload, m.Metadata, m.OccurredAt = "{id}", "events", "{kind}", "{args}", "", "{created_at}"
 	m.Order = []string{"id"}
 	m.Unsent = map[string]any{"state": []any{"available", "pending", "retryable", "running", "scheduled"}}
-	m.Mark = map[string]any{"state": "completed", "finalized_at": "now()"}
+	m.Mark = map[string]any{"state": "completed", "finalized_at": now}
 	m.Where = "kind IN ('write', 'the', 'kinds') AND (state <> 'scheduled' OR scheduled_at <= clock_timestamp())"
 	g.notes = []string{
 		"river: where has to name the kinds of jobs that publish an event. Other jobs stay river's.",
@@ -76,7 +76,7 @@ func (g *guess) river() {
 func (g *guess) debezium() {
 	g.m.Topic = "outbox.event.{aggregatetype}"
 	g.notes = slices.DeleteFunc(g.notes, func(note string) bool { return strings.HasPrefix(note, "topic:") })
-	g.note("topic: this is the default of Debezium's outbox event router (route.topic.replacement).")
+	g.notef("topic: this is the default of Debezium's outbox event router (route.topic.replacement).")
 }
 
 // oagudo is the table of github.com/oagudo/outbox.
@@ -84,5 +84,5 @@ func (g *guess) oagudo() {
 	g.m.ContentType = "application/json"
 	g.m.Topic = "{metadata.topic}"
 	g.notes = slices.DeleteFunc(g.notes, func(note string) bool { return strings.HasPrefix(note, "topic:") || strings.HasPrefix(note, "key:") })
-	g.note("topic, type, key: the publisher knows them. Write which entries of the metadata have them, for example \"{metadata.key}\", or constants.")
+	g.notef("topic, type, key: the publisher knows them. Write which entries of the metadata have them, for example \"{metadata.key}\", or constants.")
 }

@@ -26,8 +26,9 @@ func TestShapes(t *testing.T) {
 			mapping: `{table: old, id: "{id}", topic: "shop.{aggregate_type}", type: "{event_type}", aggregate_type: "{aggregate_type}",
 				aggregate_id: "{aggregate_id}", payload: "{payload}", metadata: "{headers}", occurred_at: "{created_at}", order: [created_at, id],
 				unsent: {status: [pending, failed]}, mark: {status: sent, processed_at: now()}}`,
-			id:   "0193b2c4-0000-7000-8000-000000000001",
-			want: `shop.order order.placed order o-1 0 default|order|o-1 default shop application/json {"more":"{\"a\": 1}","trace":"t-1","try":"3"} {"total": 42}`,
+			id: "0193b2c4-0000-7000-8000-000000000001",
+			want: `shop.order order.placed order o-1 0 default|order|o-1 default shop application/json ` +
+				`{"more":"{\"a\": 1}","trace":"t-1","try":"3"} {"total": 42}`,
 			left: "sent",
 		},
 		"flag, camel case, json": {
@@ -48,10 +49,11 @@ func TestShapes(t *testing.T) {
 			want: `mail mail   0 acme|k\|1 acme crm application/octet-stream {} `,
 		},
 		"bytea": {
-			ddl:     `CREATE TABLE old (id bigint PRIMARY KEY, topic bytea, payload bytea, metadata bytea)`,
-			row:     `INSERT INTO old VALUES (1, 'mail', '\x68c3a9', '{"a":"b"}')`,
-			mapping: `{table: old, id: "{id}", topic: "{topic}", payload: "{payload}", metadata: "{metadata}", content_type: text/plain, order: [id], delete: true}`,
-			want:    `mail mail   0 default shop text/plain {"a":"b"} hé`,
+			ddl: `CREATE TABLE old (id bigint PRIMARY KEY, topic bytea, payload bytea, metadata bytea)`,
+			row: `INSERT INTO old VALUES (1, 'mail', '\x68c3a9', '{"a":"b"}')`,
+			mapping: `{table: old, id: "{id}", topic: "{topic}", payload: "{payload}", metadata: "{metadata}",
+				content_type: text/plain, order: [id], delete: true}`,
+			want: `mail mail   0 default shop text/plain {"a":"b"} hé`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +97,8 @@ func TestComputedIDs(t *testing.T) {
 
 // Each mistake in a mapping is refused with a text that says what to do.
 func TestMistakesInMappings(t *testing.T) {
-	f := newFixture(t, `CREATE TABLE old (id bigint PRIMARY KEY, payload jsonb, at date, total int GENERATED ALWAYS AS (id + 1) STORED, status text, done bool)`)
+	f := newFixture(t, `CREATE TABLE old (id bigint PRIMARY KEY, payload jsonb, at date, total int GENERATED ALWAYS AS (id + 1) STORED,
+		status text, done bool)`)
 	f.exec(`CREATE TABLE "OldOutbox" (id int)`)
 	with := func(change string) string {
 		base := map[string]string{

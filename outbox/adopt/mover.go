@@ -214,8 +214,8 @@ func (m *Mover) move(ctx context.Context, tx bun.Tx, limit int) (evs []event.Env
 		}
 	}
 	if len(taken) != len(evs) {
-		return nil, nil, 0, fmt.Errorf("%d rows were read and %d were marked: a trigger of the table, or a policy of row security, keeps rows from being changed",
-			len(evs), len(taken))
+		return nil, nil, 0, fmt.Errorf("%d rows were read and %d were marked: "+
+			"a trigger of the table, or a policy of row security, keeps rows from being changed", len(evs), len(taken))
 	}
 	return evs, problems, read, nil
 }

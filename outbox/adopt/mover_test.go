@@ -217,7 +217,8 @@ func TestTableNamedOutbox(t *testing.T) {
 
 // The rows of a partitioned table are in several places with equal ctids.
 func TestPartitionedTable(t *testing.T) {
-	f := newFixture(t, `CREATE TABLE old (id int, order_id text, payload text, sent_at timestamptz, created_at timestamptz, PRIMARY KEY (id)) PARTITION BY LIST (id)`)
+	f := newFixture(t, `CREATE TABLE old (id int, order_id text, payload text, sent_at timestamptz, created_at timestamptz, PRIMARY KEY (id))
+		PARTITION BY LIST (id)`)
 	f.exec(`CREATE TABLE old_1 PARTITION OF old FOR VALUES IN (1, 3)`)
 	f.exec(`CREATE TABLE old_2 PARTITION OF old FOR VALUES IN (2, 4)`)
 	f.exec(`INSERT INTO old SELECT i, 'a', CASE i WHEN 4 THEN 'bad' ELSE i::text END FROM generate_series(1, 4) i`)

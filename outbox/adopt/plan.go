@@ -87,7 +87,11 @@ const place = "r.tableoid::text || r.ctid::text || r.xmin::text"
 
 // read reads the first $3 rows in their order, but for those at the places $1 and those of the keys $2, and locks them.
 func (p *plan) read() string {
-	return fmt.Sprintf("SELECT %s\nFROM %s r\nWHERE %s AND (%s) <> ALL ($1::text[]) AND ((%s) IS NULL OR (%[5]s) <> ALL ($2::text[]))\nORDER BY %s\nLIMIT $3 FOR UPDATE",
+	return fmt.Sprintf(`SELECT %s
+FROM %s r
+WHERE %s AND (%s) <> ALL ($1::text[]) AND ((%s) IS NULL OR (%[5]s) <> ALL ($2::text[]))
+ORDER BY %s
+LIMIT $3 FOR UPDATE`,
 		p.columns(), p.table.sql(), p.unsent, place, p.expr.block, p.order)
 }
 

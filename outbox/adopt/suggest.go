@@ -102,37 +102,38 @@ func quotedName(name string) string {
 	return name
 }
 
-func (g *guess) note(format string, args ...any) {
+func (g *guess) notef(format string, args ...any) {
 	g.notes = append(g.notes, fmt.Sprintf(format, args...))
 }
 
 func (g *guess) fields(ctx context.Context, db querier) error {
 	m := g.m
+	textual, times := []string{kindJSON, kindJSONB, kindText, kindVarchar, kindBytea}, []string{kindTime, kindTimestamp}
 	m.ID = ref(g.find(idNames))
 	if m.ID == "" && len(g.table.key) > 0 {
 		m.ID = "{" + quotedName(g.table.key[0]) + "}"
 	}
 	if m.ID == "" {
-		g.note("id: no column looks like the id of an event. Give a unique column.")
+		g.notef("id: no column looks like the id of an event. Give a unique column.")
 	}
 	m.Type, m.Tenant, m.AggregateVersion = ref(g.find(typeNames)), ref(g.find(tenantNames)), ref(g.find(versionNames))
 	m.AggregateType, m.AggregateID, m.Key = ref(g.find(kindNames)), ref(g.find(aggregateNames)), ref(g.find(keyNames))
 	switch {
 	case m.AggregateID != "" && m.AggregateType == "":
 		m.AggregateType = "aggregate"
-		g.note(`aggregate_type: no column has it. Write the type that new code uses, for example "order".`)
+		g.notef(`aggregate_type: no column has it. Write the type that new code uses, for example "order".`)
 	case m.AggregateID == "" && m.AggregateType != "":
 		m.AggregateType = ""
 	}
 	if m.AggregateID == "" && m.Key == "" {
-		g.note("key: no column looks like the key of an order. Without aggregate_id or key the events have no order.")
+		g.notef("key: no column looks like the key of an order. Without aggregate_id or key the events have no order.")
 	}
-	m.Payload = ref(g.find(payloadNames, "json", "jsonb", "text", "varchar", "bytea"))
+	m.Payload = ref(g.find(payloadNames, textual...))
 	if m.Payload == "" {
-		g.note("payload: no column looks like it.")
+		g.notef("payload: no column looks like it.")
 	}
-	m.Metadata = ref(g.find(metadataNames, "json", "jsonb", "text", "varchar", "bytea"))
-	m.OccurredAt = ref(g.find(occurredNames, "timestamptz", "timestamp"))
+	m.Metadata = ref(g.find(metadataNames, textual...))
+	m.OccurredAt = ref(g.find(occurredNames, times...))
 	g.topic()
 	g.order()
 	if err := g.unsent(ctx, db); err != nil {
@@ -147,15 +148,15 @@ func (g *guess) topic() {
 		m.Topic = ref(g.find(topicNames))
 	case m.AggregateType != "" && m.AggregateType != "aggregate":
 		m.Topic = m.AggregateType
-		g.note(`topic: it is the type of the aggregate. A prefix may stand before it: "shop.%s".`, m.AggregateType)
+		g.notef(`topic: it is the type of the aggregate. A prefix may stand before it: "shop.%s".`, m.AggregateType)
 	default:
 		m.Topic = "events"
-		g.note("topic: no column looks like it. Write the topic that consumers read.")
+		g.notef("topic: no column looks like it. Write the topic that consumers read.")
 	}
 }
 
 func (g *guess) order() {
-	integers := []string{"int2", "int4", "int8", "numeric"}
+	integers, times := []string{"int2", "int4", "int8", "numeric"}, []string{kindTime, kindTimestamp}
 	first := g.find(orderNames, integers...)
 	id := g.find(idNames)
 	switch {
@@ -164,20 +165,20 @@ func (g *guess) order() {
 	case id != nil && slices.Contains(integers, id.kind):
 		g.m.Order = []string{id.name}
 	default:
-		for _, c := range []*column{g.find(occurredNames, "timestamptz", "timestamp"), id} {
+		for _, c := range []*column{g.find(occurredNames, times...), id} {
 			if c != nil {
 				g.m.Order = append(g.m.Order, c.name)
 			}
 		}
-		g.note("order: no column is a sequence. Check that rows were written in the order of these columns.")
+		g.notef("order: no column is a sequence. Check that rows were written in the order of these columns.")
 	}
 }
 
 // unsent guesses by which column sent rows are known.
 func (g *guess) unsent(ctx context.Context, db querier) error {
-	sentAt := g.find(sentAtNames, "timestamptz", "timestamp")
+	sentAt := g.find(sentAtNames, kindTime, kindTimestamp)
 	flag, status := g.find(flagNames, "bool"), g.find(statusNames)
-	if status != nil && (status.kind == "json" || status.kind == "jsonb") {
+	if status != nil && (status.kind == kindJSON || status.kind == kindJSONB) {
 		status = nil
 	}
 	g.m.Mark, g.m.Unsent = map[string]any{}, map[string]any{}
@@ -195,13 +196,13 @@ func (g *guess) unsent(ctx context.Context, db querier) error {
 		}
 	default:
 		g.m.Delete = true
-		g.note("delete: no column says which rows were sent. So each row counts as unsent, and is deleted when it was moved.")
+		g.notef("delete: no column says which rows were sent. So each row counts as unsent, and is deleted when it was moved.")
 	}
 	if g.m.Delete {
 		return nil
 	}
 	if sentAt != nil {
-		g.m.Mark[sentAt.name] = "now()"
+		g.m.Mark[sentAt.name] = now
 	}
 	if flag != nil {
 		g.m.Mark[flag.name] = true
@@ -240,7 +241,7 @@ func (g *guess) status(ctx context.Context, db querier, c *column) error {
 	if len(sent) == 0 {
 		sent = []any{"sent"}
 	}
-	g.note("unsent: %s has the values %s. Check which of them mean that a row is to be published, and which one means that it was.", c.name,
+	g.notef("unsent: %s has the values %s. Check which of them mean that a row is to be published, and which one means that it was.", c.name,
 		strings.Join(append([]string{}, there...), ", "))
 	g.m.Unsent[c.name], g.m.Mark[c.name] = unsent, sent[0]
 	return nil

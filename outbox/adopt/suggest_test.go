@@ -15,7 +15,8 @@ func TestSuggest(t *testing.T) {
 		"status": {
 			`CREATE TABLE old (id uuid PRIMARY KEY, aggregate_type text, aggregate_id text, event_type text, payload jsonb, headers jsonb,
 				status text, created_at timestamptz, processed_at timestamptz, tenant_id text)`,
-			`INSERT INTO old VALUES (gen_random_uuid(), 'order', 'a', 'order.placed', '{}', '{}', 'NEW', now()), (gen_random_uuid(), 'order', 'a', 'e', '{}', '{}', 'DONE', now())`,
+			`INSERT INTO old VALUES (gen_random_uuid(), 'order', 'a', 'order.placed', '{}', '{}', 'NEW', now()),
+				(gen_random_uuid(), 'order', 'a', 'e', '{}', '{}', 'DONE', now())`,
 			`id: '{id}'
 topic: '{aggregate_type}'
 type: '{event_type}'
@@ -37,7 +38,8 @@ mark:
 `,
 		},
 		"flag and camel case": {
-			`CREATE TABLE old ("eventId" bigserial PRIMARY KEY, "destination" text, "entityType" text, "entityId" text, "messageType" text, body text, "isSent" bool)`,
+			`CREATE TABLE old ("eventId" bigserial PRIMARY KEY, "destination" text, "entityType" text, "entityId" text, "messageType" text,
+				body text, "isSent" bool)`,
 			`INSERT INTO old VALUES (1, 'order', 'order', 'a', 'order.placed', '{}', false)`,
 			`id: '{eventId}'
 topic: '{destination}'

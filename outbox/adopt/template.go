@@ -81,7 +81,7 @@ func cutNames(text string, end byte) (names []string, rest string, err error) {
 		case text == "" && end == 0:
 			return names, "", nil
 		case text == "":
-			return nil, "", fmt.Errorf(`a "{" has no "}" behind it: write "{{" for a brace`)
+			return nil, "", errors.New(`a "{" has no "}" behind it: write "{{" for a brace`)
 		case text[0] == '.':
 			text = text[1:]
 		case text[0] == end:

@@ -226,7 +226,7 @@ func (f *flags) preview(ctx context.Context, s *cli.Session, mover *adopt.Mover)
 	if err != nil {
 		return err
 	}
-	doc := preview{First: []event{}, Topics: p.Topics, Unmapped: p.Unmapped, Behind: p.Behind, Problems: p.Problems}
+	doc := preview{First: []event{}, Topics: append([]adopt.TopicCount{}, p.Topics...), Unmapped: p.Unmapped, Behind: p.Behind, Problems: p.Problems}
 	for i := range p.First {
 		e := &p.First[i]
 		doc.First = append(doc.First, event{e.ID, e.Topic, e.Type, e.TenantID, e.OrderingKey(), len(e.Payload), e.Metadata, cli.Moment(e.OccurredAt)})
