@@ -18,14 +18,6 @@ import (
 // compareAPI writes the public names of each module into a file, for a reviewer, and compares them with those of the module's last tag. The tag is
 // the record: nothing else stores the API of a version. A change that breaks programs has to stand in the changelog, and no patch version has any.
 func (r *rehearsal) compareAPI(ctx context.Context) (string, error) {
-	changelog, err := os.ReadFile(filepath.Join(r.source.dir, "CHANGELOG.md"))
-	if err != nil {
-		return "", err
-	}
-	section, err := unreleasedSection(string(changelog))
-	if err != nil {
-		return "", err
-	}
 	g, err := r.goOfStranger(ctx)
 	if err != nil {
 		return "", err
@@ -57,8 +49,9 @@ func (r *rehearsal) compareAPI(ctx context.Context) (string, error) {
 		}
 		report := apidiff.ModuleChanges(old, now)
 		broken := breaks(report)
-		shown = append(shown, fmt.Sprintf("%s: %d names, %d changes since %s, %d of them break programs", m.dir, len(names), len(report.Changes), last, len(broken)))
-		all = append(all, checkBreaks(broken, breaking(section), m, r.version, last))
+		shown = append(shown, fmt.Sprintf("%s: %d names, %d changes since %s, %d of them break programs",
+			m.dir, len(names), len(report.Changes), last, len(broken)))
+		all = append(all, checkBreaks(broken, breaking(r.news), m, r.version, last))
 	}
 	return strings.Join(shown, "; "), errors.Join(all...)
 }
@@ -78,15 +71,18 @@ func checkBreaks(broken []string, entries string, m *module, version, last strin
 	stable := semver.Major(version) != "v0" && semver.Major(version) == semver.Major(last)
 	var all []error
 	for _, message := range broken {
+		why := ""
 		switch name := subject(message); {
 		case patch:
-			all = append(all, fmt.Errorf("module %s: %s: a patch version breaks no program: release the next minor version, or take it back", m.path(), message))
+			why = "a patch version breaks no program: release the next minor version, or take it back"
 		case stable:
-			all = append(all, fmt.Errorf("module %s: %s: from v1 on only a new major version breaks programs", m.path(), message))
+			why = "from v1 on only a new major version breaks programs"
 		case !strings.Contains(entries, name):
-			all = append(all, fmt.Errorf("module %s: %s: this breaks programs; say in CHANGELOG.md, below Changed or Removed, what users write in place of `%s`",
-				m.path(), message, name))
+			why = "this breaks programs; say in CHANGELOG.md, below Changed or Removed, what users write in place of `" + name + "`"
+		default:
+			continue
 		}
+		all = append(all, fmt.Errorf("module %s: %s: %s", m.path(), message, why))
 	}
 	return errors.Join(all...)
 }
@@ -158,34 +154,10 @@ func load(ctx context.Context, g goCommand, modulePath, dir string) (*apidiff.Mo
 // publicNames lists all names of a module that programs can use, each with its package and its type, one a line, sorted.
 func publicNames(m *apidiff.Module) (lines []string) {
 	for _, p := range m.Packages {
-		qualifier := types.RelativeTo(p)
-		add := func(o types.Object) { lines = append(lines, p.Path()+": "+types.ObjectString(o, qualifier)) }
 		for _, name := range p.Scope().Names() {
-			o := p.Scope().Lookup(name)
-			if !o.Exported() {
-				continue
-			}
-			named, isType := o.Type().(*types.Named)
-			if _, isName := o.(*types.TypeName); !isName || !isType || named.Obj() != o {
-				add(o)
-				continue
-			}
-			lines = append(lines, p.Path()+": type "+name+" "+kindOf(named))
-			if s, isStruct := named.Underlying().(*types.Struct); isStruct {
-				for f := range s.Fields() {
-					if f.Exported() {
-						lines = append(lines, p.Path()+": field "+name+"."+f.Name()+" "+types.TypeString(f.Type(), qualifier))
-					}
-				}
-			}
-			methods := types.NewMethodSet(types.NewPointer(named))
-			if types.IsInterface(named) {
-				methods = types.NewMethodSet(named)
-			}
-			for method := range methods.Methods() {
-				if method.Obj().Exported() {
-					lines = append(lines, p.Path()+": method "+name+"."+method.Obj().Name()+
-						strings.TrimPrefix(types.TypeString(method.Type(), qualifier), "func"))
+			if o := p.Scope().Lookup(name); o.Exported() {
+				for _, l := range namesOf(o, types.RelativeTo(p)) {
+					lines = append(lines, p.Path()+": "+l)
 				}
 			}
 		}
@@ -194,15 +166,41 @@ func publicNames(m *apidiff.Module) (lines []string) {
 	return lines
 }
 
+// namesOf returns the lines of a name: more than one for a type, whose fields and methods are names too.
+func namesOf(o types.Object, qualifier types.Qualifier) []string {
+	named, isNamed := o.Type().(*types.Named)
+	if _, isType := o.(*types.TypeName); !isType || !isNamed || named.Obj() != o {
+		return []string{types.ObjectString(o, qualifier)}
+	}
+	lines := []string{"type " + o.Name() + " " + kindOf(named, qualifier)}
+	if s, isStruct := named.Underlying().(*types.Struct); isStruct {
+		for f := range s.Fields() {
+			if f.Exported() {
+				lines = append(lines, "field "+o.Name()+"."+f.Name()+" "+types.TypeString(f.Type(), qualifier))
+			}
+		}
+	}
+	var receiver types.Type = types.NewPointer(named)
+	if types.IsInterface(named) {
+		receiver = named
+	}
+	for method := range types.NewMethodSet(receiver).Methods() {
+		if m := method.Obj(); m.Exported() {
+			lines = append(lines, "method "+o.Name()+"."+m.Name()+strings.TrimPrefix(types.TypeString(method.Type(), qualifier), "func"))
+		}
+	}
+	return lines
+}
+
 // kindOf is the word for the underlying type, whose parts stand on lines of their own.
-func kindOf(named *types.Named) string {
+func kindOf(named *types.Named, qualifier types.Qualifier) string {
 	switch u := named.Underlying().(type) {
 	case *types.Struct:
 		return "struct"
 	case *types.Interface:
 		return "interface"
 	default:
-		return types.TypeString(u, types.RelativeTo(named.Obj().Pkg()))
+		return types.TypeString(u, qualifier)
 	}
 }
 

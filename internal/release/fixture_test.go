@@ -31,15 +31,17 @@ func main() {
 }
 `
 	return map[string]string{
-		".gitignore":               "/dist/\n",
-		"LICENSE":                  string(licence),
-		"CHANGELOG.md":             "# Changelog\n\n## [Unreleased]\n\n### Added\n\n- Greetings.\n",
-		"docs/releases/v0.1.0.md":  "# v0.1.0\n",
-		"go.mod":                   "module github.com/acme/tool\n\ngo 1.26.0\n",
-		"tool.go":                  "package tool\n\n// Greeting greets.\nfunc Greeting(name string) string { return \"hello \" + name }\n",
-		"cmd/tool/main.go":         command,
-		"adapter/go.mod":           "module github.com/acme/tool/adapter\n\ngo 1.26.0\n\nrequire github.com/acme/tool v0.0.0\n\nreplace github.com/acme/tool => ../\n",
-		"adapter/adapter.go":       "package adapter\n\nimport \"github.com/acme/tool\"\n\n// Hello greets.\nfunc Hello() string { return tool.Greeting(\"adapter\") }\n",
+		".gitignore":              "/dist/\n",
+		"LICENSE":                 string(licence),
+		"CHANGELOG.md":            "# Changelog\n\n## [Unreleased]\n\n### Added\n\n- Greetings.\n",
+		"docs/releases/v0.1.0.md": "# v0.1.0\n",
+		"go.mod":                  "module github.com/acme/tool\n\ngo 1.26.0\n",
+		"tool.go":                 "package tool\n\n// Greeting greets.\nfunc Greeting(name string) string { return \"hello \" + name }\n",
+		"cmd/tool/main.go":        command,
+		"adapter/go.mod": "module github.com/acme/tool/adapter\n\ngo 1.26.0\n\n" +
+			"require github.com/acme/tool v0.0.0\n\nreplace github.com/acme/tool => ../\n",
+		"adapter/adapter.go": "package adapter\n\nimport \"github.com/acme/tool\"\n\n" +
+			"// Hello greets.\nfunc Hello() string { return tool.Greeting(\"adapter\") }\n",
 		"adapter/cmd/tool-a/a.go":  "package main\n\nimport \"github.com/acme/tool/adapter\"\n\nfunc main() { println(adapter.Hello()) }\n",
 		"bench/go.mod":             "module github.com/acme/tool/bench\n\ngo 1.26.0\n",
 		"bench/bench.go":           "package bench\n",

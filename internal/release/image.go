@@ -63,7 +63,8 @@ func (r *rehearsal) labels() map[string]string {
 		}
 	}
 	return map[string]string{
-		specs.AnnotationTitle: r.name(), specs.AnnotationVersion: r.version, specs.AnnotationRevision: hash, specs.AnnotationSource: "https://" + r.root().path(),
+		specs.AnnotationTitle: r.name(), specs.AnnotationVersion: r.version, specs.AnnotationRevision: hash,
+		specs.AnnotationSource:   "https://" + r.root().path(),
 		specs.AnnotationCreated:  r.when.Format("2006-01-02T15:04:05Z"),
 		specs.AnnotationLicenses: strings.Join(r.licensed(), " AND "),
 	}

@@ -92,7 +92,7 @@ func (r *rehearsal) folders(ctx context.Context, modules []*debug.Module) (map[s
 		return nil, err
 	}
 	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
-		var m struct{ Path, Dir string }
+		var m downloaded
 		if err := d.Decode(&m); err != nil {
 			return nil, fmt.Errorf("read what go mod download prints: %w", err)
 		}
@@ -137,8 +137,9 @@ func (r *rehearsal) allLicences() []byte {
 	var text bytes.Buffer
 	for _, path := range slices.Sorted(maps.Keys(r.made.licences)) {
 		l := r.made.licences[path]
-		fmt.Fprintf(&text, "%s\n%s\n%s\n\n", strings.Repeat("=", 80), strings.Join(append([]string{strings.TrimSpace(path + " " + l.version)}, l.kinds...), ", "),
-			strings.Repeat("=", 80))
+		line := strings.Repeat("=", 80)
+		title := strings.Join(append([]string{strings.TrimSpace(path + " " + l.version)}, l.kinds...), ", ")
+		fmt.Fprintf(&text, "%s\n%s\n%s\n\n", line, title, line)
 		for _, t := range l.texts {
 			text.WriteString(strings.TrimSpace(strings.ReplaceAll(t, "\r\n", "\n")) + "\n\n")
 		}

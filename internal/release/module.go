@@ -37,7 +37,7 @@ func (m *module) own(all []*module) (paths []string) {
 // unreleased reports whether the module in a folder is never released: it is only built within this repository. Programs that measure, examples,
 // tests of pages, and tools of this repository are such modules.
 func unreleased(dir string) bool {
-	for _, name := range strings.Split(dir, "/") {
+	for name := range strings.SplitSeq(dir, "/") {
 		if slices.Contains([]string{"bench", "docs", "examples", "internal"}, name) || strings.HasSuffix(name, "test") {
 			return true
 		}

@@ -25,6 +25,7 @@ type rehearsal struct {
 	clone   repository
 	when    time.Time // of the last commit of the source
 	modules []*module
+	news    string // what the changelog says about the release
 	made    madeFiles
 }
 
@@ -105,6 +106,9 @@ func (r *rehearsal) commit(ctx context.Context) (_ string, err error) {
 	if err != nil {
 		return "", err
 	}
+	if r.news, err = unreleasedSection(string(text)); err != nil {
+		return "", err
+	}
 	closed, err := closeUnreleased(string(text), r.version, r.when)
 	if err != nil {
 		return "", err
@@ -121,7 +125,8 @@ func (r *rehearsal) commit(ctx context.Context) (_ string, err error) {
 		}
 	}
 	// Two modules may need no other one: then the second commit is empty, and the tags stand on it all the same.
-	if _, err := r.clone.run(ctx, "commit", "--quiet", "--all", "--allow-empty", "--message", "go.mod: modules require "+r.version+" of each other"); err != nil {
+	message := "go.mod: modules require " + r.version + " of each other"
+	if _, err := r.clone.run(ctx, "commit", "--quiet", "--all", "--allow-empty", "--message", message); err != nil {
 		return "", err
 	}
 	if err := r.sum(ctx); err != nil {
@@ -157,24 +162,8 @@ func (r *rehearsal) sum(ctx context.Context) error {
 	sums := map[string]string{} // the two lines of a module in go.sum, by path
 	first := r.goFrom(filepath.Join(r.scratch, "sums"))
 	for _, m := range r.modules {
-		name, own := filepath.Join(r.clone.dir, m.dir, "go.sum"), m.own(r.modules)
-		text, err := os.ReadFile(name)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-		for _, other := range own {
-			text = append(text, sums[other]...)
-		}
-		if len(own) > 0 {
-			lines := bytes.SplitAfter(text, []byte("\n"))
-			slices.SortFunc(lines, bytes.Compare)
-			if err := os.WriteFile(name, bytes.Join(lines, nil), 0o600); err != nil {
-				return err
-			}
-			if _, err := r.clone.run(ctx, "add", "--all"); err != nil {
-				return err
-			}
-			if _, err := r.clone.run(ctx, "commit", "--quiet", "--amend", "--no-edit", "--allow-empty"); err != nil {
+		if own := m.own(r.modules); len(own) > 0 {
+			if err := r.addSums(ctx, m, own, sums); err != nil {
 				return err
 			}
 		}
@@ -198,6 +187,28 @@ func (r *rehearsal) sum(ctx context.Context) error {
 	return nil
 }
 
+// addSums adds the checksums of some modules to the go.sum of a module, and to the commit.
+func (r *rehearsal) addSums(ctx context.Context, m *module, own []string, sums map[string]string) error {
+	name := filepath.Join(r.clone.dir, m.dir, "go.sum")
+	text, err := os.ReadFile(name)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	for _, other := range own {
+		text = append(text, sums[other]...)
+	}
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	slices.SortFunc(lines, bytes.Compare)
+	if err := os.WriteFile(name, bytes.Join(lines, nil), 0o600); err != nil {
+		return err
+	}
+	if _, err := r.clone.run(ctx, "add", "--all"); err != nil {
+		return err
+	}
+	_, err = r.clone.run(ctx, "commit", "--quiet", "--amend", "--no-edit", "--allow-empty")
+	return err
+}
+
 func (r *rehearsal) tag(ctx context.Context, m *module) error {
 	_, err := r.clone.run(ctx, "tag", "--annotate", "--force", "--message", m.path()+" "+r.version, m.tag(r.version))
 	return err
@@ -214,7 +225,8 @@ func (r *rehearsal) keep(ctx context.Context) (string, error) {
 	if _, err := r.source.run(ctx, args...); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("the tags are set; now:\n  git merge --ff-only %s~1\n  git push --atomic origin HEAD %s", r.root().tag(r.version), strings.Join(names, " ")), nil
+	return fmt.Sprintf("the tags are set; now:\n  git merge --ff-only %s~1\n  git push --atomic origin HEAD %s",
+		r.root().tag(r.version), strings.Join(names, " ")), nil
 }
 
 // fileOf reads the go.mod of a module as it is in the clone.
@@ -222,12 +234,14 @@ func (r *rehearsal) fileOf(m *module) (*modfile.File, error) {
 	return readModFile(filepath.Join(r.clone.dir, m.dir, "go.mod"))
 }
 
-// downloaded is what go mod download prints about a module.
+// downloaded is what go mod download prints about a module: https://go.dev/ref/mod#go-mod-download.
 type downloaded struct {
-	Error    string
-	Zip      string // a file
-	Sum      string
-	GoModSum string
+	Path     string `json:"Path"`
+	Error    string `json:"Error"`
+	Zip      string `json:"Zip"` // a file
+	Dir      string `json:"Dir"` // the folder with its files
+	Sum      string `json:"Sum"`
+	GoModSum string `json:"GoModSum"`
 }
 
 // download fetches a module in the way of the go command.

@@ -59,10 +59,12 @@ func nextVersion(t *testing.T, source repository, s settings) {
 		"adapter/adapter.go":      "package adapter\n\nimport \"github.com/acme/tool\"\n\nfunc Hello() string { return tool.Greeting(\"\", \"\") }\n",
 		"docs/releases/v0.1.1.md": "# v0.1.1\n",
 		"docs/releases/v0.2.0.md": "# v0.2.0\n",
-		"CHANGELOG.md":            "# Changelog\n\n## [Unreleased]\n\n### Added\n\n- `Greeting` speaks.\n\n## [0.1.0] - 2026-11-20\n\n### Changed\n\n- Greeting\n",
+		"CHANGELOG.md": "# Changelog\n\n## [Unreleased]\n\n### Added\n\n- `Greeting` speaks.\n\n" +
+			"## [0.1.0] - 2026-11-20\n\n### Changed\n\n- Greeting\n",
 	})
 	require.ErrorContains(t, compare("v0.1.1"), "a patch version breaks no program")
-	require.ErrorContains(t, compare("v0.2.0"), "Greeting: changed from func(string) string to func(string, string) string: this breaks programs; say in CHANGELOG.md")
+	require.ErrorContains(t, compare("v0.2.0"),
+		"Greeting: changed from func(string) string to func(string, string) string: this breaks programs; say in CHANGELOG.md")
 	commitAll(t, source.dir, map[string]string{"CHANGELOG.md": "# Changelog\n\n## [Unreleased]\n\n### Changed\n\n- `Greeting` takes a tongue.\n"})
 	require.NoError(t, compare("v0.2.0"))
 }
@@ -83,7 +85,8 @@ func TestWhatCannotBeReleased(t *testing.T) {
 		"the path has no v2":      {version: "v2.0.0", want: "from v2 on its path ends with the major version"},
 		"a go.mod is broken":      {files: map[string]string{"more/go.mod": "nonsense\n"}, want: "look for modules"},
 		"modules in a circle": {files: map[string]string{
-			"go.mod": "module github.com/acme/tool\n\ngo 1.26.0\n\nrequire github.com/acme/tool/adapter v0.0.0\n\nreplace github.com/acme/tool/adapter => ./adapter\n",
+			"go.mod": "module github.com/acme/tool\n\ngo 1.26.0\n\n" +
+				"require github.com/acme/tool/adapter v0.0.0\n\nreplace github.com/acme/tool/adapter => ./adapter\n",
 		}, want: "modules require each other in a circle, 2 of them"},
 	} {
 		r := rehearse(t, withFiles(t, c.files), c.version)
@@ -121,7 +124,7 @@ func TestWhatUsersWouldStumbleOver(t *testing.T) {
 	must(t, r.inspect, r.commit)
 	_, err := r.zips(t.Context())
 	for _, want := range []string{
-		"module github.com/acme/tool: dump.sql has 524289 bytes, and a file of a module has at most 524288\nit has no file LICENSE with a licence that is known",
+		"module github.com/acme/tool: dump.sql has 524289 bytes, and a file of a module has at most 524288\nit has no file LICENSE with a licence",
 		"module github.com/acme/tool/adapter: it has no file LICENSE with a licence that is known",
 		"module github.com/acme/tool: go.mod excludes example.com/x@v1.0.0",
 		"module github.com/acme/tool/adapter: go.mod replaces example.com/fork",
@@ -135,8 +138,9 @@ func TestWhatUsersWouldStumbleOver(t *testing.T) {
 func TestUsersFindWhatOnlyWorksHere(t *testing.T) {
 	r := rehearse(t, withFiles(t, map[string]string{
 		// Files of a module that is not released are in no zip.
-		"tool.go":        "package tool\n\nimport _ \"github.com/acme/tool/bench\"\n",
-		"go.mod":         "module github.com/acme/tool\n\ngo 1.26.0\n\nrequire github.com/acme/tool/bench v0.0.0\n\nreplace github.com/acme/tool/bench => ./bench\n",
+		"tool.go": "package tool\n\nimport _ \"github.com/acme/tool/bench\"\n",
+		"go.mod": "module github.com/acme/tool\n\ngo 1.26.0\n\n" +
+			"require github.com/acme/tool/bench v0.0.0\n\nreplace github.com/acme/tool/bench => ./bench\n",
 		"bench/bench.go": "package bench\n",
 	}), "")
 	must(t, r.inspect, r.commit)

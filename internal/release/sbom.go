@@ -40,8 +40,8 @@ func (r *rehearsal) writeList(b *binary, name string) (err error) {
 	}
 	list.Metadata = &cyclonedx.Metadata{Timestamp: r.when.Format(time.RFC3339), Component: &main}
 	components := []cyclonedx.Component{{
-		BOMRef: purl("std", b.info.GoVersion), Type: cyclonedx.ComponentTypeLibrary, Name: "std", Version: b.info.GoVersion, PackageURL: purl("std", b.info.GoVersion),
-		Licenses: spdx(r.made.licences[goItself]),
+		BOMRef: purl("std", b.info.GoVersion), Type: cyclonedx.ComponentTypeLibrary, Name: "std", Version: b.info.GoVersion,
+		PackageURL: purl("std", b.info.GoVersion), Licenses: spdx(r.made.licences[goItself]),
 	}}
 	for _, m := range b.info.Deps {
 		components = append(components, cyclonedx.Component{
