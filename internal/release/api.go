@@ -208,5 +208,5 @@ func writeLines(file string, lines []string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600)
+	return os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o644)
 }

@@ -138,5 +138,5 @@ func (r *rehearsal) writeLayout(index v1.ImageIndex) (file string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return file, os.WriteFile(file, text, 0o600)
+	return file, os.WriteFile(file, text, 0o644)
 }

@@ -66,7 +66,7 @@ func (r *rehearsal) checkLicences(ctx context.Context) (string, error) {
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		shown = append(shown, fmt.Sprintf("%s %d", kind, kinds[kind]))
 	}
-	all = append(all, os.WriteFile(filepath.Join(r.dist, thirdParty), r.allLicences(), 0o600))
+	all = append(all, os.WriteFile(filepath.Join(r.dist, thirdParty), r.allLicences(), 0o644))
 	return fmt.Sprintf("%d modules: %s", len(modules), strings.Join(shown, ", ")), errors.Join(all...)
 }
 
