@@ -41,7 +41,7 @@ func stored(t *testing.T, b *Broker) int {
 	t.Helper()
 	s, err := b.session.Stream(t.Context(), "oncebox-order")
 	require.NoError(t, err)
-	return int(s.CachedInfo().State.Msgs) //nolint:gosec // few
+	return int(s.CachedInfo().State.Msgs)
 }
 
 // A stream that is full takes no message, also none that would still fit: the order would be lost.
@@ -88,9 +88,9 @@ func TestDeletedStream(t *testing.T) {
 	require.NoError(t, b.session.JS.DeleteStream(t.Context(), "oncebox-order"))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	for err := error(nil); ; {
-		var m *messaging.Message
-		if m, err = r.Receive(ctx); err != nil {
+	for {
+		m, err := r.Receive(ctx)
+		if err != nil {
 			require.NotErrorIs(t, err, context.DeadlineExceeded, "the receiver waits for ever")
 			require.ErrorContains(t, err, "subscribe again")
 			break

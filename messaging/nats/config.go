@@ -118,7 +118,8 @@ func (c *Config) Validate() error {
 	d := c.WithDefaults()
 	check := configs.CheckOf("nats: Config")
 	check.Add(d.validateURL())
-	check.That(regexp.MustCompile(`^[-\w]+(\.[-\w]+)*$`).MatchString(d.Prefix), "Prefix", d.Prefix, "letters, digits, - and _ are allowed, and dots between them")
+	check.That(regexp.MustCompile(`^[-\w]+(\.[-\w]+)*$`).MatchString(d.Prefix), "Prefix", d.Prefix,
+		"letters, digits, - and _ are allowed, and dots between them")
 	check.That(d.Declare == Make || d.Declare == Check, "Declare", d.Declare, `give "make" or "check" (ONCEBOX_NATS_DECLARE)`)
 	check.That(d.Partitions >= 1 && d.Partitions <= 1024, "Partitions", d.Partitions, "give a count from 1 to 1024 (ONCEBOX_NATS_PARTITIONS)")
 	check.That(d.Replicas >= 0 && d.Replicas <= 5, "Replicas", d.Replicas, "give a count from 1 to 5, or 0 for the default")

@@ -78,11 +78,16 @@ func TestTLS(t *testing.T) {
 	pool.AddCert(pair.Leaf)
 	server := start(t, t.TempDir(), func(o *natsserver.Options) {
 		o.TLS, o.TLSVerify = true, true
-		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}
+		o.TLSConfig = &tls.Config{
+			MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientCAs: pool,
+			ClientAuth: tls.RequireAndVerifyClientCert,
+		}
 	})
 	address := strings.Replace(server.URL(), "nats:", "tls:", 1)
-	require.NoError(t, connect(t, &Config{URL: address, TLSTrustCerts: certFile, TLSCert: certFile, TLSKey: keyFile, Required: true}).Publish(t.Context(), events(1, 1)))
-	require.NoError(t, connect(t, &Config{URL: address, TLSAllowInsecure: true, TLSCert: certFile, TLSKey: keyFile, Required: true}).Publish(t.Context(), events(2, 2)))
+	trusting := connect(t, &Config{URL: address, TLSTrustCerts: certFile, TLSCert: certFile, TLSKey: keyFile, Required: true})
+	require.NoError(t, trusting.Publish(t.Context(), events(1, 1)))
+	careless := connect(t, &Config{URL: address, TLSAllowInsecure: true, TLSCert: certFile, TLSKey: keyFile, Required: true})
+	require.NoError(t, careless.Publish(t.Context(), events(2, 2)))
 	_, err = Connect(t.Context(), &Config{URL: address, TLSCert: certFile, TLSKey: keyFile})
 	require.ErrorContains(t, err, "x509", "the authority is not trusted")
 }

@@ -38,7 +38,8 @@ func classify(topic string, err error) error {
 		return fmt.Errorf("%w: nats: %w", messaging.ErrBrokerDown, err)
 	case refused && api.ErrorCode == codeInProcess:
 		return fmt.Errorf("%w: nats: %w", messaging.ErrUnknown, err)
-	case refused, errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, natsclient.ErrNoResponders), errors.Is(err, session.ErrDenied):
+	case refused, errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, natsclient.ErrNoResponders),
+		errors.Is(err, session.ErrDenied):
 		return &messaging.TopicError{Topic: topic, Err: fmt.Errorf("nats: %w", err)}
 	default:
 		return fmt.Errorf("%w: nats: %w", messaging.ErrUnknown, err)
@@ -48,9 +49,9 @@ func classify(topic string, err error) error {
 // lasts reports whether waiting does not mend an error of a connection or a declaration.
 func lasts(err error) bool {
 	for _, lasting := range []error{
-		natsclient.ErrAuthorization, natsclient.ErrAuthExpired, natsclient.ErrAuthRevoked, natsclient.ErrAccountAuthExpired, natsclient.ErrSecureConnRequired,
-		natsclient.ErrSecureConnWanted, jetstream.ErrJetStreamNotEnabled, jetstream.ErrJetStreamNotEnabledForAccount, session.ErrDenied, streams.ErrSettings, streams.ErrMissing,
-		session.ErrTooOld, errFile,
+		natsclient.ErrAuthorization, natsclient.ErrAuthExpired, natsclient.ErrAuthRevoked, natsclient.ErrAccountAuthExpired,
+		natsclient.ErrSecureConnRequired, natsclient.ErrSecureConnWanted, jetstream.ErrJetStreamNotEnabled, jetstream.ErrJetStreamNotEnabledForAccount,
+		session.ErrDenied, streams.ErrSettings, streams.ErrMissing, session.ErrTooOld, errFile,
 	} {
 		if errors.Is(err, lasting) {
 			return true

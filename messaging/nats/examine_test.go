@@ -87,7 +87,7 @@ func TestHarmfulConsumersAreFound(t *testing.T) {
 	require.NoError(t, err)
 	batch, err := c.Fetch(1, jetstream.FetchPriorityGroup("oncebox"), jetstream.FetchMaxWait(5*time.Second))
 	require.NoError(t, err)
-	for range batch.Messages() { //nolint:revive // it is not settled
+	for range batch.Messages() { // it is not settled
 	}
 	texts := ""
 	for _, f := range examine(t, b) {

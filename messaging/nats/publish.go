@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 
 	natsclient "github.com/nats-io/nats.go"
@@ -76,9 +77,7 @@ func (b *Broker) publish(ctx context.Context, msgs []event.Envelope) map[int]err
 		return nil
 	})
 	b.receipts.forget(sent)
-	for i, err := range errs {
-		failed[i] = err
-	}
+	maps.Copy(failed, errs)
 	return failed
 }
 

@@ -1,7 +1,6 @@
 package nats
 
 import (
-	"io"
 	"log/slog"
 	"testing"
 	"time"
@@ -25,7 +24,7 @@ func serve(t *testing.T) *natsserver.Server {
 func config(url string) *Config {
 	return &Config{
 		URL: url, TakeoverTimeout: time.Second, Required: true,
-		Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))},
+		Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)},
 	}
 }
 

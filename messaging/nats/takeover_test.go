@@ -162,7 +162,19 @@ func TestHandoverWaitsForHandlers(t *testing.T) {
 	}
 	z.Resume()
 	got := make(chan []int64, 1)
-	go func() { got <- receive(t, a, 2, true) }()
+	go func() {
+		var all []int64
+		for range 2 {
+			m, err := a.Receive(t.Context())
+			if err == nil {
+				all, err = append(all, m.Sequence), a.Ack(t.Context(), m)
+			}
+			if err != nil {
+				break
+			}
+		}
+		got <- all
+	}()
 	moment, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	_, err = z.Receive(moment)
@@ -201,8 +213,25 @@ func TestIdleProcessKeepsItsPartitions(t *testing.T) {
 	r := subscribe(t, b, messaging.Subscription{Name: "billing", Queue: 2})
 	require.NoError(t, b.Publish(t.Context(), events(1, 10)))
 	require.Equal(t, numbers(1, 2), receive(t, r, 2, true))
+	require.Equal(t, numbers(3, 3), receive(t, r, 1, false))
 	r.Pause()
 	nothing(t, r)
 	r.Resume()
-	require.Equal(t, numbers(3, 10), receive(t, r, 8, true))
+	require.Equal(t, numbers(4, 10), receive(t, r, 7, true), "3 is in work still")
+}
+
+// A receiver that closes lets others have its messages at once, and not only when the server misses it.
+func TestClosedReceiverIsNotMissedFirst(t *testing.T) {
+	t.Parallel()
+	cfg := config(serve(t).URL())
+	cfg.TakeoverTimeout = time.Hour
+	b := connect(t, cfg)
+	require.NoError(t, b.Publish(t.Context(), events(1, 3)))
+	for _, kind := range []messaging.SubscriptionType{messaging.Failover, messaging.Shared} {
+		s := messaging.Subscription{Name: kind.String(), Type: kind}
+		r := subscribe(t, b, s)
+		receive(t, r, 2, false)
+		require.NoError(t, r.Close())
+		require.ElementsMatch(t, numbers(1, 3), receive(t, subscribe(t, b, s), 3, true))
+	}
 }

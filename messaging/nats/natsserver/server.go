@@ -10,6 +10,7 @@ package natsserver
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
@@ -39,7 +40,7 @@ type Server struct{ server *server.Server }
 func Start(cfg *Config) (*Server, error) {
 	c := configs.Copy(cfg)
 	if c.Dir == "" {
-		return nil, fmt.Errorf("natsserver: Config.Dir is empty: give a directory for the streams")
+		return nil, errors.New("natsserver: Config.Dir is empty: give a directory for the streams")
 	}
 	options := &server.Options{
 		Host: cmp.Or(c.Host, "127.0.0.1"), Port: cmp.Or(c.Port, server.RANDOM_PORT), JetStream: true, StoreDir: c.Dir, NoLog: true, NoSigs: true,

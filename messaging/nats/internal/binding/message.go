@@ -98,7 +98,7 @@ func moveMetadata(props map[string]string, data []byte) []byte {
 		moved[name] = props[name]
 		delete(props, name)
 	}
-	text, _ := json.Marshal(moved) // strings cannot fail
+	text, _ := json.Marshal(moved) //nolint:errchkjson // strings cannot fail
 	props[metadataBytes] = strconv.Itoa(len(text))
 	return append(text, data...)
 }

@@ -37,8 +37,8 @@ func Start(s *session.Session, cfg Config) *Receiver {
 	for i, c := range cfg.Consumers {
 		is := c.CachedInfo().Config
 		p := &partition{
-			receiver: r, index: i, stream: cfg.Stream, consumer: is.Durable, shared: shared, timeout: is.PinnedTTL, look: make(chan struct{}, 1), wanted: shared,
-			begun: make(chan struct{}),
+			receiver: r, index: i, stream: cfg.Stream, consumer: is.Durable, shared: shared, timeout: is.PinnedTTL,
+			look: make(chan struct{}, 1), wanted: shared, begun: make(chan struct{}),
 		}
 		if shared {
 			p.timeout = is.AckWait

@@ -145,15 +145,15 @@ func (f *flow) late() time.Time { return f.asked.Add(f.partition.expires() + f.p
 
 // accept takes a message, or the end of a request.
 func (f *flow) accept(m *natsclient.Msg) error {
-	err := statusOf(m)
-	if err != nil && !errors.Is(err, errExpired) && !errors.Is(err, errTooSmall) {
-		if errors.Is(err, errUnpinned) {
+	end := statusOf(m)
+	if end != nil && !errors.Is(end, errExpired) && !errors.Is(end, errTooSmall) {
+		if errors.Is(end, errUnpinned) {
 			f.partition.pin = ""
 		}
-		return err
+		return end
 	}
 	f.isAlive()
-	if err != nil {
+	if end != nil {
 		f.wants = 0
 		return nil
 	}

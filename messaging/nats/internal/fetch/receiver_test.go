@@ -17,7 +17,7 @@ func receiverOf(waiting int) (*Receiver, *spell) {
 	p.spell = s
 	for n := range waiting {
 		md := &natsclient.MsgMetadata{}
-		md.Sequence.Stream = uint64(n) //nolint:gosec // few
+		md.Sequence.Stream = uint64(n)
 		r.last++
 		r.put(&delivery{receiver: r, spell: s, msg: &natsclient.Msg{Header: natsclient.Header{}}, md: md, number: r.last})
 	}

@@ -120,8 +120,8 @@ func checkConsumer(c jetstream.Consumer, want jetstream.ConsumerConfig, st *Stre
 	is := c.CachedInfo().Config
 	var errs []error
 	wrong := func(setting string, is, must any, why string) {
-		errs = append(errs, messaging.Permanent(fmt.Errorf("%w: %s is %v and must be %v: %s. Delete the consumer, which is made anew then: all messages that the "+
-			"stream keeps come again: nats consumer rm %s %s", ErrSettings, setting, is, must, why, st.Name, want.Durable)))
+		errs = append(errs, messaging.Permanent(fmt.Errorf("%w: %s is %v and must be %v: %s. Delete the consumer, which is made anew then: all messages that "+
+			"the stream keeps come again: nats consumer rm %s %s", ErrSettings, setting, is, must, why, st.Name, want.Durable)))
 	}
 	if is.AckPolicy != want.AckPolicy {
 		wrong("ack policy", is.AckPolicy, want.AckPolicy, "each message is acknowledged alone")

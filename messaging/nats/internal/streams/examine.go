@@ -40,7 +40,7 @@ type examination struct {
 	found         []diagnosis.Finding
 }
 
-func (x *examination) find(severity diagnosis.Severity, mend, format string, args ...any) {
+func (x *examination) findf(severity diagnosis.Severity, mend, format string, args ...any) {
 	x.found = append(x.found, diagnosis.Find(diagnosis.Broker, severity, mend, "topic "+x.topic+": "+format, args...))
 }
 
@@ -52,14 +52,14 @@ func (k *Keeper) Examine(ctx context.Context, topic string, expected Expected) (
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return nil, nil, nil
 	case errors.Is(err, ErrSettings):
-		x.find(diagnosis.Problem, "see there", "%v", err)
+		x.findf(diagnosis.Problem, "see there", "%v", err)
 		return x.found, nil, nil
 	case err != nil:
 		return nil, nil, err
 	}
 	info := st.Handle.CachedInfo()
 	if _, err := k.checked(topic, st.Handle); err != nil {
-		x.find(diagnosis.Problem, "see there", "%v", err)
+		x.findf(diagnosis.Problem, "see there", "%v", err)
 	}
 	x.limits(&info.Config, expected)
 	x.storage(info)
@@ -89,23 +89,27 @@ func (k *Keeper) Examine(ctx context.Context, topic string, expected Expected) (
 // limits finds limits that lose messages, or let copies in.
 func (x *examination) limits(c *jetstream.StreamConfig, expected Expected) {
 	if c.Discard == jetstream.DiscardOld && (c.MaxBytes > 0 || c.MaxMsgs > 0) {
-		x.find(diagnosis.Problem, "nats stream edit "+x.stream+" --discard new", "its stream has a limit of size, and throws away the oldest messages when it is "+
-			"reached, also if nobody has received them. With discard new it refuses messages, and they wait in the outbox")
+		x.findf(diagnosis.Problem, "nats stream edit "+x.stream+" --discard new",
+			"its stream has a limit of size, and throws away the oldest messages when it is "+
+				"reached, also if nobody has received them. With discard new it refuses messages, and they wait in the outbox")
 	}
 	if c.Duplicates <= expected.PublishTimeout {
-		x.find(diagnosis.Warning, "nats stream edit "+x.stream+" --dupe-window 5m", "its stream recognizes copies for %s, and a message without a confirmation is "+
-			"published again after %s (ONCEBOX_NATS_PUBLISH_TIMEOUT): it is stored twice", c.Duplicates, expected.PublishTimeout)
+		x.findf(diagnosis.Warning, "nats stream edit "+x.stream+" --dupe-window 5m",
+			"its stream recognizes copies for %s, and a message without a confirmation is "+
+				"published again after %s (ONCEBOX_NATS_PUBLISH_TIMEOUT): it is stored twice", c.Duplicates, expected.PublishTimeout)
 	}
 }
 
 // storage finds streams that do not survive the end of a server.
 func (x *examination) storage(info *jetstream.StreamInfo) {
 	if info.Config.Storage == jetstream.MemoryStorage {
-		x.find(diagnosis.Problem, "make the stream anew with --storage file", "its stream is in the memory of the server: confirmed messages are lost when it ends")
+		x.findf(diagnosis.Problem, "make the stream anew with --storage file",
+			"its stream is in the memory of the server: confirmed messages are lost when it ends")
 	}
 	if info.Cluster != nil && info.Cluster.Name != "" && info.Config.Replicas < 3 {
-		x.find(diagnosis.Warning, "nats stream edit "+x.stream+" --replicas 3", "its stream has %d replica(s) in a cluster: while the server that has it is away, "+
-			"nothing can be published or received, and a lost disk loses messages", info.Config.Replicas)
+		x.findf(diagnosis.Warning, "nats stream edit "+x.stream+" --replicas 3",
+			"its stream has %d replica(s) in a cluster: while the server that has it is away, "+
+				"nothing can be published or received, and a lost disk loses messages", info.Config.Replicas)
 	}
 }
 
@@ -113,14 +117,16 @@ func (x *examination) storage(info *jetstream.StreamInfo) {
 func (x *examination) consumer(c *jetstream.ConsumerInfo) {
 	edit := "nats consumer edit " + x.stream + " " + c.Name + " "
 	if c.Config.MaxDeliver > 0 {
-		x.find(diagnosis.Problem, edit+"--max-deliver=-1", "the server delivers a message to %s at most %d times, and drops it then", c.Name, c.Config.MaxDeliver)
+		x.findf(diagnosis.Problem, edit+"--max-deliver=-1",
+			"the server delivers a message to %s at most %d times, and drops it then", c.Name, c.Config.MaxDeliver)
 	}
 	if c.Config.InactiveThreshold > 0 {
-		x.find(diagnosis.Problem, edit+"--inactive-threshold=0s", "the server deletes %s, with its position, when no process has fetched from it for %s", c.Name,
+		x.findf(diagnosis.Problem, edit+"--inactive-threshold=0s",
+			"the server deletes %s, with its position, when no process has fetched from it for %s", c.Name,
 			c.Config.InactiveThreshold)
 	}
 	if n := c.Config.MaxAckPending; n > 0 && c.NumAckPending >= n {
-		x.find(diagnosis.Problem, edit+"--max-pending=-1", "%s gets no further message, because %d are not settled, and the server allows no more", c.Name, n)
+		x.findf(diagnosis.Problem, edit+"--max-pending=-1", "%s gets no further message, because %d are not settled, and the server allows no more", c.Name, n)
 	}
 }
 
@@ -163,8 +169,9 @@ func (k *Keeper) aging(ctx context.Context, x *examination, st *Stream, c *jetst
 		return err
 	}
 	if waited := time.Since(oldest.Time); waited > age/2 {
-		x.find(diagnosis.Problem, "start a process that consumes, or: nats stream edit "+st.Name+" --max-age "+(2*age).String(), "a message has waited for %s for %s, "+
-			"and the stream keeps messages for %s: it will be lost", waited.Round(time.Second), c.Name, age)
+		x.findf(diagnosis.Problem, "start a process that consumes, or: nats stream edit "+st.Name+" --max-age "+(2*age).String(),
+			"a message has waited for %s for %s, "+
+				"and the stream keeps messages for %s: it will be lost", waited.Round(time.Second), c.Name, age)
 	}
 	return nil
 }
