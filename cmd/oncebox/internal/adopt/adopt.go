@@ -38,11 +38,12 @@ func New(s *cli.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "adopt", Short: "Move the rows of an outbox table that the service has already into the outbox of oncebox", Args: cli.NoArgs,
 		Long: long,
-		Example: `  oncebox adopt --from app.outbox --suggest > adopt.yaml
+		Example: `  oncebox adopt --from app.outbox --suggest
   oncebox adopt --map adopt.yaml --dry-run
   oncebox adopt --map adopt.yaml
   oncebox adopt --map adopt.yaml --forward
-  oncebox adopt --map adopt.yaml --once && oncebox adopt --map adopt.yaml --stop-forwarding`,
+  oncebox adopt --map adopt.yaml --once
+  oncebox adopt --map adopt.yaml --stop-forwarding`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s) },
 	}
 	to := cmd.Flags()
