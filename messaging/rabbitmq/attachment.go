@@ -128,7 +128,7 @@ func (a *attachment) arrive(rc *receipt) {
 // wait returns when the channel has ended, or has to end. It returns the name of a queue that is gone, if that is the reason.
 func (a *attachment) wait(ctx context.Context) (gone string) {
 	select {
-	case <-a.closed:
+	case <-a.closed: //nolint:errcheck // the next attachment meets the reason again if it lasts
 	case tag, ok := <-a.cancelled:
 		for n, queue := range a.receiver.queues {
 			if ok && a.tag(n) == tag {

@@ -7,8 +7,10 @@
 // All events are published to one topic exchange. The routing key of AMQP is the topic and the lane of the event, of which there are 32, by the hash of
 // the event's own routing key: "order.@17". Each subscription has an exchange of its own, which is bound to the topic and gives each lane to one of the
 // queues of the subscription. The queues are quorum queues with a single active consumer. Other programs may publish with the topic alone as routing
-// key, and bind queues of their own to "order.*". Payloads are sent unchanged. The other fields of an event are headers, in the binary mode of CloudEvents: cloudEvents_id,
-// cloudEvents_type and so on; other metadata is sent as meta-<key>. A message from a program that does not use this format is received too.
+// key, and bind queues of their own to "order.*".
+//
+// Payloads are sent unchanged. The other fields of an event are headers, in the binary mode of CloudEvents: cloudEvents_id, cloudEvents_type and so
+// on; other metadata is sent as meta-<key>. A message from a program that does not use this format is received too.
 //
 // # Guarantees
 //

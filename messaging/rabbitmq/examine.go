@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -83,7 +84,7 @@ func examineQueues(n names, queues []queueInfo, topics []string) (found []diagno
 	for i := range queues {
 		q := &queues[i]
 		topic, subscription, ok := n.subscriptionOf(q.Name)
-		if !ok || !wanted(topics, topic) {
+		if !ok || len(topics) > 0 && !slices.Contains(topics, topic) {
 			continue
 		}
 		found = append(found, q.faults()...)
@@ -96,15 +97,6 @@ func examineQueues(n names, queues []queueInfo, topics []string) (found []diagno
 		read[at].Subscriptions = q.addTo(read[at].Subscriptions, subscription)
 	}
 	return found, read
-}
-
-func wanted(topics []string, topic string) bool {
-	for _, t := range topics {
-		if t == topic {
-			return true
-		}
-	}
-	return len(topics) == 0
 }
 
 // addTo adds the queue to its subscription.
@@ -144,7 +136,7 @@ func (q *queueInfo) faults() (found []diagnosis.Finding) {
 	}
 	policy := "change the policy " + q.Policy + " (rabbitmqctl list_policies), or exclude queues with this name from it"
 	if limit, ok := q.setting("delivery-limit"); ok && limit >= 0 {
-		add(diagnosis.Problem, policy, "it drops a message after %.0f failed deliveries (delivery-limit); oncebox makes a dead letter of such a message itself", limit)
+		add(diagnosis.Problem, policy, "it drops a message after %.0f failed deliveries (delivery-limit); oncebox makes a dead letter of it itself", limit)
 	}
 	if ttl, ok := q.setting("message-ttl"); ok {
 		add(diagnosis.Problem, policy, "it drops a message after %.0f ms, handled or not (message-ttl)", ttl)
@@ -161,7 +153,8 @@ func (q *queueInfo) faults() (found []diagnosis.Finding) {
 	switch {
 	case q.State != "" && q.State != "running", len(q.Online) < len(q.Members)/2+1:
 		add(diagnosis.Problem, "start the nodes again; `rabbitmq-queues quorum_status "+q.Name+"` shows which ones are missing",
-			"it has no majority of its nodes (state %q, %d of %d online), so its messages cannot be published or received", q.State, len(q.Online), len(q.Members))
+			"it has no majority of its nodes (state %q, %d of %d online), so its messages cannot be published or received",
+			q.State, len(q.Online), len(q.Members))
 	case len(q.Members) == 1:
 		add(diagnosis.Warning, "add nodes (rabbitmq-queues grow NODE all), or live with it in a test system",
 			"its messages are on one node only, and are lost with its disk")

@@ -15,6 +15,6 @@ func Kind() brokers.Kind {
 		}
 	}
 	return brokers.Kind{
-		Name: "rabbitmq", Title: "RabbitMQ", Example: "amqp://guest:guest@localhost:5672", Connect: brokers.Connector("ONCEBOX_RABBITMQ_", set, Connect),
+		Name: "rabbitmq", Title: "RabbitMQ", Example: "amqp://localhost:5672", Connect: brokers.Connector("ONCEBOX_RABBITMQ_", set, Connect),
 	}
 }

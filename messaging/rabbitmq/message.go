@@ -159,9 +159,9 @@ func plain(value any) any {
 
 // decimal writes 12345 with scale 2 as 123.45 (section 4.2.5.4).
 func decimal(d amqp.Decimal) string {
-	digits := strconv.FormatInt(int64(d.Value), 10)
+	digits, isNegative := strings.CutPrefix(strconv.FormatInt(int64(d.Value), 10), "-")
 	sign := ""
-	if digits, sign = strings.TrimPrefix(digits, "-"), ""; d.Value < 0 {
+	if isNegative {
 		sign = "-"
 	}
 	if d.Scale == 0 {

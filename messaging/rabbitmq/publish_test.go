@@ -122,7 +122,8 @@ func TestNamesThatAreNoShortText(t *testing.T) {
 	require.NoError(t, err)
 	m, err := r.Receive(patient(t))
 	require.NoError(t, err)
-	require.Equal(t, []string{long.ID, long.Type, long.Source, long.ContentType, long.RoutingKey}, []string{m.ID, m.Type, m.Source, m.ContentType, m.RoutingKey})
+	require.Equal(t, []string{long.ID, long.Type, long.Source, long.ContentType, long.RoutingKey},
+		[]string{m.ID, m.Type, m.Source, m.ContentType, m.RoutingKey})
 	require.True(t, long.OccurredAt.Equal(m.OccurredAt))
 }
 

@@ -78,7 +78,9 @@ func TestMessagesWithoutAnID(t *testing.T) {
 
 func TestDecimals(t *testing.T) {
 	t.Parallel()
-	for want, d := range map[string]amqp.Decimal{"123.45": {Scale: 2, Value: 12345}, "-123": {Value: -123}, "0.005": {Scale: 3, Value: 5}, "-2147483648": {Value: -1 << 31}} {
+	for want, d := range map[string]amqp.Decimal{
+		"123.45": {Scale: 2, Value: 12345}, "-123": {Value: -123}, "0.005": {Scale: 3, Value: 5}, "-2147483648": {Value: -1 << 31},
+	} {
 		require.Equal(t, want, decimal(d))
 	}
 }

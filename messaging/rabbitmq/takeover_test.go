@@ -28,7 +28,7 @@ func TestOrderAtATakeover(t *testing.T) {
 	}
 	require.NoError(t, second.Publish(patient(t), msgs))
 	settled := map[string]bool{}
-	for n := range len(msgs) {
+	for n := range msgs {
 		m := receive(t, active)
 		if n%3 == 0 {
 			require.NoError(t, active.Ack(patient(t), m))
