@@ -3,38 +3,23 @@
 //
 //	go run -C messaging/kafka ./examples/kills -orders 6000 -rounds 20
 //
-// With ONCEBOX_KAFKA_URL it runs on that Kafka, which is not killed. Without it a stand-in for Kafka (franz-go's kfake) is the broker. It keeps what it has
-// confirmed on the disk.
+// With ONCEBOX_KAFKA_URL it runs on that Kafka, which is not killed. Without it a Kafka is started, from libraries that Maven downloads once.
 package main
 
 import (
 	"context"
-	"fmt"
-	"net"
 	"os"
-	"path/filepath"
-	"strconv"
-
-	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/oncebox/oncebox/examples/orders/kills"
 	"github.com/oncebox/oncebox/examples/orders/shop"
+	"github.com/oncebox/oncebox/internal/devenv"
 	"github.com/oncebox/oncebox/messaging/kafka"
-)
-
-// The variables of a process that is the broker: its directory and its port.
-const (
-	dirVariable  = "KILLS_KAFKA_DIR"
-	portVariable = "KILLS_KAFKA_PORT"
 )
 
 func main() {
 	switch {
 	case kills.Serves():
 		shop.Main(kafka.Kind())
-	case os.Getenv(dirVariable) != "":
-		fmt.Fprintln(os.Stderr, "kills:", serve())
-		os.Exit(1)
 	case os.Getenv("ONCEBOX_KAFKA_URL") != "":
 		os.Exit(kills.Main(kafka.Kind(), nil))
 	default:
@@ -42,31 +27,17 @@ func main() {
 	}
 }
 
-// serve runs the broker until the process is killed.
-func serve() error {
-	port, err := strconv.Atoi(os.Getenv(portVariable))
-	if err != nil {
-		return err
-	}
-	if _, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(port), kfake.DataDir(os.Getenv(dirVariable)), kfake.SyncWrites()); err != nil {
-		return err
-	}
-	select {}
-}
+// server is a Kafka that is killed and started again on its data.
+type server struct{ *devenv.KafkaServer }
 
-// start starts the broker in a process of its own.
-func start(ctx context.Context, dir string) (kills.Broker, error) {
-	addr, err := kills.FreeAddr()
+func (s server) Crash(ctx context.Context) error { return s.Restart(ctx) }
+
+func (s server) Close() error { return s.Stop() }
+
+func start(ctx context.Context, _ string) (kills.Broker, error) {
+	s, err := devenv.Kafka(ctx, &devenv.Options{Own: true})
 	if err != nil {
 		return nil, err
 	}
-	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Setenv("ONCEBOX_KAFKA_URL", addr); err != nil {
-		return nil, err
-	}
-	s := &kills.Server{Addr: addr, Env: []string{dirVariable + "=" + filepath.Join(dir, "kafka"), portVariable + "=" + port}}
-	return s, s.Start(ctx)
+	return server{s}, os.Setenv("ONCEBOX_KAFKA_URL", s.URL)
 }
