@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -204,4 +205,16 @@ func TestDeliveriesAreCounted(t *testing.T) {
 		require.Equal(t, n+1, receive(t, r).Attempt)
 		require.NoError(t, r.Close())
 	}
+}
+
+// What comes after the end of a channel comes again over the next one. Delivered now, it would stand between messages of the next one.
+func TestEndedAttachmentDeliversNothing(t *testing.T) {
+	t.Parallel()
+	r := &receiver{Gate: adapters.NewGate()}
+	a := &attachment{receiver: r, held: map[string]int{}}
+	a.arrive(&receipt{at: a})
+	require.Len(t, r.arrived, 1)
+	a.ended = true
+	a.arrive(&receipt{at: a})
+	require.Len(t, r.arrived, 1)
 }
