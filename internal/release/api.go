@@ -71,7 +71,7 @@ func checkBreaks(broken []string, entries string, m *module, version, last strin
 	stable := semver.Major(version) != "v0" && semver.Major(version) == semver.Major(last)
 	var all []error
 	for _, message := range broken {
-		why := ""
+		var why string
 		switch name := subject(message); {
 		case patch:
 			why = "a patch version breaks no program: release the next minor version, or take it back"
