@@ -25,7 +25,8 @@
 // # Environment
 //
 // ONCEBOX_DATABASE_URL (or DATABASE_URL) is required. ONCEBOX_PULSAR_URL (or PULSAR_URL) is required by every role but
-// all, which has a broker in its memory without it. -broker pulsar insists on it, and -broker none on the memory. HTTP_ADDR is the address for requests, health and metrics; default:
+// all, which has a broker in its memory without it. -broker pulsar insists on it, and -broker none on the memory. HTTP_ADDR is the address for
+// requests, health and metrics; default:
 // 127.0.0.1:8080. CONSOLE_OPERATORS=ann:secret,bob:secret may change what waits and is dead, CONSOLE_READERS may look; CONSOLE_SECRET,
 // of 32 bytes or more, is the same in all processes behind one address, and CONSOLE_TRACE_URL is the address of a trace with {trace_id} in
 // it. TRACES_FILE is a file for spans; docs/tracing.md shows what one request leaves there. The other variables are in docs/config.md.

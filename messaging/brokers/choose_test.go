@@ -11,8 +11,10 @@ import (
 // program is built for two brokers.
 func program() *brokers.Choice {
 	return &brokers.Choice{
-		Kinds: []brokers.Kind{{Name: "pulsar", Title: "Pulsar", Example: "pulsar://localhost:6650"}, {Name: "nats", Title: "NATS", Example: "nats://localhost:4222"}},
-		Flag:  "-broker", Others: func(name string) string { return "run oncebox-" + name },
+		Kinds: []brokers.Kind{
+			{Name: "pulsar", Title: "Pulsar", Example: "pulsar://localhost:6650"}, {Name: "nats", Title: "NATS", Example: "nats://localhost:4222"},
+		},
+		Flag: "-broker", Others: func(name string) string { return "run oncebox-" + name },
 	}
 }
 

@@ -45,7 +45,9 @@ type Connection interface {
 
 // Connector returns the function Kind.Connect of an adapter. It reads a configuration from the variables that begin with prefix, lets set add what the
 // program decides, and connects.
-func Connector[C any, B Connection](prefix string, set func(*C, Options), connect func(context.Context, *C) (B, error)) func(context.Context, Options) (Connection, error) {
+func Connector[C any, B Connection](
+	prefix string, set func(*C, Options), connect func(context.Context, *C) (B, error),
+) func(context.Context, Options) (Connection, error) {
 	return func(ctx context.Context, o Options) (Connection, error) {
 		var cfg C
 		if err := o.Env(prefix, &cfg); err != nil {

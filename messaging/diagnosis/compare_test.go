@@ -26,7 +26,8 @@ func service() diagnosis.Examination {
 }
 
 func billing() diagnosis.Subscription {
-	return diagnosis.Subscription{Name: "billing", Owner: diagnosis.Publisher{Source: "shop", Installation: "here"}, Waiting: 3, Consumers: 1, Remove: "rm billing"}
+	owner := diagnosis.Publisher{Source: "shop", Installation: "here"}
+	return diagnosis.Subscription{Name: "billing", Owner: owner, Waiting: 3, Consumers: 1, Remove: "rm billing"}
 }
 
 func compare(t *testing.T, e diagnosis.Examination, topic diagnosis.Topic) []diagnosis.Finding {
@@ -39,8 +40,9 @@ func compare(t *testing.T, e diagnosis.Examination, topic diagnosis.Topic) []dia
 
 func TestATopicWithoutFaultsHasNoFindings(t *testing.T) {
 	t.Parallel()
+	audit := diagnosis.Subscription{Name: "audit", Owner: diagnosis.Publisher{Source: "audit", Installation: "there"}}
 	topic := diagnosis.Topic{
-		Retained: 24 * time.Hour, Subscriptions: []diagnosis.Subscription{billing(), {Name: "audit", Owner: diagnosis.Publisher{Source: "audit", Installation: "there"}}},
+		Retained: 24 * time.Hour, Subscriptions: []diagnosis.Subscription{billing(), audit},
 		Publishers: []diagnosis.Publisher{{}, {"shop", "here"}, {"bank", "there"}},
 	}
 	require.Empty(t, compare(t, service(), topic))

@@ -38,7 +38,7 @@ func TestKindReadsTheVariables(t *testing.T) {
 	n := pulsartest.Open(t)
 	b, err := Kind().Connect(t.Context(), brokers.Options{Brief: true, Env: func(prefix string, cfg any) error {
 		require.Equal(t, "ONCEBOX_PULSAR_", prefix)
-		*cfg.(*Config) = *config(n) //nolint:forcetypeassert // it is ours
+		*cfg.(*Config) = *config(n)
 		return nil
 	}})
 	require.NoError(t, err)

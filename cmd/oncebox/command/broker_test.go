@@ -25,12 +25,13 @@ func stranger(b *memory.Broker) brokers.Kind {
 		messaging.Subscriber
 		io.Closer
 	}
-	return brokers.Kind{Name: "stranger", Title: "Stranger", Example: "stranger://localhost", Connect: func(context.Context, brokers.Options) (brokers.Connection, error) {
+	connect := func(context.Context, brokers.Options) (brokers.Connection, error) {
 		if b == nil {
 			return nil, errors.New("no such address")
 		}
 		return plain{b, b, b}, nil
-	}}
+	}
+	return brokers.Kind{Name: "stranger", Title: "Stranger", Example: "stranger://localhost", Connect: connect}
 }
 
 // with runs a command of a program that is built with the kinds, on the tables of the shop.
@@ -63,10 +64,13 @@ func TestAWrongBrokerIsAnErrorAtTheStart(t *testing.T) {
 			set: []string{"ONCEBOX_PULSAR_URL", "ONCEBOX_NATS_URL"}, says: "ONCEBOX_PULSAR_URL and ONCEBOX_NATS_URL are both set: unset the variable of the " +
 				"broker that is not meant, or name the broker with --broker",
 		},
-		"missing": {args: []string{"--broker", "pulsar"}, says: "the broker pulsar needs an address: set ONCEBOX_PULSAR_URL, for example to pulsar://localhost:6650"},
+		"missing": {
+			args: []string{"--broker", "pulsar"}, says: "the broker pulsar needs an address: set ONCEBOX_PULSAR_URL, for example to pulsar://localhost:6650",
+		},
 		"built without": {
-			set:  []string{"ONCEBOX_NATS_URL"},
-			says: "ONCEBOX_NATS_URL is set, but this program is built without it: run oncebox-nats (go install github.com/oncebox/oncebox/messaging/nats/cmd/oncebox-nats@latest)",
+			set: []string{"ONCEBOX_NATS_URL"},
+			says: "ONCEBOX_NATS_URL is set, but this program is built without it: run oncebox-nats (go install " +
+				"github.com/oncebox/oncebox/messaging/nats/cmd/oncebox-nats@latest)",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

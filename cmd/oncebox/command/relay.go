@@ -33,10 +33,11 @@ func newRelay(s *cli.Session) *cobra.Command {
 	var listen string
 	cmd := &cobra.Command{
 		Use: "relay", Short: "Publish the events of the outbox to the broker, until the process is stopped", Args: cli.NoArgs,
-		Long: `Publish the events of the outbox to the broker, until the process is stopped (SIGTERM). It is for services in other languages, which add events by
-the SQL function oncebox_add, and for services whose own processes publish nothing. Any number of processes may run it; they share the lanes.
+		Long: `Publish the events of the outbox to the broker, until the process is stopped (SIGTERM). It is for services in other languages, which add events
+by the SQL function oncebox_add, and for services whose own processes publish nothing. Any number of processes may run it; they share the lanes.
 
-It needs the address of the broker (` + s.Brokers.Variables() + `), and takes the variables of docs/config.md. A database or a broker that is away is waited for. With --listen it
+It needs the address of the broker (` + s.Brokers.Variables() + `), and takes the variables of docs/config.md. A database or a broker
+that is away is waited for. With --listen it
 answers /healthz, /readyz and /metrics (Prometheus).`,
 		Example: `  oncebox relay --listen :8081`,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return relay(cmd.Context(), s, listen) },
@@ -84,7 +85,8 @@ func publish(ctx context.Context, s *cli.Session, shown *atomic.Pointer[oncebox.
 		}
 		return err
 	}
-	broker, err := s.Connect(ctx, brokers.Options{Telemetry: telemetry.Config{Logger: s.Cfg.Telemetry.Logger, MeterProvider: s.Cfg.Telemetry.MeterProvider}})
+	t := telemetry.Config{Logger: s.Cfg.Telemetry.Logger, MeterProvider: s.Cfg.Telemetry.MeterProvider}
+	broker, err := s.Connect(ctx, brokers.Options{Telemetry: t})
 	if err != nil {
 		return err
 	}

@@ -145,7 +145,7 @@ func (e *evidence) judgeOrders(v *judgement) {
 }
 
 // judgeWire: what was committed is what was on the wire, in order.
-func (e *evidence) judgeWire(v *judgement) {
+func (e *evidence) judgeWire(v *judgement) { //nolint:gocognit // one comparison after the other
 	type place struct {
 		orderKey
 		version int64

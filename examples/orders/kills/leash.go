@@ -33,7 +33,7 @@ func newLeash() (*leash, error) {
 		return nil, fmt.Errorf("make the leash: %w", err)
 	}
 	defer read.Close()
-	cmd := exec.Command("/bin/sh", "-c", leashScript)
+	cmd := exec.Command("/bin/sh", "-c", leashScript) //nolint:noctx // it outlives everything
 	cmd.Stdin = read
 	// In a session of its own it gets neither the terminal's ctrl-C nor its hang-up.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -33,7 +33,7 @@ func newLoad(c *client, orders int) *load {
 }
 
 // run returns when every request of every plan has all its answers.
-func (l *load) run(ctx context.Context) error {
+func (l *load) run(ctx context.Context) error { //nolint:gocognit // the way of one worker
 	group, ctx := errgroup.WithContext(ctx)
 	for w := range loadWorkers {
 		group.Go(func() error {

@@ -79,7 +79,7 @@ func launch(l *leash, name string, role shop.Role, env []string) (*process, erro
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	p := &process{name: name, output: &output{}, exited: make(chan struct{})}
-	p.cmd = exec.Command(self, "-role", string(role))
+	p.cmd = exec.Command(self, "-role", string(role)) //nolint:gosec,noctx // this program; it is killed by hand
 	p.cmd.Env = append(os.Environ(), append(env, serviceVariable+"=1", "HTTP_ADDR=127.0.0.1:0")...)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
