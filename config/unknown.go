@@ -15,7 +15,9 @@ import (
 const ignore = prefix + "IGNORE"
 
 // brokers are the prefixes that programs read if they use these brokers.
-var brokers = []string{prefix + "PULSAR_", prefix + "NATS_", prefix + "KAFKA_", prefix + "RABBITMQ_", prefix + "MEMORY_"} //nolint:gochecknoglobals // a constant list
+//
+//nolint:gochecknoglobals // a constant list
+var brokers = []string{prefix + "PULSAR_", prefix + "NATS_", prefix + "KAFKA_", prefix + "RABBITMQ_", prefix + "MEMORY_"}
 
 // serviceLink is how Kubernetes ends the variables that it makes of a service's name: a service oncebox-api gives the containers beside
 // it ONCEBOX_API_SERVICE_HOST and others (kubernetes.io, "Accessing the Service", environment variables).

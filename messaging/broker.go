@@ -15,8 +15,8 @@ type Declarer interface {
 }
 
 // Naming is a broker with stricter rules for names than [event.ValidateTopic], or without some types of subscription. Oncebox calls it when an event
-// is recorded and when a consumer is made. So a name that the broker would refuse for good is an error there, and not a dead letter later. The methods run for each event, so they
-// should only look at the name. The errors about names match [event.ErrInvalid], those about types [ErrNoSuchType].
+// is recorded and when a consumer is made. So a name that the broker would refuse for good is an error there, and not a dead letter later. The methods
+// run for each event, so they should only look at the name. The errors about names match [event.ErrInvalid], those about types [ErrNoSuchType].
 //
 // [event.ValidateTopic]: https://pkg.go.dev/github.com/oncebox/oncebox/event#ValidateTopic
 // [event.ErrInvalid]: https://pkg.go.dev/github.com/oncebox/oncebox/event#ErrInvalid

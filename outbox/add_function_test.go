@@ -86,8 +86,9 @@ func TestFunctionStoresAsAdd(t *testing.T) {
 func TestFunctionTakesBytes(t *testing.T) {
 	f := newFixture(t, nil)
 	for args, want := range map[string]string{
-		`payload_bytes => '\x00ff', content_type => 'application/x-protobuf'`:          "application/x-protobuf 00ff",
-		`payload_bytes => '{"n":  1, "n": "\\u0000"}'`:                                 "application/json " + hex.EncodeToString([]byte(`{"n":  1, "n": "\u0000"}`)),
+		`payload_bytes => '\x00ff', content_type => 'application/x-protobuf'`: "application/x-protobuf 00ff",
+		`payload_bytes => '{"n":  1, "n": "\\u0000"}'`: "application/json " +
+			hex.EncodeToString([]byte(`{"n":  1, "n": "\u0000"}`)),
 		`payload_bytes => 'null', content_type => 'application/cloudevents+json; v=1'`: "application/cloudevents+json; v=1 6e756c6c",
 		`payload_bytes => 'no json', content_type => 'text/json'`:                      "text/json 6e6f206a736f6e",
 	} {

@@ -90,7 +90,8 @@ func (r *RabbitMQServer) serve(ctx context.Context, home rabbitMQHome) error {
 		"RABBITMQ_NODENAME=node" + strconv.Itoa(nodes) + "@localhost", "RABBITMQ_DIST_PORT=" + strconv.Itoa(nodes),
 		"RABBITMQ_MNESIA_BASE=" + filepath.Join(r.folder, "data"), "RABBITMQ_LOG_BASE=" + filepath.Join(r.folder, "log"),
 		"RABBITMQ_CONFIG_FILE=" + conf, "RABBITMQ_ENABLED_PLUGINS_FILE=" + plugins, "RABBITMQ_CONF_ENV_FILE=/dev/null",
-		"RABBITMQ_ALLOW_INPUT=1", // the script becomes the server, and is no parent that outlives it
+		"ERL_CRASH_DUMP=" + filepath.Join(r.folder, "crash.dump"), // it would be written into the folder of the test
+		"RABBITMQ_ALLOW_INPUT=1",                                  // the script becomes the server, and is no parent that outlives it
 		"LD_LIBRARY_PATH=" + home.libraries(),
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-start_epmd false -noinput -kernel inet_dist_use_interface {127,0,0,1}",
 	}

@@ -106,7 +106,7 @@ func (c *changer) change(ctx context.Context) error {
 // Each number of each key is published, for the first time in its turn.
 func TestSwitchUnderLoad(t *testing.T) {
 	db := pgtest.Migrated(t)
-	for _, statement := range strings.Split(oldTables, ";\n") {
+	for statement := range strings.SplitSeq(oldTables, ";\n") {
 		_, err := db.ExecContext(t.Context(), statement)
 		require.NoError(t, err)
 	}

@@ -1,6 +1,7 @@
 package linktest
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/url"
@@ -54,7 +55,7 @@ func New(t *testing.T, broker string) *Link {
 }
 
 func (l *Link) connect(client net.Conn) {
-	server, err := net.Dial("tcp", l.target)
+	server, err := new(net.Dialer).DialContext(context.Background(), "tcp", l.target)
 	if err != nil {
 		_ = client.Close()
 		return

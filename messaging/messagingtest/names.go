@@ -40,7 +40,8 @@ func testNames(s *session) {
 	}
 	var topics []topic
 	for n, end := range []string{
-		"", "-a", "-A", ".a", "_a", "_x2E_a", " a", "*a", ">a", "#a", ":a", "$a", "?a", ",a", ";a", "=a", "&a", `\a`, `"a`, "é", "è", "🙂", "|a", ".*", ".>", ".#",
+		"", "-a", "-A", ".a", "_a", "_x2E_a", " a", "*a", ">a", "#a", ":a", "$a", "?a", ",a", ";a", "=a", "&a", `\a`, `"a`,
+		"é", "è", "🙂", "|a", ".*", ".>", ".#",
 		"-" + strings.Repeat("a", 100),
 	} {
 		name := s.topic + end

@@ -322,7 +322,9 @@ func TestConfirmedMessagesAreAPrefix(t *testing.T) {
 		for i := range ids {
 			ids[i] = rapid.SampledFrom([]string{"a", "b", "-"}).Draw(t, "key") + strconv.Itoa(i)
 		}
-		behaviour := rapid.SampledFrom([]string{"confirms", "confirms", "confirms at flush", "elsewhere", "forgets", "refuses", "refuses at flush", "breaks", "twice", "fails"})
+		behaviour := rapid.SampledFrom([]string{
+			"confirms", "confirms", "confirms at flush", "elsewhere", "forgets", "refuses", "refuses at flush", "breaks", "twice", "fails",
+		})
 		var (
 			mu        sync.Mutex
 			confirmed = map[string]bool{}

@@ -33,9 +33,11 @@ const version = "1.0"
 const contentType = ""
 
 // textNames and numberNames are the attributes of texts and numbers, in the same order.
+//
+//nolint:gochecknoglobals // constants
 var (
-	textNames   = [...]string{ID, Type, Source, Subject, DataSchema, TenantID, AggregateType, contentType, OrderingKey, PartitionKey} //nolint:gochecknoglobals // a constant
-	numberNames = [...]string{AggregateVersion, Sequence}                                                                             //nolint:gochecknoglobals // a constant
+	textNames   = [...]string{ID, Type, Source, Subject, DataSchema, TenantID, AggregateType, contentType, OrderingKey, PartitionKey}
+	numberNames = [...]string{AggregateVersion, Sequence}
 )
 
 // texts lists the texts of an envelope, for writing and for reading. "" is not sent. A new field of the envelope that travels is an entry

@@ -114,7 +114,7 @@ func (f *Format) setMetadata(props map[string]string, md event.Metadata) {
 		props[name] = f.encode(value)
 	}
 	if long != nil {
-		text, _ := json.Marshal(long) // strings cannot fail
+		text, _ := json.Marshal(long) //nolint:errchkjson // texts can always be encoded
 		props[f.long] = f.encode(string(text))
 	}
 }

@@ -158,7 +158,9 @@ func TestForeignMessageGetsAnID(t *testing.T) {
 
 func TestForeignLongMetadataStays(t *testing.T) {
 	format := wire.NewFormat(bindings()["rabbitmq"])
-	env := format.Envelope(&wire.Received{Topic: "order", Place: func() string { return "1" }, Properties: map[string]string{"cloudEvents_metadata": "no JSON"}})
+	env := format.Envelope(&wire.Received{
+		Topic: "order", Place: func() string { return "1" }, Properties: map[string]string{"cloudEvents_metadata": "no JSON"},
+	})
 	require.Equal(t, event.Metadata{"cloudEvents_metadata": "no JSON"}, env.Metadata)
 }
 

@@ -29,7 +29,8 @@ func newAdopting(t *testing.T) *adopting {
 	a := &adopting{t, db, db.Schema + "_app", filepath.Join(t.TempDir(), "adopt.yaml")}
 	a.exec("CREATE SCHEMA " + a.app)
 	t.Cleanup(func() { _, _ = db.ExecContext(context.WithoutCancel(t.Context()), "DROP SCHEMA "+a.app+" CASCADE") })
-	a.exec("CREATE TABLE " + a.app + ".outbox (id bigserial PRIMARY KEY, topic text, aggregate_type text, aggregate_id text, payload text, sent_at timestamptz)")
+	a.exec("CREATE TABLE " + a.app + ".outbox " +
+		"(id bigserial PRIMARY KEY, topic text, aggregate_type text, aggregate_id text, payload text, sent_at timestamptz)")
 	return a
 }
 

@@ -97,7 +97,8 @@ func TestABrokerThatCannotAnswer(t *testing.T) {
 	s := newShop(t)
 	kinds := []brokers.Kind{stranger(memory.New(nil))}
 	for _, command := range []string{"status", "consumers list", "stuck"} {
-		require.Contains(t, s.with(kinds, strings.Fields(command)...).errs, "Stranger does not report how many messages wait, so these numbers were stored by the processes", command)
+		require.Contains(t, s.with(kinds, strings.Fields(command)...).errs,
+			"Stranger does not report how many messages wait, so these numbers were stored by the processes", command)
 	}
 	require.Contains(t, s.with(kinds, "doctor").out, "unknown (broker): this check could not be made: the adapter of Stranger cannot examine its broker")
 

@@ -42,7 +42,9 @@ func TestVersionOfEachKindOfBuild(t *testing.T) {
 			changed(func(b *build) { b.Version = "v0.1.0" }),
 		},
 		"another module": {
-			&debug.BuildInfo{Main: debug.Module{Path: product + "/messaging/nats", Version: "v0.1.0"}, Deps: []*debug.Module{{Path: product, Version: "v0.0.0"}}},
+			&debug.BuildInfo{
+				Main: debug.Module{Path: product + "/messaging/nats", Version: "v0.1.0"}, Deps: []*debug.Module{{Path: product, Version: "v0.0.0"}},
+			},
 			changed(func(b *build) { b.Version, b.Module = "v0.1.0", product+"/messaging/nats" }),
 		},
 		"a program of somebody else": {
