@@ -41,7 +41,7 @@ func TestEverythingThatIsMadeIsRead(t *testing.T) {
 		reader := regexp.MustCompile(`\{schema\}\.` + name + `\b`)
 		switch {
 		case strings.HasPrefix(name, "oncebox_"):
-			reader = regexp.MustCompile(`SELECT ` + name + `\(|FROM %s\.` + name + `|\{schema\}\.` + name + `\b`)
+			reader = regexp.MustCompile(`SELECT ` + name + `\(|FROM %s\.` + name + `|\{schema\}\.` + name + `\b|\+ "\.` + name + `\(`)
 		case kind == "SEQUENCE":
 			reader = regexp.MustCompile(`\{schema\}\.` + name + `\b|nextval\('` + name + `'\)`)
 		}

@@ -102,7 +102,8 @@ func TestCommandsOfTheRunbookAreComplete(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/runbook.md")
 	require.NoError(t, err)
 	const id, key = "0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e", "0d6e9c9fa3ba532dde3a924c6a36fa47ba3464d5260fe4af47226b81dbfac066"
-	arguments := strings.NewReplacer(" ID", " "+id, " KEY STEP", " "+key+" charge")
+	arguments := strings.NewReplacer(
+		" ID", " "+id, " KEY STEP", " "+key+" charge", " adopt.yaml", " ../../../examples/adopt/mappings/handwritten.yaml --source shop")
 	ran := 0
 	for _, found := range regexp.MustCompile("`oncebox ([^`]+)`").FindAllStringSubmatch(string(text), -1) {
 		words, err := shlex.Split(arguments.Replace(found[1]))
