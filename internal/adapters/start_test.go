@@ -56,12 +56,12 @@ func TestStartGoesOnInTheBackground(t *testing.T) {
 		require.NoError(t, s.Wait(t.Context(), "publish"))
 		require.False(t, s.IsUnder())
 		require.Equal(t, 51, b.attempts)
+		b.close()
+		require.True(t, s.End(time.Second)) // and with it the writing of the log
 		require.Equal(t, 1, strings.Count(b.log.String(), "the broker cannot be reached"), b.log.String())
 		require.Positive(t, strings.Count(b.log.String(), "still cannot be reached"), b.log.String())
 		require.Less(t, strings.Count(b.log.String(), "still cannot be reached"), 5, b.log.String())
 		require.Contains(t, b.log.String(), "is open")
-		b.close()
-		require.True(t, s.End(time.Second))
 	})
 }
 

@@ -45,20 +45,24 @@ func testSteps() (rows [][]step, err error) {
 	modules, err := moduleSteps(".")
 	// More packages than cores: most tests wait.
 	all := append([]string{"-race", "-count=1", "-timeout=25m", "-p=4"}, strings.Fields(longest)...)
+	night := []step{{what: "the tests of the night compile", args: append([]string{"vet", "-tags=nightly"}, strings.Fields(ofTheNight)...)}}
+	for _, module := range strings.Fields(modulesOfTheNight) {
+		night = append(night, step{what: "the tests of the night compile: module " + module, args: []string{"-C", module, "vet", "-tags=nightly", everything}})
+	}
 	return [][]step{{
 		{what: "what runs without the race detector", args: goTest("-count=1", "-timeout=25m", "-run="+raced, "./messaging/pulsar")},
 		{what: "all packages, with the race detector", args: goTest(append(all, everything)...)},
-	}, append([]step{
-		{what: "the benchmarks compile", args: []string{"-C", benchmarks, "vet", everything}},
-		{what: "the tests of the night compile", args: append([]string{"vet", "-tags=nightly"}, strings.Fields(ofTheNight)...)},
-	}, modules...)}, err
+	}, slices.Concat([]step{{what: "the benchmarks compile", args: []string{"-C", benchmarks, "vet", everything}}}, night, modules)}, err
 }
 
 // benchmarks is a module whose programs are only started by hand.
 const benchmarks = "bench"
 
-// ofTheNight are the packages with files that only make nightly runs.
-const ofTheNight = "./internal/devenv ./internal/endurance ./internal/nightly ./messaging/pulsar"
+// ofTheNight are the packages with files that only make nightly runs, and modulesOfTheNight the modules with such packages.
+const (
+	ofTheNight        = "./internal/devenv ./internal/endurance ./internal/nightly ./messaging/pulsar"
+	modulesOfTheNight = "messaging/kafka messaging/nats messaging/rabbitmq"
+)
 
 // alertTests is a module that builds Prometheus, which takes minutes with the race detector and half a minute without
 // it. No code of ours runs concurrently there.
