@@ -62,7 +62,9 @@ func (s *Start) Begin(ctx context.Context) error {
 	// A broker that has just started refuses some requests for moments. Required does not fail for that.
 	err := s.try(limited)
 	for attempt := 1; err != nil && s.Required && !s.Lasts(err) && pause(limited, attempt) == nil; attempt++ {
-		err = s.try(limited)
+		if next := s.try(limited); next == nil || limited.Err() == nil {
+			err = next
+		} // else the time is over, which is no news: the error before says what is wrong
 	}
 	switch {
 	case err == nil:

@@ -60,7 +60,7 @@ func TestTLS(t *testing.T) {
 	require.NoError(t, connect(t, cfg).Publish(t.Context(), series("order", "a", 1)))
 	cfg.TLSTrustCerts, cfg.TLSAllowInsecure = "", true
 	require.NoError(t, connect(t, cfg).Publish(t.Context(), series("order", "a", 1)))
-	cfg.TLSAllowInsecure, cfg.TLS, cfg.Required, cfg.ConnectTimeout = false, true, true, 500*time.Millisecond
+	cfg.TLSAllowInsecure, cfg.TLS, cfg.Required, cfg.ConnectTimeout = false, true, true, 5*time.Second
 	_, err = Connect(t.Context(), cfg)
 	require.ErrorContains(t, err, "certificate")
 	cfg.TLSTrustCerts = filepath.Join(t.TempDir(), "missing")

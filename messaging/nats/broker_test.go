@@ -163,8 +163,7 @@ func TestServerThatRestarts(t *testing.T) {
 		err = b.Publish(moment, events(11, 12))
 		cancel()
 	}
-	away := r.(messaging.ConnectedReceiver).Connection()
-	require.True(t, away.IsAway())
+	await.True(t, func() bool { return r.(messaging.ConnectedReceiver).Connection().IsAway() }, "the receiver has noticed")
 	published := make(chan error, 1)
 	go func() { published <- b.Publish(t.Context(), events(11, 20)) }()
 	server, err = own.Start(&own.Config{Dir: dir, Port: port})

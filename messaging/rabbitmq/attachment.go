@@ -23,6 +23,7 @@ type attachment struct {
 
 	// The mutex of the receiver guards these.
 	ended      bool
+	renewing   bool           // renew gets its token, now or after a pause
 	held, left map[string]int // messages by queue that are not settled, and those of them that were left at the broker
 }
 

@@ -67,12 +67,21 @@ func (r *receiver) Leave(m *messaging.Message) {
 	}
 	rc.left = true
 	a.left[rc.queue]++
-	if a.left[rc.queue] < max(r.prefetch()/2, 1) || time.Since(r.renewed) < renewPause {
+	if a.left[rc.queue] < max(r.prefetch()/2, 1) || a.renewing {
+		return
+	}
+	a.renewing = true
+	// Within the pause it waits: a queue whose places are all taken gets no further call of Leave.
+	time.AfterFunc(renewPause-time.Since(r.renewed), func() { r.renewChannel(a) })
+}
+
+// renewChannel closes the channel of a, if it is still the present one, so that its messages come again.
+func (r *receiver) renewChannel(a *attachment) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.attached != a {
 		return
 	}
 	r.renewed = time.Now()
-	select {
-	case a.renew <- struct{}{}:
-	default: // it is about to be closed
-	}
+	a.renew <- struct{}{} // it has room for one token, and gets no other
 }
