@@ -16,7 +16,11 @@ import (
 // seedVariable is the variable that package nightly reads.
 const seedVariable = "NIGHTLY_SEED"
 
-const everything = "./..."
+// Arguments of the go command.
+const (
+	everything = "./..."
+	vet        = "vet"
+)
 
 var fuzzTarget = regexp.MustCompile(`(?m)^func (Fuzz\w*)\(`)
 
@@ -45,14 +49,14 @@ func testSteps() (rows [][]step, err error) {
 	modules, err := moduleSteps(".")
 	// More packages than cores: most tests wait.
 	all := append([]string{"-race", "-count=1", "-timeout=25m", "-p=4"}, strings.Fields(longest)...)
-	night := []step{{what: "the tests of the night compile", args: append([]string{"vet", "-tags=nightly"}, strings.Fields(ofTheNight)...)}}
-	for _, module := range strings.Fields(modulesOfTheNight) {
-		night = append(night, step{what: "the tests of the night compile: module " + module, args: []string{"-C", module, "vet", "-tags=nightly", everything}})
+	night := []step{{what: "the tests of the night compile", args: append([]string{vet, "-tags=nightly"}, strings.Fields(ofTheNight)...)}}
+	for module := range strings.FieldsSeq(modulesOfTheNight) {
+		night = append(night, step{what: "the tests of the night compile: module " + module, args: []string{"-C", module, vet, "-tags=nightly", everything}})
 	}
 	return [][]step{{
 		{what: "what runs without the race detector", args: goTest("-count=1", "-timeout=25m", "-run="+raced, "./messaging/pulsar")},
 		{what: "all packages, with the race detector", args: goTest(append(all, everything)...)},
-	}, slices.Concat([]step{{what: "the benchmarks compile", args: []string{"-C", benchmarks, "vet", everything}}}, night, modules)}, err
+	}, slices.Concat([]step{{what: "the benchmarks compile", args: []string{"-C", benchmarks, vet, everything}}}, night, modules)}, err
 }
 
 // benchmarks is a module whose programs are only started by hand.
