@@ -1,7 +1,6 @@
 package wire_test
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"math"
 	"strings"
@@ -11,48 +10,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/fuzzed"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/wire"
 )
 
-// fuzzedProperties reads names and values from bytes: each is a length and as many bytes, or what is left.
-func fuzzedProperties(data []byte) map[string]string {
-	next := func() string {
-		if len(data) < 2 {
-			data = nil
-			return ""
-		}
-		n := min(int(binary.BigEndian.Uint16(data)), len(data)-2)
-		s := string(data[2 : 2+n])
-		data = data[2+n:]
-		return s
-	}
-	props := map[string]string{}
-	for len(data) > 0 {
-		name := next()
-		props[name] = next()
-	}
-	return props
-}
-
-func propertiesToFuzz(pairs ...string) (data []byte) {
-	for _, s := range pairs {
-		data = binary.BigEndian.AppendUint16(data, uint16(len(s)))
-		data = append(data, s...)
-	}
-	return data
-}
-
 // Any properties become an envelope that a consumer can live with, the same one each time, and what is ours comes back as it was.
 func FuzzProperties(f *testing.F) {
-	f.Add(propertiesToFuzz("ce-id", "1", "ce-schemaversion", "2147483648", "ce-time", "0000-01-01T00:00:00+23:59"), "k", []byte("x"), false)
-	f.Add(propertiesToFuzz("ce-id", "%ff", "meta-", "a", "", "b", "meta-%20", "%"), "\x00", []byte(nil), false)
-	f.Add(propertiesToFuzz("cloudEvents_id", "1", "cloudEvents_metadata", `{"a":"b"}`, "meta-a", "c"), "", []byte("null"), true)
-	f.Add(propertiesToFuzz("cloudEvents_metadata", `{"a":1}`, "ce_sequence", "-1", "traceparent", "00-"), "", []byte{}, false)
+	f.Add(fuzzed.Bytes("ce-id", "1", "ce-schemaversion", "2147483648", "ce-time", "0000-01-01T00:00:00+23:59"), "k", []byte("x"), false)
+	f.Add(fuzzed.Bytes("ce-id", "%ff", "meta-", "a", "", "b", "meta-%20", "%"), "\x00", []byte(nil), false)
+	f.Add(fuzzed.Bytes("cloudEvents_id", "1", "cloudEvents_metadata", `{"a":"b"}`, "meta-a", "c"), "", []byte("null"), true)
+	f.Add(fuzzed.Bytes("cloudEvents_metadata", `{"a":1}`, "ce_sequence", "-1", "traceparent", "00-"), "", []byte{}, false)
 	f.Fuzz(func(t *testing.T, properties []byte, key string, payload []byte, unreadable bool) {
 		for name, binding := range bindings() {
 			r := &wire.Received{
-				Topic: "order", Key: key, Properties: fuzzedProperties(properties), Payload: payload,
+				Topic: "order", Key: key, Properties: fuzzed.Properties(properties), Payload: payload,
 				Place: func() string { return "12" }, Origin: "o", Published: time.UnixMilli(1_700_000_000_123),
 			}
 			if unreadable {

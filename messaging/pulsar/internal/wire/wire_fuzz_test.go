@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"math"
 	"testing"
@@ -11,46 +10,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/fuzzed"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/wire"
 )
 
-// fuzzedProperties reads names and values from bytes: each is a length and as many bytes, or what is left.
-func fuzzedProperties(data []byte) map[string]string {
-	next := func() string {
-		if len(data) < 2 {
-			data = nil
-			return ""
-		}
-		n := min(int(binary.BigEndian.Uint16(data)), len(data)-2)
-		s := string(data[2 : 2+n])
-		data = data[2+n:]
-		return s
-	}
-	props := map[string]string{}
-	for len(data) > 0 {
-		name := next()
-		props[name] = next()
-	}
-	return props
-}
-
-func propertiesToFuzz(pairs ...string) (data []byte) {
-	for _, s := range pairs {
-		data = binary.BigEndian.AppendUint16(data, uint16(len(s)))
-		data = append(data, s...)
-	}
-	return data
-}
-
 // Any message becomes an envelope that a consumer can live with, the same one each time, and what is ours comes back as it was.
 func FuzzReceivedMessage(f *testing.F) {
-	f.Add(propertiesToFuzz("ce_id", "1", "ce_schemaversion", "2147483648", "ce_time", "0000-01-01T00:00:00+23:59"), "k", []byte("x"), int64(0), 0, 16)
-	f.Add(propertiesToFuzz("ce_id", "\xff", "meta-", "a", "", "b", "oncebox-early", "true"), "\x00", []byte(nil), int64(math.MaxInt64), 2, 0)
-	f.Add(propertiesToFuzz("ce_specversion", "1.0", "ce_sequence", "-1", "traceparent", "00-", "meta-traceparent", "x"), "", []byte("null"), int64(-1), 1, 3)
+	f.Add(fuzzed.Bytes("ce_id", "1", "ce_schemaversion", "2147483648", "ce_time", "0000-01-01T00:00:00+23:59"), "k", []byte("x"), int64(0), 0, 16)
+	f.Add(fuzzed.Bytes("ce_id", "\xff", "meta-", "a", "", "b", "oncebox-early", "true"), "\x00", []byte(nil), int64(math.MaxInt64), 2, 0)
+	f.Add(fuzzed.Bytes("ce_specversion", "1.0", "ce_sequence", "-1", "traceparent", "00-", "meta-traceparent", "x"), "", []byte("null"), int64(-1), 1, 3)
 	f.Add([]byte{}, "", []byte{}, int64(1), 1, 0)
 	f.Fuzz(func(t *testing.T, properties []byte, key string, payload []byte, at int64, sealed, limit int) {
-		m := &wireMessage{payload: payload, key: key, properties: fuzzedProperties(properties), eventTime: time.UnixMilli(at)}
+		m := &wireMessage{payload: payload, key: key, properties: fuzzed.Properties(properties), eventTime: time.UnixMilli(at)}
 		if sealed > 0 {
 			m.sealed = &pulsarclient.EncryptionContext{BatchSize: sealed}
 		}
