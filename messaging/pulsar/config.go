@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/internal/configs"
 	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
@@ -170,20 +171,16 @@ func (c *Config) validateURLs() error {
 	}
 	if strings.HasPrefix(c.URL, "http://") || strings.HasPrefix(c.URL, "https://") {
 		return fmt.Errorf("pulsar: Config.URL %q is that of a web server: give the broker's own address, which looks like pulsar://host:6650 "+
-			"(ONCEBOX_PULSAR_URL), and that of the admin API as Config.AdminURL (ONCEBOX_PULSAR_ADMIN_URL)", redacted(c.URL))
+			"(ONCEBOX_PULSAR_URL), and that of the admin API as Config.AdminURL (ONCEBOX_PULSAR_ADMIN_URL)", adapters.Redacted(c.URL))
 	}
 	if !strings.HasPrefix(c.URL, "pulsar://") && !strings.HasPrefix(c.URL, "pulsar+ssl://") || c.AdminURL == "" {
-		return fmt.Errorf("pulsar: Config.URL %q does not look like pulsar://host:6650 or pulsar+ssl://host:6651 (ONCEBOX_PULSAR_URL)", redacted(c.URL))
+		return fmt.Errorf("pulsar: Config.URL %q does not look like pulsar://host:6650 or pulsar+ssl://host:6651 (ONCEBOX_PULSAR_URL)",
+			adapters.Redacted(c.URL))
 	}
 	if u, err := url.Parse(c.AdminURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("pulsar: Config.AdminURL %q does not look like http://host:8080 (ONCEBOX_PULSAR_ADMIN_URL)", redacted(c.AdminURL))
+		return fmt.Errorf("pulsar: Config.AdminURL %q does not look like http://host:8080 (ONCEBOX_PULSAR_ADMIN_URL)", adapters.Redacted(c.AdminURL))
 	}
 	return nil
-}
-
-// redacted returns a text without the password, if it is a URL with one.
-func redacted(text string) string {
-	return regexp.MustCompile(`(//[^/:@]*):.*@`).ReplaceAllString(text, "$1:xxxxx@")
 }
 
 // WithDefaults returns a copy in which unset fields have their defaults. A nil Config is the zero value.
@@ -219,7 +216,7 @@ func (c *Config) WithDefaults() Config {
 // keeper returns the part of the configuration that package topics needs.
 func (c *Config) keeper() *topics.Config {
 	return &topics.Config{
-		URL: redacted(c.URL), AdminURL: c.AdminURL, AdminTimeout: c.AdminTimeout, Tenant: c.Tenant, Namespace: c.Namespace, Partitions: c.Partitions,
+		URL: adapters.Redacted(c.URL), AdminURL: c.AdminURL, AdminTimeout: c.AdminTimeout, Tenant: c.Tenant, Namespace: c.Namespace, Partitions: c.Partitions,
 		AudienceInterval: c.AudienceInterval, OperationTimeout: c.OperationTimeout, Token: c.Token, TokenFile: c.TokenFile,
 		TLSTrustCerts: c.TLSTrustCerts, TLSCert: c.TLSCert, TLSKey: c.TLSKey, TLSAllowInsecure: c.TLSAllowInsecure,
 	}

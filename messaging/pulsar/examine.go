@@ -11,6 +11,7 @@ import (
 
 	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
 
+	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/messaging/diagnosis"
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/topics"
@@ -134,7 +135,7 @@ func (b *Broker) probe(ctx context.Context, topic string) error {
 		err = errors.New("no answer in time")
 	}
 	return fmt.Errorf("%s answers, but the broker that serves topic %s cannot be reached from here: check the advertised "+
-		"addresses of the brokers and the network between: %w", redacted(b.cfg.URL), full, err)
+		"addresses of the brokers and the network between: %w", adapters.Redacted(b.cfg.URL), full, err)
 }
 
 // examineTopic finds settings of one topic that lose or delay messages.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
 )
@@ -91,7 +92,7 @@ func (s *start) begin(ctx context.Context) error {
 	}
 	s.failed(err)
 	b.log.WarnContext(ctx, "oncebox: Pulsar cannot be reached, so nothing is published or received; the connection is tried again until it "+
-		"succeeds. Start the broker, or correct Config.URL (ONCEBOX_PULSAR_URL)", "url", redacted(b.cfg.URL), "error", err)
+		"succeeds. Start the broker, or correct Config.URL (ONCEBOX_PULSAR_URL)", "url", adapters.Redacted(b.cfg.URL), "error", err)
 	b.background.Go(func() { s.goOn(b.open) })
 	return nil
 }
@@ -113,7 +114,7 @@ func (s *start) goOn(ctx context.Context) {
 		if err == nil {
 			close(s.done)
 			b.log.InfoContext(ctx, "oncebox: the connection to Pulsar is "+
-				"open", "url", redacted(b.cfg.URL), "waited", time.Since(began).Round(time.Millisecond))
+				"open", "url", adapters.Redacted(b.cfg.URL), "waited", time.Since(began).Round(time.Millisecond))
 			return
 		}
 		if ctx.Err() != nil {
@@ -129,7 +130,7 @@ func (s *start) goOn(ctx context.Context) {
 			say = b.log.ErrorContext // an error that lasts: somebody has to act
 		}
 		say(ctx, "oncebox: Pulsar still cannot be reached; the connection is tried "+
-			"again", "url", redacted(b.cfg.URL), "waited", time.Since(began).Round(time.Second), "error", err)
+			"again", "url", adapters.Redacted(b.cfg.URL), "waited", time.Since(began).Round(time.Second), "error", err)
 	}
 }
 
@@ -143,9 +144,9 @@ func (s *start) wait(ctx context.Context, call string) error {
 	case <-s.done:
 		return nil
 	case <-ctx.Done():
-		return answer.Down(call, redacted(b.cfg.URL), fmt.Errorf("%w; the last error was: %w", context.Cause(ctx), s.why()))
+		return answer.Down(call, adapters.Redacted(b.cfg.URL), fmt.Errorf("%w; the last error was: %w", context.Cause(ctx), s.why()))
 	case <-b.open.Done():
-		return answer.Down(call, redacted(b.cfg.URL), s.why())
+		return answer.Down(call, adapters.Redacted(b.cfg.URL), s.why())
 	}
 }
 
@@ -178,7 +179,7 @@ func (s *start) greet(ctx context.Context) error {
 	switch {
 	case err == nil || answer.Came(err): // an answer such as "no such topic" is enough
 	case errors.Is(err, answer.ErrNotLetIn):
-		return fmt.Errorf("%s: %w", redacted(b.cfg.URL), err)
+		return fmt.Errorf("%s: %w", adapters.Redacted(b.cfg.URL), err)
 	case errors.Is(err, answer.ErrWrongPort):
 		return err
 	default:

@@ -83,7 +83,7 @@ func Connect(ctx context.Context, cfg *Config) (*Broker, error) {
 		b.declared[subscriptionKey{s.Topic, s.Name}] = s
 	}
 	b.start = adapters.NewStart(adapters.Greeting{
-		Kind: "RabbitMQ", URL: redacted(c.URL), Setting: "Config.URL (ONCEBOX_RABBITMQ_URL)", Greet: b.greet, Lasts: lasts, Required: c.Required,
+		Kind: "RabbitMQ", URL: adapters.Redacted(c.URL), Setting: "Config.URL (ONCEBOX_RABBITMQ_URL)", Greet: b.greet, Lasts: lasts, Required: c.Required,
 		Timeout: c.ConnectTimeout, Open: b.open, Log: b.log,
 	})
 	if err := b.start.Begin(ctx); err != nil {
@@ -162,18 +162,18 @@ func (b *Broker) report(err error) {
 	case b.open.Err() != nil:
 		return
 	case err == nil:
-		b.log.Info("oncebox: the connection to RabbitMQ is open again", "url", redacted(b.cfg.URL), "away", time.Since(since).Round(time.Millisecond))
+		b.log.Info("oncebox: the connection to RabbitMQ is open again", "url", adapters.Redacted(b.cfg.URL), "away", time.Since(since).Round(time.Millisecond))
 		return
 	case lasts(err):
 		level = slog.LevelError // somebody has to act
 	}
 	b.log.Log(ctx, level, "oncebox: the connection to RabbitMQ is lost, so nothing is published or received; it is tried again until it succeeds",
-		"url", redacted(b.cfg.URL), "error", err)
+		"url", adapters.Redacted(b.cfg.URL), "error", err)
 }
 
 // down returns a [messaging.ErrBrokerDown] with the call that failed.
 func (b *Broker) down(call string, err error) error {
-	return fmt.Errorf("%w: rabbitmq: %s: %s: %w", messaging.ErrBrokerDown, call, redacted(b.cfg.URL), err)
+	return fmt.Errorf("%w: rabbitmq: %s: %s: %w", messaging.ErrBrokerDown, call, adapters.Redacted(b.cfg.URL), err)
 }
 
 // wait returns the connection of a link when the broker can be used. The error is a [messaging.ErrBrokerDown].
@@ -210,7 +210,7 @@ func (b *Broker) Close() error {
 			s.sever()
 		}
 	}
-	return fmt.Errorf("rabbitmq: close: the broker %s has not confirmed the end of the connection within %s", redacted(b.cfg.URL), b.cfg.CloseTimeout)
+	return fmt.Errorf("rabbitmq: close: the broker %s has not confirmed the end of the connection within %s", adapters.Redacted(b.cfg.URL), b.cfg.CloseTimeout)
 }
 
 // openReceivers returns a copy, because closing a receiver removes it from the map.

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"regexp"
 	"strings"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/internal/configs"
 	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
@@ -128,7 +128,7 @@ func (c *Config) validateURLs() error {
 		return errors.New("rabbitmq: Config.URL is empty: give the broker's address, amqp://user:password@host:5672/vhost (ONCEBOX_RABBITMQ_URL)")
 	case strings.HasPrefix(c.URL, "http://") || strings.HasPrefix(c.URL, "https://"):
 		return fmt.Errorf("rabbitmq: Config.URL %q is that of a web server: give the broker's own address, which looks like amqp://host:5672 "+
-			"(ONCEBOX_RABBITMQ_URL), and that of the management plugin as Config.ManagementURL (ONCEBOX_RABBITMQ_MANAGEMENT_URL)", redacted(c.URL))
+			"(ONCEBOX_RABBITMQ_URL), and that of the management plugin as Config.ManagementURL (ONCEBOX_RABBITMQ_MANAGEMENT_URL)", adapters.Redacted(c.URL))
 	}
 	if _, err := c.addresses(); err != nil {
 		return err
@@ -138,14 +138,9 @@ func (c *Config) validateURLs() error {
 	}
 	if u, err := url.Parse(c.ManagementURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return fmt.Errorf("rabbitmq: Config.ManagementURL %q does not look like http://host:15672 (ONCEBOX_RABBITMQ_MANAGEMENT_URL)",
-			redacted(c.ManagementURL))
+			adapters.Redacted(c.ManagementURL))
 	}
 	return nil
-}
-
-// redacted returns a text without the password, if it is a URL with one.
-func redacted(text string) string {
-	return regexp.MustCompile(`(//[^/:@]*):.*@`).ReplaceAllString(text, "$1:xxxxx@")
 }
 
 // WithDefaults returns a copy in which unset fields have their defaults. A nil Config is the zero value.

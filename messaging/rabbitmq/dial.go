@@ -19,7 +19,7 @@ import (
 // addresses returns a URL for each host of Config.URL.
 func (c *Config) addresses() ([]string, error) {
 	wrong := fmt.Errorf("rabbitmq: Config.URL %q does not look like amqp://user:password@host:5672/vhost or amqps://host:5671 "+
-		"(ONCEBOX_RABBITMQ_URL)", redacted(c.URL))
+		"(ONCEBOX_RABBITMQ_URL)", adapters.Redacted(c.URL))
 	scheme, rest, ok := strings.Cut(c.URL, "://")
 	if !ok {
 		return nil, wrong
