@@ -36,7 +36,10 @@ type aSpan struct {
 func TestOneRequestIsOneTraceOverProcesses(t *testing.T) {
 	db, ns := pgtest.Open(t), pulsartest.Open(t)
 	folder := t.TempDir()
-	common := append(pulsarOf(ns), "ONCEBOX_SCHEMA="+db.Schema)
+	common := []string{
+		"ONCEBOX_SCHEMA=" + db.Schema, "ONCEBOX_PULSAR_URL=" + ns.URL, "ONCEBOX_PULSAR_ADMIN_URL=" + ns.AdminURL,
+		"ONCEBOX_PULSAR_NAMESPACE=" + strings.TrimPrefix(ns.Name, "public/"),
+	}
 	f, err := kills.OpenFleet(pgtest.URL(t), nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()

@@ -39,8 +39,8 @@ const raced = "^TestTopic.*UnderLoad$|^TestLoopOutlivesItsTopic$|^TestConformanc
 
 // longest are the packages whose tests take longest, the longest first. Go starts packages in the order in which they are named, so none of
 // these runs alone at the end, while the other cores have nothing to do.
-const longest = ". ./httpmw ./cmd/oncebox/command ./projector ./messaging/pulsar ./inbox ./migrations ./examples/orders ./examples/orders/shop ./console " +
-	"./cmd/oncebox/internal/doctor ./oncetest ./uow"
+const longest = ". ./httpmw ./cmd/oncebox/command ./projector ./messaging/pulsar ./inbox ./migrations ./examples/orders/kills/pulsar ./examples/orders " +
+	"./examples/orders/shop ./console ./cmd/oncebox/internal/doctor ./oncetest ./uow"
 
 // testSteps are the steps of make test. The modules within this one are tested beside it, because neither keeps the cores busy all the time.
 // The steps of messaging/pulsar are in one row: a report knows a test by its package and its name. Its short step, which mostly waits, comes

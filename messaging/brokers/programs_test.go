@@ -20,7 +20,7 @@ func clients() map[string]string {
 func TestProgramsHaveOneClient(t *testing.T) {
 	t.Parallel()
 	for broker, programs := range map[string][]string{
-		"pulsar":   {"-C", "../..", "./cmd/oncebox", "./examples/orders", "./examples/quickstart/pulsar"},
+		"pulsar":   {"-C", "../..", "./cmd/oncebox", "./examples/orders", "./examples/quickstart/pulsar", "./examples/orders/kills/pulsar"},
 		"nats":     {"-C", "../nats", "./cmd/oncebox-nats", "./examples/orders", "./examples/quickstart", "./examples/kills"},
 		"kafka":    {"-C", "../kafka", "./cmd/oncebox-kafka", "./examples/orders", "./examples/quickstart", "./examples/kills"},
 		"rabbitmq": {"-C", "../rabbitmq", "./cmd/oncebox-rabbitmq", "./examples/orders", "./examples/quickstart", "./examples/kills"},

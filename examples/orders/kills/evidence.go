@@ -13,8 +13,8 @@ type evidence struct {
 	plans     []plan
 	results   map[string][]result // by tenant and key
 	orders    []orderFact
-	sent      []Fact // outbox_sent
-	wire      []Fact // what a reader of its own read, in the order of each partition
+	sent      []fact // outbox_sent
+	wire      []fact // what a reader of its own read, in the order of each partition
 	summaries map[customer]shop.Summary
 	shown     map[customer]shop.Summary // as the API shows them
 }
@@ -39,8 +39,8 @@ type orderFact struct {
 	itemTotal int64 // the sum of its lines
 }
 
-// Fact is an event in the database or on the wire.
-type Fact struct {
+// fact is an event in the database or on the wire.
+type fact struct {
 	orderKey
 	id        string
 	kind      string

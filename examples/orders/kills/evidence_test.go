@@ -32,7 +32,7 @@ func perfect() *evidence {
 			e.results[s.tenant+"/"+s.key] = slices.Repeat([]result{{Status: s.want, Body: s.key, Location: "/orders/" + o.id}}, 3)
 		}
 		for version := range p.version {
-			f := Fact{orderKey: o.orderKey, id: fmt.Sprintf("e%d-%d", n, version), version: version + 1, partition: n % 4}
+			f := fact{orderKey: o.orderKey, id: fmt.Sprintf("e%d-%d", n, version), version: version + 1, partition: n % 4}
 			if version == 0 {
 				f.cents = o.total
 			}
@@ -62,14 +62,14 @@ func TestJudge(t *testing.T) {
 	}{
 		"nothing": {func(*evidence) {}, judgement{}},
 		"an event never reached the wire": {func(e *evidence) {
-			e.wire = slices.DeleteFunc(e.wire, func(f Fact) bool { return f.id == "e3-1" })
+			e.wire = slices.DeleteFunc(e.wire, func(f fact) bool { return f.id == "e3-1" })
 		}, judgement{lost: 1}},
 		"an order is gone": {func(e *evidence) {
 			e.orders = slices.DeleteFunc(e.orders, func(o orderFact) bool { return o.id == "o3" })
 		}, judgement{lost: 1, ghosts: 4}}, // its events and the summary are of an order that there is not
 		"a change is gone": {func(e *evidence) { e.orders[3].version-- }, judgement{lost: 1, ghosts: 1}},
 		"an event of a rolled-back unit": {func(e *evidence) {
-			e.wire = append(e.wire, Fact{id: "x", orderKey: e.wire[0].orderKey, version: 9})
+			e.wire = append(e.wire, fact{id: "x", orderKey: e.wire[0].orderKey, version: 9})
 		}, judgement{ghosts: 1}},
 		"an event with two ids":         {func(e *evidence) { f := e.wire[0]; f.id = "x"; e.wire = append(e.wire, f) }, judgement{ghosts: 1}},
 		"a message came again":          {func(e *evidence) { e.wire = append(e.wire, e.wire[0]) }, judgement{duplicates: 1}},
@@ -113,13 +113,13 @@ func (e *evidence) change(c customer, by shop.Summary) {
 	e.summaries[c], e.shown[c] = s, s
 }
 
-func swap(facts []Fact, a, b string) {
+func swap(facts []fact, a, b string) {
 	i, j := indexOf(facts, a), indexOf(facts, b)
 	facts[i], facts[j] = facts[j], facts[i]
 }
 
-func indexOf(facts []Fact, id string) int {
-	return slices.IndexFunc(facts, func(f Fact) bool { return f.id == id })
+func indexOf(facts []fact, id string) int {
+	return slices.IndexFunc(facts, func(f fact) bool { return f.id == id })
 }
 
 func setStatus(results []result, status int) {

@@ -19,10 +19,9 @@ const heldBacklog = 30
 
 // kills ends processes under load and watches the lanes change hands.
 type kills struct {
-	fleet   *Fleet
-	load    *load
-	db      *bun.DB
-	backlog func(context.Context) (int, error) // of the subscription
+	fleet *Fleet
+	load  *load
+	db    *bun.DB
 
 	rounds int                         // how often each role is killed; even rounds differ from odd ones
 	orders int                         // of the whole load
@@ -190,7 +189,7 @@ func (k *kills) awaitHeldConsumer(ctx context.Context, preferred string) (name s
 
 func (k *kills) awaitBacklog(ctx context.Context) error {
 	return eventually(ctx, "messages to pile up", func(ctx context.Context) error {
-		n, err := k.backlog(ctx)
+		n, err := backlog(ctx, k.db)
 		if err == nil && n < heldBacklog {
 			err = fmt.Errorf("there are %d", n)
 		}

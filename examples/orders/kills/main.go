@@ -10,9 +10,22 @@ import (
 	"syscall"
 
 	"github.com/oncebox/oncebox/config"
+	"github.com/oncebox/oncebox/examples/orders/shop"
 	"github.com/oncebox/oncebox/localpg"
 	"github.com/oncebox/oncebox/messaging/brokers"
 )
+
+// Program is a program that runs a trial on a broker. Its main calls Main.
+type Program struct {
+	// Kind is the broker. Required.
+	Kind brokers.Kind
+	// Watch returns the reader of the wire. It is called before anything is published, because some brokers keep messages only for a queue or a
+	// subscription that exists. Required.
+	Watch func(ctx context.Context) (Wire, error)
+	// Start starts the broker and sets its variables. It may use the folder. It is not called if the variable with the address of the broker is
+	// set: then the trial runs on that broker and leaves it alone. Required.
+	Start func(ctx context.Context, dir string) (Broker, error)
+}
 
 // Broker is a broker that a trial may kill.
 type Broker interface {
@@ -22,15 +35,22 @@ type Broker interface {
 	Close() error
 }
 
-// Main runs a trial on a PostgreSQL of its own, prints the report in one line, and returns the exit code of the program: 1 if anything was lost,
-// happened twice or came out of order. start starts a broker and sets its variables, and may use the folder. Without
-// it, nil, the broker is that of the variables, and is left alone.
+// Main ends the process. In a process that a [Fleet] has started it is the service, otherwise the trial.
+func (p *Program) Main() {
+	if Serves() {
+		shop.Main(p.Kind)
+	}
+	os.Exit(p.Run(os.Args[1:]...))
+}
+
+// Run runs a trial on a PostgreSQL of its own, prints the report in one line, and returns the exit code of the program: 1 if anything was lost,
+// happened twice or came out of order.
 //
 //	orders broker=nats orders=6000 ... kills=60 kills_broker=10 lost=0 twice=0 disorder=0 ... wire_duplicates=31 ...
-func Main(kind brokers.Kind, start func(ctx context.Context, dir string) (Broker, error)) int {
+func (p *Program) Run(args ...string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := run(ctx, kind, start)
+	err := p.run(ctx, args)
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "kills:", err)
 		return 1
@@ -38,11 +58,11 @@ func Main(kind brokers.Kind, start func(ctx context.Context, dir string) (Broker
 	return 0
 }
 
-func run(ctx context.Context, kind brokers.Kind, start func(ctx context.Context, dir string) (Broker, error)) (err error) {
+func (p *Program) run(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("kills", flag.ContinueOnError)
 	orders := flags.Int("orders", 6000, "how many orders are placed, at least 600")
 	rounds := flags.Int("rounds", 20, "how often api, a projector and a consumer are killed each; the broker is killed in every second round")
-	if err := flags.Parse(os.Args[1:]); err != nil {
+	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "oncebox-kills-")
@@ -50,9 +70,9 @@ func run(ctx context.Context, kind brokers.Kind, start func(ctx context.Context,
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	t := &Trial{Name: kind.Name, Orders: *orders, Rounds: *rounds}
-	if start != nil {
-		server, err := start(ctx, dir)
+	t := &Trial{Name: p.Kind.Name, Orders: *orders, Rounds: *rounds}
+	if os.Getenv(p.Kind.Variable()) == "" {
+		server, err := p.Start(ctx, dir)
 		if err != nil {
 			return err
 		}
@@ -71,13 +91,8 @@ func run(ctx context.Context, kind brokers.Kind, start func(ctx context.Context,
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	t.DB = db
-	broker, err := kind.Connect(ctx, brokers.Options{Env: config.Env})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, broker.Close()) }()
-	if err := t.Watch(ctx, broker); err != nil {
-		return err
+	if t.Wire, err = p.Watch(ctx); err != nil {
+		return fmt.Errorf("make ready to read the wire: %w", err)
 	}
 	report, err := t.Run(ctx)
 	if err != nil {

@@ -24,10 +24,8 @@ type Trial struct {
 	Env []string
 	// Orders is how many orders are placed. Rounds is how often api, a projector and a consumer are killed each. Required.
 	Orders, Rounds int
-	// Backlog returns how many messages of the service's subscription are not settled. Required.
-	Backlog func(context.Context) (int, error)
-	// Wire returns all messages that were published to the topic of the orders, in their order. It is called when the subscription is empty. Required.
-	Wire func(context.Context) ([]Fact, error)
+	// Wire reads what was published. Required.
+	Wire Wire
 	// Crash kills the broker and starts it again, in every second round. Default: nil, it is left alone.
 	Crash func(context.Context) error
 }
@@ -70,7 +68,7 @@ func (t *Trial) Run(ctx context.Context) (report *Report, err error) {
 	c := newClient(f.APIAddr)
 	defer c.http.CloseIdleConnections()
 	l := newLoad(c, t.Orders)
-	k := &kills{fleet: f, load: l, db: t.DB, owners: map[string]bool{}, backlog: t.Backlog, rounds: t.Rounds, orders: t.Orders, crash: t.Crash}
+	k := &kills{fleet: f, load: l, db: t.DB, owners: map[string]bool{}, rounds: t.Rounds, orders: t.Orders, crash: t.Crash}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return l.run(groupCtx) })
 	group.Go(func() error { return k.run(groupCtx) })
@@ -84,7 +82,11 @@ func (t *Trial) Run(ctx context.Context) (report *Report, err error) {
 	if err := errors.Join(e.readDatabase(ctx, t.DB), e.readSummaries(ctx, c)); err != nil {
 		return nil, err
 	}
-	if e.wire, err = t.Wire(ctx); err != nil {
+	messages, err := t.Wire.Read(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the wire: %w", err)
+	}
+	if e.wire, err = factsOf(messages, began); err != nil {
 		return nil, err
 	}
 	if err := f.StopAll(ctx); err != nil {

@@ -11,24 +11,13 @@ import (
 	"os"
 
 	"github.com/oncebox/oncebox/examples/orders/kills"
-	"github.com/oncebox/oncebox/examples/orders/shop"
 	"github.com/oncebox/oncebox/internal/devenv"
 	"github.com/oncebox/oncebox/messaging/pulsar"
 )
 
-// variable has the address of the broker.
-const variable = "ONCEBOX_PULSAR_URL"
+func main() { program().Main() }
 
-func main() {
-	switch {
-	case kills.Serves():
-		shop.Main(pulsar.Kind())
-	case os.Getenv(variable) != "":
-		os.Exit(kills.Main(pulsar.Kind(), nil))
-	default:
-		os.Exit(kills.Main(pulsar.Kind(), start))
-	}
-}
+func program() *kills.Program { return &kills.Program{Kind: pulsar.Kind(), Watch: watch, Start: start} }
 
 // server is a Pulsar of this program.
 type server struct{ *devenv.PulsarServer }
@@ -42,5 +31,5 @@ func start(ctx context.Context, _ string) (kills.Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return server{s}, errors.Join(os.Setenv(variable, s.URL), os.Setenv("ONCEBOX_PULSAR_ADMIN_URL", s.AdminURL))
+	return server{s}, errors.Join(os.Setenv("ONCEBOX_PULSAR_URL", s.URL), os.Setenv("ONCEBOX_PULSAR_ADMIN_URL", s.AdminURL))
 }

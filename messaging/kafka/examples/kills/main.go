@@ -11,21 +11,16 @@ import (
 	"os"
 
 	"github.com/oncebox/oncebox/examples/orders/kills"
-	"github.com/oncebox/oncebox/examples/orders/shop"
 	"github.com/oncebox/oncebox/internal/devenv"
 	"github.com/oncebox/oncebox/messaging/kafka"
 )
 
-func main() {
-	switch {
-	case kills.Serves():
-		shop.Main(kafka.Kind())
-	case os.Getenv("ONCEBOX_KAFKA_URL") != "":
-		os.Exit(kills.Main(kafka.Kind(), nil))
-	default:
-		os.Exit(kills.Main(kafka.Kind(), start))
-	}
-}
+// variable has the address of the broker.
+const variable = "ONCEBOX_KAFKA_URL"
+
+func main() { program().Main() }
+
+func program() *kills.Program { return &kills.Program{Kind: kafka.Kind(), Watch: watch, Start: start} }
 
 // server is a Kafka that is killed and started again on its data.
 type server struct{ *devenv.KafkaServer }
@@ -39,5 +34,5 @@ func start(ctx context.Context, _ string) (kills.Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return server{s}, os.Setenv("ONCEBOX_KAFKA_URL", s.URL)
+	return server{s}, os.Setenv(variable, s.URL)
 }

@@ -2,6 +2,8 @@
 // order. See https://pkg.go.dev/github.com/oncebox/oncebox/examples/orders/kills.
 //
 //	go run -C messaging/nats ./examples/kills -orders 6000 -rounds 20
+//
+// With ONCEBOX_NATS_URL it runs on that NATS server, which is not killed. Without it a server runs in a process of its own.
 package main
 
 import (
@@ -13,10 +15,12 @@ import (
 	"strconv"
 
 	"github.com/oncebox/oncebox/examples/orders/kills"
-	"github.com/oncebox/oncebox/examples/orders/shop"
 	"github.com/oncebox/oncebox/messaging/nats"
 	"github.com/oncebox/oncebox/messaging/nats/natsserver"
 )
+
+// variable has the address of the broker.
+const variable = "ONCEBOX_NATS_URL"
 
 // The variables of a process that is the server: its directory and its port.
 const (
@@ -25,16 +29,14 @@ const (
 )
 
 func main() {
-	switch {
-	case kills.Serves():
-		shop.Main(nats.Kind())
-	case os.Getenv(dirVariable) != "":
+	if os.Getenv(dirVariable) != "" {
 		fmt.Fprintln(os.Stderr, "kills:", serve())
 		os.Exit(1)
-	default:
-		os.Exit(kills.Main(nats.Kind(), start))
 	}
+	program().Main()
 }
+
+func program() *kills.Program { return &kills.Program{Kind: nats.Kind(), Watch: watch, Start: start} }
 
 // serve runs the server until the process is killed.
 func serve() error {
@@ -58,7 +60,7 @@ func start(ctx context.Context, dir string) (kills.Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Setenv("ONCEBOX_NATS_URL", "nats://"+addr); err != nil {
+	if err := os.Setenv(variable, "nats://"+addr); err != nil {
 		return nil, err
 	}
 	s := &kills.Server{Addr: addr, Env: []string{dirVariable + "=" + filepath.Join(dir, "nats"), portVariable + "=" + port}}

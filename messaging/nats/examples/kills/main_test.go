@@ -10,7 +10,6 @@ import (
 
 	"github.com/oncebox/oncebox/examples/orders/kills"
 	"github.com/oncebox/oncebox/internal/pgtest"
-	"github.com/oncebox/oncebox/messaging/nats"
 )
 
 // TestMain runs the test, or, in a process that the trial has started, a part of it.
@@ -24,6 +23,5 @@ func TestMain(m *testing.M) {
 
 func TestNothingIsLostUnderKills(t *testing.T) {
 	t.Setenv("ONCEBOX_DATABASE_URL", pgtest.URL(t))
-	os.Args = []string{"kills", "-orders", "1000", "-rounds", "4"}
-	require.Zero(t, kills.Main(nats.Kind(), start), "it has printed why")
+	require.Zero(t, program().Run("-orders", "1000", "-rounds", "4"), "it has printed why")
 }

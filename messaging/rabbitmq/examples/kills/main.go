@@ -12,7 +12,6 @@ import (
 	"os"
 
 	"github.com/oncebox/oncebox/examples/orders/kills"
-	"github.com/oncebox/oncebox/examples/orders/shop"
 	"github.com/oncebox/oncebox/internal/devenv"
 	"github.com/oncebox/oncebox/messaging/rabbitmq"
 )
@@ -20,15 +19,10 @@ import (
 // variable has the address of the broker.
 const variable = "ONCEBOX_RABBITMQ_URL"
 
-func main() {
-	switch {
-	case kills.Serves():
-		shop.Main(rabbitmq.Kind())
-	case os.Getenv(variable) != "":
-		os.Exit(kills.Main(rabbitmq.Kind(), nil))
-	default:
-		os.Exit(kills.Main(rabbitmq.Kind(), start))
-	}
+func main() { program().Main() }
+
+func program() *kills.Program {
+	return &kills.Program{Kind: rabbitmq.Kind(), Watch: watch, Start: start}
 }
 
 // server is a RabbitMQ of this program.

@@ -3,14 +3,12 @@
 package main
 
 import (
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/examples/orders/kills"
 	"github.com/oncebox/oncebox/internal/pgtest"
-	"github.com/oncebox/oncebox/messaging/rabbitmq"
 )
 
 // TestMain runs the test, or, in a process that the trial has started, a part of it.
@@ -24,6 +22,5 @@ func TestMain(m *testing.M) {
 
 func TestNothingIsLostUnderKills(t *testing.T) {
 	t.Setenv("ONCEBOX_DATABASE_URL", pgtest.URL(t))
-	os.Args = []string{"kills", "-orders", "1000", "-rounds", "4"}
-	require.Zero(t, kills.Main(rabbitmq.Kind(), start), "it has printed why")
+	require.Zero(t, program().Run("-orders", "1000", "-rounds", "4"), "it has printed why")
 }

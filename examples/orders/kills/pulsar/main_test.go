@@ -17,26 +17,31 @@ import (
 	"github.com/oncebox/oncebox/internal/pulsartest"
 )
 
-// pulsarOf returns the variables of processes on the namespace.
-func pulsarOf(ns *pulsartest.Namespace) []string {
-	return []string{
-		"ONCEBOX_PULSAR_URL=" + ns.URL, "ONCEBOX_PULSAR_ADMIN_URL=" + ns.AdminURL, "ONCEBOX_PULSAR_NAMESPACE=" + strings.TrimPrefix(ns.Name, "public/"),
-		"ONCEBOX_PULSAR_CONNECT_TIMEOUT=2m", // a broker that has just started answers slowly where many tests run
+// TestMain runs the test, or, in a process that the trial has started, the service.
+func TestMain(m *testing.M) {
+	if kills.Serves() {
+		main()
 	}
+	pgtest.Main(m, pulsartest.Stop)
 }
 
-// The service as five processes, on a real PostgreSQL and a real Pulsar, with every request sent three times, while api,
-// projectors and consumers are killed; see package kills. The wire is read with a client that knows nothing of ours.
-func TestEndToEnd(t *testing.T) {
+// The service as five processes, on a real PostgreSQL and a real Pulsar, with every request sent three times, while api, projectors and consumers are
+// killed; see package kills.
+func TestNothingIsLostUnderKills(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 18*time.Minute) // a bound for what hangs: a busy machine needs half of it
 	defer cancel()
 	db, ns := pgtest.Open(t), pulsartest.Open(t)
-	ns.Retain(t) // for the reader, who comes when all is acknowledged
+	for name, value := range map[string]string{
+		"URL": ns.URL, "ADMIN_URL": ns.AdminURL, "NAMESPACE": strings.TrimPrefix(ns.Name, "public/"),
+		"CONNECT_TIMEOUT": "2m", // a broker that has just started answers slowly where many tests run
+	} {
+		t.Setenv("ONCEBOX_PULSAR_"+name, value)
+	}
+	wire, err := watch(ctx)
+	require.NoError(t, err)
 	trial := &kills.Trial{
-		Name: "pulsar", Database: pgtest.URL(t), DB: db.DB, Env: append(pulsarOf(ns), "ONCEBOX_SCHEMA="+db.Schema),
-		Orders: nightly.N(600, 2000), Rounds: nightly.N(2, 5),
-		Backlog: func(ctx context.Context) (int, error) { return backlogOf(ctx, ns) },
-		Wire:    func(ctx context.Context) ([]kills.Fact, error) { return readWire(ctx, ns) },
+		Name: "pulsar", Database: pgtest.URL(t), DB: db.DB, Env: []string{"ONCEBOX_SCHEMA=" + db.Schema},
+		Orders: nightly.N(600, 2000), Rounds: nightly.N(2, 5), Wire: wire,
 	}
 	r, err := trial.Run(ctx)
 	require.NoError(t, err)
