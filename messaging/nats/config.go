@@ -99,17 +99,18 @@ type Config struct {
 	CredsFile string `env:"CREDS_FILE"`
 	// TLSTrustCerts is the path of a file with the certificates of trusted authorities. Default: those of the system.
 	TLSTrustCerts string `env:"TLS_TRUST_CERTS"`
-	// TLSAllowInsecure makes the client accept any certificate of the server. Default: false.
-	TLSAllowInsecure bool `env:"TLS_ALLOW_INSECURE"`
 	// TLSCert is the path of a file with the certificate that authenticates this client. It needs TLSKey. Default: none.
 	TLSCert string `env:"TLS_CERT"`
 	// TLSKey is the path of the file with the key of TLSCert. Default: none.
 	TLSKey string `env:"TLS_KEY"`
+	// TLSAllowInsecure makes the client accept any certificate of the server. Default: false.
+	TLSAllowInsecure bool `env:"TLS_ALLOW_INSECURE"`
 
 	// Telemetry sets where logs, traces and metrics go. Payloads and headers are never logged. A trace has a span for each call of Publish. Default:
 	// that of the application, see [messaging.Observed], else slog.Default() and the global providers.
 	Telemetry telemetry.Config
-	// LogInterval is the time between two log lines about a failure that repeats. Default: 1m. With -1 every failure is a line.
+	// LogInterval is the time between two log lines about a failure that repeats; each line has the number of failures since the line before, as
+	// with config.Quiet. Default: 1m. With -1 every failure is a line.
 	LogInterval time.Duration `env:"LOG_INTERVAL"`
 }
 

@@ -105,63 +105,50 @@ type Config struct {
 	// has a span for each call of Publish. Default: that of the application, see [messaging.Observed], else slog.Default() and the global providers.
 	Telemetry telemetry.Config
 	// LogInterval is the time between two log lines about a failure that repeats; each line has the number of failures since the line before, as
-	// with config.Quiet. Default: 1m. With -1 every failure is a line, which makes hundreds a minute while the broker is away.
+	// with config.Quiet. Default: 1m. With -1 every failure is a line.
 	LogInterval time.Duration `env:"LOG_INTERVAL"`
 }
 
 // Validate names every field that cannot be used.
 func (c *Config) Validate() error {
 	d := c.WithDefaults()
-	errs := []error{d.validateURLs()}
-	if d.Partitions < 1 || d.Producers < 1 || d.MaxMessageBytes < 8<<10 {
-		errs = append(errs, fmt.Errorf("pulsar: Config.Partitions (%d) and Producers (%d) must be at least 1, MaxMessageBytes (%d) at least 8 KiB: "+
-			"see ONCEBOX_PULSAR_PARTITIONS, ONCEBOX_PULSAR_PRODUCERS and ONCEBOX_PULSAR_MAX_MESSAGE_BYTES",
-			d.Partitions, d.Producers, d.MaxMessageBytes))
-	}
-	if d.MaxReceivedBytes != -1 && d.MaxReceivedBytes < d.MaxMessageBytes {
-		errs = append(errs, fmt.Errorf("pulsar: Config.MaxReceivedBytes is %d: give MaxMessageBytes (%d) or more, or -1 for no limit",
-			d.MaxReceivedBytes, d.MaxMessageBytes))
-	}
+	check := configs.CheckOf("pulsar: Config")
+	check.Add(d.validateURLs())
+	check.That(d.Partitions >= 1, "Partitions", d.Partitions, "give 1 or more (ONCEBOX_PULSAR_PARTITIONS)")
+	check.That(d.Producers >= 1, "Producers", d.Producers, "give 1 or more (ONCEBOX_PULSAR_PRODUCERS)")
+	check.That(d.MaxMessageBytes >= 8<<10, "MaxMessageBytes", d.MaxMessageBytes, "give 8 KiB or more (ONCEBOX_PULSAR_MAX_MESSAGE_BYTES)")
+	check.That(d.MaxReceivedBytes == -1 || d.MaxReceivedBytes >= d.MaxMessageBytes, "MaxReceivedBytes", d.MaxReceivedBytes,
+		fmt.Sprintf("give MaxMessageBytes (%d) or more, or -1 for no limit (ONCEBOX_PULSAR_MAX_RECEIVED_BYTES)", d.MaxMessageBytes))
 	for name, v := range map[string]time.Duration{
 		"ConnectTimeout": d.ConnectTimeout, "AdminTimeout": d.AdminTimeout, "ConnectionTimeout": d.ConnectionTimeout, "OperationTimeout": d.OperationTimeout,
 		"KeepAliveInterval": d.KeepAliveInterval, "PublishTimeout": d.PublishTimeout, "CloseTimeout": d.CloseTimeout,
 	} {
-		if v < 0 {
-			errs = append(errs, fmt.Errorf("pulsar: Config.%s is negative", name))
-		}
+		check.That(v > 0, name, v, "give a duration")
 	}
-	if d.ProducerIdle < -1 {
-		errs = append(errs, errors.New("pulsar: Config.ProducerIdle is negative: give a duration, or -1 for ever"))
-	}
-	if d.LogInterval != -1 && d.LogInterval < time.Second {
-		errs = append(errs, fmt.Errorf("pulsar: Config.LogInterval is %s: give 1s or more, or -1 for every failure", d.LogInterval))
-	}
-	if d.AudienceInterval < -1 {
-		errs = append(errs, errors.New("pulsar: Config.AudienceInterval is negative: give a duration, or -1 for never"))
-	}
+	check.That(d.ProducerIdle >= -1, "ProducerIdle", d.ProducerIdle, "give a duration, or -1 for ever")
+	check.That(d.LogInterval == -1 || d.LogInterval >= time.Second, "LogInterval", d.LogInterval, "give 1s or more, or -1 for every failure")
+	check.That(d.AudienceInterval >= -1, "AudienceInterval", d.AudienceInterval, "give a duration, or -1 for never")
 	for name, v := range map[string]string{"Tenant": d.Tenant, "Namespace": d.Namespace} {
 		// These are the characters that Pulsar allows in names of tenants and namespaces.
-		if !regexp.MustCompile(`^[-=:.\w]+$`).MatchString(v) {
-			errs = append(errs, fmt.Errorf("pulsar: Config.%s %q: letters, digits and -=:._ are allowed", name, v))
-		}
+		check.That(regexp.MustCompile(`^[-=:.\w]+$`).MatchString(v), name, v, "letters, digits and -=:._ are allowed")
 	}
 	for _, topic := range d.Topics {
 		if err := topics.ValidateTopic(topic); err != nil {
-			errs = append(errs, fmt.Errorf("pulsar: Config.Topics: %q: %w", topic, err))
+			check.Add(fmt.Errorf("pulsar: Config.Topics: %q: %w", topic, err))
 		}
 	}
 	for _, s := range d.Subscriptions {
 		if err := topics.ValidateSubscription(s); err != nil {
-			errs = append(errs, fmt.Errorf("pulsar: Config.Subscriptions: %w", err))
+			check.Add(fmt.Errorf("pulsar: Config.Subscriptions: %w", err))
 		}
 	}
 	if d.Token != "" && d.TokenFile != "" {
-		errs = append(errs, errors.New("pulsar: Config.Token and TokenFile are both set"))
+		check.Add(errors.New("pulsar: Config.Token and TokenFile are both set"))
 	}
 	if (d.TLSCert == "") != (d.TLSKey == "") {
-		errs = append(errs, errors.New("pulsar: Config.TLSCert and TLSKey belong together"))
+		check.Add(errors.New("pulsar: Config.TLSCert and TLSKey belong together"))
 	}
-	return errors.Join(errs...)
+	return check.Err()
 }
 
 // validateURLs recognizes the usual mistake, the address of the admin API in place of that of the broker, and says so.

@@ -79,15 +79,14 @@ type Config struct {
 	// with config.Quiet. Default: 1m. With -1 every failure is a line.
 	LogInterval time.Duration `env:"LOG_INTERVAL"`
 
-	// TLSAllowInsecure makes the client accept any certificate of the broker. Default: false.
-	TLSAllowInsecure bool `env:"TLS_ALLOW_INSECURE"`
-	// TLSTrustCerts is the path of a file in PEM format with the authorities that may have signed the broker's certificate. Default: those of the
-	// system.
+	// TLSTrustCerts is the path of a file with the certificates of trusted authorities. Default: those of the system.
 	TLSTrustCerts string `env:"TLS_TRUST_CERTS"`
 	// TLSCert is the path of a file with the certificate that authenticates this client. It needs TLSKey. Default: none.
 	TLSCert string `env:"TLS_CERT"`
 	// TLSKey is the path of the file with the key of TLSCert. Default: none.
 	TLSKey string `env:"TLS_KEY"`
+	// TLSAllowInsecure makes the client accept any certificate of the broker. Default: false.
+	TLSAllowInsecure bool `env:"TLS_ALLOW_INSECURE"`
 }
 
 // Validate names every field that cannot be used.
