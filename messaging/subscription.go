@@ -120,9 +120,9 @@ type Receiver interface {
 	Receive(ctx context.Context) (*Message, error)
 	// Ack settles the message. The broker may lose the acknowledgement, so the message can still come again.
 	Ack(ctx context.Context, m *Message) error
-	// Redeliver returns the message unsettled, so that this or another consumer receives it again. With an ordered subscription, no later message may
-	// be in work when it is called. [Consumer] never calls it, because it tries a message again by itself. It is for receive loops of your own, which
-	// could otherwise return a message only by closing the receiver.
+	// Redeliver returns the message unsettled, so that this or another consumer receives it again. For a message that is settled it does nothing.
+	// With an ordered subscription, no later message may be in work when it is called. [Consumer] never calls it, because it tries a message again by
+	// itself. It is for receive loops of your own, which could otherwise return a message only by closing the receiver.
 	Redeliver(ctx context.Context, m *Message) error
 	// Pause stops receiving messages, and Resume starts it again.
 	Pause()

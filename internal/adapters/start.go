@@ -59,9 +59,10 @@ func NewStart(g Greeting) *Start { return &Start{Greeting: g, done: make(chan st
 func (s *Start) Begin(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
+	began := time.Now()
 	// A broker that has just started refuses some requests for moments. Required does not fail for that.
 	err := s.try(limited)
-	for attempt := 1; err != nil && s.Required && !s.Lasts(err) && pause(limited, attempt) == nil; attempt++ {
+	for attempt := 1; err != nil && s.Required && !s.Lasts(err) && Pause(limited, attempt) == nil; attempt++ {
 		if next := s.try(limited); next == nil || limited.Err() == nil {
 			err = next
 		} // else the time is over, which is no news: the error before says what is wrong
@@ -75,7 +76,7 @@ func (s *Start) Begin(ctx context.Context) error {
 		return fmt.Errorf("connect to %s: %w", s.Kind, err)
 	case s.Required:
 		return s.down("connect", fmt.Errorf("no answer for %s: start the broker, or correct %s; Config.ConnectTimeout sets how long to wait: %w",
-			s.Timeout, s.Setting, err))
+			time.Since(began).Round(time.Millisecond), s.Setting, err))
 	}
 	s.Log.WarnContext(ctx, "oncebox: the broker cannot be reached, so nothing is published or received; the connection is tried again until it "+
 		"succeeds. Start the broker, or correct the setting", "broker", s.Kind, "setting", s.Setting, "url", s.URL, "error", err)
@@ -156,7 +157,7 @@ func (s *Start) down(call string, why error) error {
 func (s *Start) goOn() {
 	ctx, began := s.Open, time.Now()
 	said, words := began, 1
-	for attempt := 1; pause(ctx, attempt) == nil; attempt++ {
+	for attempt := 1; Pause(ctx, attempt) == nil; attempt++ {
 		limited, cancel := context.WithTimeout(ctx, s.Timeout)
 		err := s.try(limited)
 		cancel()
@@ -185,13 +186,13 @@ func (s *Start) goOn() {
 func Insist(ctx context.Context, fn func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := fn()
-		if !errors.Is(err, messaging.ErrBrokerDown) || pause(ctx, attempt) != nil {
+		if !errors.Is(err, messaging.ErrBrokerDown) || Pause(ctx, attempt) != nil {
 			return err
 		}
 	}
 }
 
-// pause waits a little longer with each attempt. It returns an error if ctx is done first.
-func pause(ctx context.Context, attempt int) error {
+// Pause waits a little longer with each attempt. It returns an error if ctx is done first.
+func Pause(ctx context.Context, attempt int) error {
 	return retry.Policy{Delay: 100 * time.Millisecond, MaxDelay: time.Second}.Wait(ctx, attempt)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -83,16 +84,11 @@ func (r *receiver) Redeliver(_ context.Context, m *messaging.Message) error {
 func (r *receiver) with(m *messaging.Message, call string, fn func(*delivery)) error {
 	r.broker.mu.Lock()
 	defer r.broker.mu.Unlock()
-	if r.closed {
-		return messaging.ErrClosed
+	d, err := adapters.Receipt(r.closed, m, "memory: "+call, func(d *delivery) bool { return d.slot.sub == r.sub })
+	if err == nil {
+		fn(d)
 	}
-	// The receipt of a message that another broker or receiver made would settle the wrong delivery.
-	d, ok := m.Receipt().(*delivery)
-	if !ok || d.slot.sub != r.sub {
-		return fmt.Errorf("memory: %s: message %q was received through another receiver: settle it with the receiver that returned it", call, m.ID)
-	}
-	fn(d)
-	return nil
+	return err
 }
 
 // Backlog implements [messaging.BacklogReceiver].

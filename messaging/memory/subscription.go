@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -75,13 +76,7 @@ func (s *subscription) put(d *delivery) {
 
 // insert keeps the order by position. A message that was given back goes before the messages that were published after it.
 func (l *slot) insert(d *delivery) {
-	at, _ := slices.BinarySearchFunc(l.waiting, d.entry.position, func(w *delivery, position uint64) int {
-		if w.entry.position < position {
-			return -1
-		}
-		return 1
-	})
-	l.waiting = slices.Insert(l.waiting, at, d)
+	l.waiting = adapters.InOrder(l.waiting, d, func(o *delivery) uint64 { return o.entry.position })
 }
 
 // wake wakes every receiver that may take from the slot. A receiver that finds nothing waits again.

@@ -108,6 +108,16 @@ func brokenRedeliver() []broken {
 				return errors.Join(r.settle(ctx, m), r.a.memory.Redeliver(r.subscription.Name, m.Topic, m.ID))
 			},
 		}},
+		{name: "what is settled when asked", says: "a settled message came again", fault: fault{
+			redeliver: func(ctx context.Context, r *receiver, m *messaging.Message) error {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				if r.held[m.ID] == nil {
+					return r.a.memory.Redeliver(r.subscription.Name, m.Topic, m.ID)
+				}
+				return r.Receiver.Redeliver(ctx, m)
+			},
+		}},
 	}
 }
 

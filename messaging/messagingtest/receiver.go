@@ -52,6 +52,7 @@ func testRedeliver(s *session) {
 	again = s.receive(r)
 	require.Equal(t, sent.ID, again.ID)
 	s.ack(r, again)
+	require.NoError(t, r.Redeliver(s.ctx, again), "a message that was settled meanwhile")
 
 	// The acknowledged message does not come again: the next delivery is the next message.
 	next := s.message("key", 2)

@@ -15,7 +15,7 @@ var errNoAdmin = errors.New("pulsar: read the backlog: Pulsar's admin API cannot
 func (r *receiver) Backlog(ctx context.Context) (messaging.Backlog, error) {
 	b, topic := r.broker, r.subscription.Topic
 	out := messaging.Backlog{Topic: topic}
-	if r.isClosed() {
+	if r.IsClosed() {
 		return out, messaging.ErrClosed
 	}
 	if !b.keeper.HasAdmin(ctx) {

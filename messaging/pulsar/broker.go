@@ -16,6 +16,7 @@ import (
 	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/topics"
 	"github.com/oncebox/oncebox/telemetry"
 )
@@ -27,17 +28,17 @@ type Broker struct {
 	telemetry *otelx.Later[instruments]
 	client    pulsarclient.Client
 	keeper    *topics.Keeper
-	start     *start
+	greeter   *greeter
+	start     *adapters.Start
+	calls     adapters.Calls
 
 	// open is done when Close has waited long enough for calls that are under way.
 	open context.Context //nolint:containedctx // the life of the connection
 	end  context.CancelFunc
 
-	calls      sync.WaitGroup // of Publish and Subscribe
 	background sync.WaitGroup // calls of Pulsar's client that cannot be cancelled
 
 	mu        sync.Mutex
-	closed    bool
 	topics    map[string]*topic
 	receivers map[*receiver]bool
 	joined    int
@@ -76,7 +77,11 @@ func Connect(ctx context.Context, cfg *Config) (*Broker, error) {
 	b.telemetry = otelx.NewLater(b.cfg.Telemetry, newInstruments)
 	b.log = quietlog.New(b.telemetry.Logger(), c.LogInterval)
 	b.open, b.end = context.WithCancel(context.Background())
-	b.start = &start{broker: b, done: make(chan struct{})}
+	b.greeter = &greeter{broker: b}
+	b.start = adapters.NewStart(adapters.Greeting{
+		Kind: "Pulsar", URL: adapters.Redacted(c.URL), Setting: "Config.URL (ONCEBOX_PULSAR_URL)", Greet: b.greeter.greet, Lasts: answer.Lasts,
+		Required: c.Required, Timeout: c.ConnectTimeout, Open: b.open, Log: b.log,
+	})
 	if err := b.connect(ctx); err != nil {
 		// Connect does not wait for Close: a request that the broker does not answer takes long to end.
 		go func() { _ = b.Close() }() // err goes to the caller already
@@ -96,7 +101,7 @@ func (b *Broker) connect(ctx context.Context) error {
 			return fmt.Errorf("pulsar: Config.TokenFile (ONCEBOX_PULSAR_TOKEN_FILE): %w", err)
 		}
 	}
-	log := discreet{Handler: b.log.Handler(), waiting: b.start.isUnder, refused: b.start.isRefused, users: b.users}
+	log := discreet{Handler: b.log.Handler(), waiting: b.start.IsUnder, refused: b.greeter.isRefused, users: b.users}
 	if b.client, err = pulsarclient.NewClient(clientOptions(&b.cfg, log)); err != nil {
 		return fmt.Errorf("pulsar: connect: %w", err)
 	}
@@ -104,7 +109,10 @@ func (b *Broker) connect(ctx context.Context) error {
 		Client: b.client, Open: b.open, Background: &b.background, Log: b.log,
 		Unwatched: func(ctx context.Context, topic string) { b.telemetry.Instruments().unwatched(ctx, topic) },
 	})
-	return b.start.begin(ctx)
+	if err := b.start.Begin(ctx); err != nil {
+		return fmt.Errorf("pulsar: %w", err)
+	}
+	return nil
 }
 
 // clientOptions leaves reconnecting, batching and logging to the client as far as its defaults keep the guarantees.
@@ -135,37 +143,14 @@ func clientOptions(c *Config, log slog.Handler) pulsarclient.ClientOptions {
 // Observe implements [messaging.Observed].
 func (b *Broker) Observe(t telemetry.Config) { b.telemetry.Use(t) }
 
-// enter counts a call that Close has to wait for. The caller leaves by calling b.calls.Done.
-func (b *Broker) enter(call string) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return fmt.Errorf("%w: pulsar: %s after Close", messaging.ErrBrokerDown, call)
-	}
-	b.calls.Add(1)
-	return nil
-}
-
 // Close refuses new calls, waits for the calls under way, hands back the messages that receivers did not settle, and closes the connection.
 // Receivers return [messaging.ErrClosed]. An error means that the broker did not confirm the end in time; it will notice the end by itself.
 func (b *Broker) Close() error {
-	b.mu.Lock()
-	if b.closed {
-		b.mu.Unlock()
+	// Producers must not be closed while somebody sends with them: the client panics.
+	if !b.start.Drain(&b.calls, b.end, b.cfg.CloseTimeout) {
 		return nil
 	}
-	b.closed = true
-	b.mu.Unlock()
 	defer quietlog.Flush(b.log)
-
-	if b.start.isUnder() {
-		b.end() // calls that still wait for the first connection have sent nothing, so they may end now
-	}
-	// Producers must not be closed while somebody sends with them: the client panics.
-	if !adapters.WaitFor(&b.calls, b.cfg.CloseTimeout) {
-		b.end()
-		adapters.WaitFor(&b.calls, b.cfg.CloseTimeout)
-	}
 	b.end()
 
 	var closing sync.WaitGroup
@@ -173,7 +158,8 @@ func (b *Broker) Close() error {
 		for _, r := range b.openReceivers() {
 			_ = r.Close() // Close of a receiver returns no error
 		}
-		// Background calls must end before: after the client is closed they would open connections that are never closed.
+		// The start and background calls must end before: after the client is closed they would open connections that are never closed.
+		b.start.End(b.cfg.CloseTimeout / 2)
 		adapters.WaitFor(&b.background, b.cfg.CloseTimeout/2)
 		if b.client != nil {
 			b.client.Close()
@@ -185,7 +171,7 @@ func (b *Broker) Close() error {
 		b.keeper.Admin.Close()
 	}
 	if !ended {
-		return fmt.Errorf("pulsar: close: the broker %s has not confirmed the end of the connection within %s", b.cfg.URL, b.cfg.CloseTimeout)
+		return fmt.Errorf("pulsar: close: the broker %s has not confirmed the end of the connection within %s", adapters.Redacted(b.cfg.URL), b.cfg.CloseTimeout)
 	}
 	return nil
 }

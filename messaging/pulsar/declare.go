@@ -49,20 +49,18 @@ func (b *Broker) Declare(ctx context.Context, names []string, subscriptions []me
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("pulsar: declare: %w", err)
 	}
-	if err := b.enter("declare"); err != nil {
+	ctx, leave, err := b.calls.Begin(ctx, b.open, "pulsar: declare", b.cfg.ConnectTimeout)
+	if err != nil {
 		return err
 	}
-	defer b.calls.Done()
+	defer leave()
 	for _, s := range subscriptions {
 		b.heed(s)
 	}
 	if len(names)+len(subscriptions) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.cfg.ConnectTimeout)
-	defer cancel()
-	defer context.AfterFunc(b.open, cancel)()
-	if err := b.start.wait(ctx, "declare"); err != nil {
+	if err := b.start.Wait(ctx, "declare"); err != nil {
 		return err
 	}
 	return b.declare(ctx, names, subscriptions)
@@ -95,7 +93,7 @@ func (b *Broker) Retention(ctx context.Context, topic string) (time.Duration, er
 	if err := (messaging.Subscription{Topic: topic, Name: "none"}).Validate(); err != nil {
 		return 0, err
 	}
-	if err := b.start.wait(ctx, "retention"); err != nil {
+	if err := b.start.Wait(ctx, "retention"); err != nil {
 		return 0, err
 	}
 	return b.keeper.Retention(ctx, topic)

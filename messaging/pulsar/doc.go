@@ -55,6 +55,6 @@
 //   - oncebox.broker.unwatched_topics: how often a check of a topic found that a declared subscription is gone, or that the topic has neither a
 //     subscription nor retention, by topic
 //
-// Read first: broker.go:Connect and start.go:start.begin, then publish.go:Broker.Publish and flight.go:flight.run, then receiver.go:receiver.Receive and
+// Read first: broker.go:Connect and greet.go:greeter.greet, then publish.go:Broker.Publish and flight.go:flight.run, then receiver.go:receiver.Receive and
 // turn.go:turn. Package internal/topics makes topics and subscriptions, internal/wire has the format of messages.
 package pulsar

@@ -31,10 +31,11 @@ var _ diagnosis.Examiner = (*Broker)(nil)
 // Examine implements [diagnosis.Examiner]. It looks at the connection first, and then asks the admin API, which has another address, about up to
 // 1,000 topics of the namespace.
 func (b *Broker) Examine(ctx context.Context, e diagnosis.Examination) ([]diagnosis.Finding, error) {
-	if err := b.enter("examine"); err != nil {
+	leave, err := b.calls.Enter("pulsar: examine")
+	if err != nil {
 		return nil, err
 	}
-	defer b.calls.Done()
+	defer leave()
 	all, unlisted := b.keeper.Admin.ListTopics(ctx)
 	found := b.unreachable(ctx, existing(all, e.Topics))
 	if unlisted != nil {
@@ -112,7 +113,7 @@ func (c *Config) hosts() (list []string) {
 // connection through. It makes nothing: with topic "" it only waits for the connection. The error names the step that failed. It is nil if the role
 // may not read the topic, because the broker has answered.
 func (b *Broker) probe(ctx context.Context, topic string) error {
-	if err := b.start.wait(ctx, "examine"); err != nil || topic == "" {
+	if err := b.start.Wait(ctx, "examine"); err != nil || topic == "" {
 		return err
 	}
 	full := b.keeper.FullName(topic)

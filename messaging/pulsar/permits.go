@@ -42,7 +42,7 @@ func (r *receiver) lookForPermits(parts []topics.Backlog) {
 	before := p.starved
 	p.starved, p.listened, p.last = nil, p.listening.Load(), r.last
 	for _, part := range parts {
-		if part.Waiting > 0 && !r.paused && !r.renewing && r.silence.inHand[part.Partition] == 0 && part.MayGetNothing(r.name) {
+		if part.Waiting > 0 && !r.IsPaused() && !r.renewing && r.silence.inHand[part.Partition] == 0 && part.MayGetNothing(r.name) {
 			p.starved = append(p.starved, part.Partition)
 			// Two looks in a row, because a permit may be on its way to the broker during one of them.
 		}
@@ -53,7 +53,7 @@ func (r *receiver) lookForPermits(parts []topics.Backlog) {
 				"how many it asked for; the consumer subscribes again. The client discarded a message before: see its log lines",
 				"topic", r.broker.keeper.FullName(r.subscription.Topic), "subscription", r.subscription.Name, "partition", n)
 			r.leaked = max(r.leaked, r.options.ReceiverQueueSize)
-			r.wake()
+			r.Wake()
 		}
 	}
 	p.atLook = maps.Clone(p.heard)
@@ -68,14 +68,14 @@ func (r *receiver) leak(m pulsarclient.Message) {
 		return
 	}
 	r.leaked += sealed.BatchSize - 1
-	r.wake()
+	r.Wake()
 }
 
 // mustRenew reports whether so many permits are lost that the broker may soon send nothing. The caller calls renew then.
 func (r *receiver) mustRenew() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	must := r.leaked >= max(r.options.ReceiverQueueSize/2, 1) && !r.isClosed()
+	must := r.leaked >= max(r.options.ReceiverQueueSize/2, 1) && !r.IsClosed()
 	r.renewing = r.renewing || must
 	return must
 }
@@ -94,13 +94,13 @@ func (r *receiver) renew(ctx context.Context) error {
 	defer r.mu.Unlock()
 	r.renewing = false
 	switch {
-	case err == nil && r.isClosed():
+	case err == nil && r.IsClosed():
 		consumer.Close()
 		return messaging.ErrClosed
 	case err == nil:
 		r.consumer = consumer
 		return nil
-	case r.isClosed():
+	case r.IsClosed():
 		return messaging.ErrClosed
 	case ctx.Err() != nil:
 		r.renewing = true // the next call goes on renewing
@@ -124,12 +124,10 @@ func (r *receiver) forget() {
 
 // subscribeAgain is bounded like Subscribe, and ends when the broker is closed.
 func (r *receiver) subscribeAgain(ctx context.Context) (pulsarclient.Consumer, error) {
-	if err := r.broker.enter("receive"); err != nil {
+	ctx, leave, err := r.broker.calls.Begin(ctx, r.broker.open, "pulsar: receive", r.broker.cfg.ConnectTimeout)
+	if err != nil {
 		return nil, err
 	}
-	defer r.broker.calls.Done()
-	ctx, cancel := context.WithTimeout(ctx, r.broker.cfg.ConnectTimeout)
-	defer cancel()
-	defer context.AfterFunc(r.broker.open, cancel)()
+	defer leave()
 	return r.subscribe(ctx)
 }

@@ -73,10 +73,11 @@ func TestPermitsThatAreUsedAreNotTakenForLost(t *testing.T) {
 		{"one has come", 0, true, func() { r.last++; r.permits.heard[1]++ }, false},
 		{"many of others have come", 0, false, func() { r.last += 9 }, true},
 		{"one is being handled", 0, true, func() { r.silence.inHand[1] = 1 }, false},
-		{"it pauses", 0, true, func() { r.paused = true }, false},
+		{"it pauses", 0, true, r.Pause, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r.paused, r.silence.inHand, r.permits.starved, r.permits.listened = false, map[int32]int{}, nil, false
+			r.Resume()
+			r.silence.inHand, r.permits.starved, r.permits.listened = map[int32]int{}, nil, false
 			require.False(t, look(c.permits, c.listening), "one look is not enough")
 			c.between()
 			require.Equal(t, c.want, look(c.permits, c.listening))

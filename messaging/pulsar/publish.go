@@ -16,28 +16,21 @@ func (b *Broker) Publish(ctx context.Context, msgs []event.Envelope) error {
 	if len(msgs) == 0 {
 		return nil
 	}
-	if err := b.enter("publish"); err != nil {
+	ctx, leave, err := b.calls.Begin(ctx, b.open, "pulsar: publish", b.cfg.PublishTimeout)
+	if err != nil {
 		return err
 	}
-	defer b.calls.Done()
-	ctx, cancel := context.WithTimeout(ctx, b.cfg.PublishTimeout)
-	defer cancel()
-	defer context.AfterFunc(b.open, cancel)()
-
+	defer leave()
 	return b.telemetry.Instruments().Call(ctx, msgs, func(ctx context.Context) map[int]error {
-		if err := b.start.wait(ctx, "publish"); err != nil {
-			failed := map[int]error{}
-			for i := range msgs {
-				failed[i] = err
-			}
-			return failed
-		}
 		return adapters.ByTopic(msgs, func(topic string, indexes []int) map[int]error { return b.publishTopic(ctx, topic, msgs, indexes) })
 	})
 }
 
 // publishTopic sends the messages at these indexes, which belong to one topic.
 func (b *Broker) publishTopic(ctx context.Context, name string, msgs []event.Envelope, indexes []int) map[int]error {
+	if err := b.start.Wait(ctx, "publish"); err != nil {
+		return adapters.All(indexes, err)
+	}
 	t, err := b.topic(name)
 	if err != nil {
 		return adapters.All(indexes, err)

@@ -8,12 +8,15 @@ import (
 
 	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
 
+	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/wire"
 )
 
 // receiver is one consumer of a subscription.
 type receiver struct {
+	*adapters.Gate
+
 	broker       *Broker
 	subscription messaging.Subscription
 	name         string // its name at the broker
@@ -23,19 +26,16 @@ type receiver struct {
 	turns *turns
 
 	closing sync.Once
-	closed  chan struct{} // closed by Close
-	dead    chan error    // the error with which the client gave up
+	dead    chan error // the error with which the client gave up
 
 	mu sync.Mutex
 	// consumer is Pulsar's. A message that an earlier consumer received is not acknowledged: it comes again.
 	consumer pulsarclient.Consumer
 	renewing bool
 	permits  permitWatch
-	leaked   int // permits that the client has lost, see renew
-	paused   bool
-	again    []*receipt    // messages that were given back, by number
-	look     chan struct{} // a token: one of the fields above has changed
-	last     uint64        // number of the message that was received last
+	leaked   int        // permits that the client has lost, see renew
+	again    []*receipt // messages that were given back, by number
+	last     uint64     // number of the message that was received last
 	warned   bool
 	silence  silence
 	left     left
@@ -53,7 +53,7 @@ type receipt struct {
 
 func newReceiver(b *Broker, s messaging.Subscription) *receiver {
 	r := &receiver{
-		broker: b, subscription: s, closed: make(chan struct{}), dead: make(chan error, 1), look: make(chan struct{}, 1),
+		Gate: adapters.NewGate(), broker: b, subscription: s, dead: make(chan error, 1),
 		links: &links{}, turns: newTurns(s.Type == messaging.Failover),
 		silence: silence{since: time.Now(), inHand: map[int32]int{}}, left: left{}, permits: permitWatch{heard: map[int32]uint64{}},
 	}
@@ -63,11 +63,11 @@ func newReceiver(b *Broker, s messaging.Subscription) *receiver {
 
 // askWhyCut finds out in the background why the broker cannot be reached, and calls report.
 func (r *receiver) askWhyCut(report func(why error)) {
-	if r.isClosed() {
+	if r.IsClosed() {
 		return
 	}
 	r.broker.background.Go(func() {
-		_, err := r.broker.start.listening(r.broker.open)
+		_, err := r.broker.greeter.listening(r.broker.open)
 		if err == nil {
 			err = errRefused
 		}
@@ -80,7 +80,7 @@ func (r *receiver) askWhyCut(report func(why error)) {
 func (r *receiver) redeliverAll(c pulsarclient.Consumer, partition int32, idle bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.isClosed() {
+	if r.IsClosed() {
 		return false
 	}
 	if !idle || r.silence.inHand[partition] == 0 {
@@ -102,10 +102,8 @@ func (r *receiver) Connection() messaging.Connection { return r.links.state() }
 // Receive implements [messaging.Receiver].
 func (r *receiver) Receive(ctx context.Context) (*messaging.Message, error) {
 	for {
-		select {
-		case <-r.closed:
+		if r.IsClosed() {
 			return nil, messaging.ErrClosed
-		default:
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -148,8 +146,8 @@ func (r *receiver) await(ctx context.Context, incoming <-chan pulsarclient.Consu
 		return r.deliver(cm.Message), nil
 	case <-silent:
 		r.ask()
-	case <-r.look:
-	case <-r.closed:
+	case <-r.Look():
+	case <-r.Closed():
 	case err := <-r.dead:
 		r.dead <- err // kept for the next call
 		return nil, fmt.Errorf("pulsar: receive: the broker ended subscription %q of topic %q, subscribe again: %w",
@@ -161,11 +159,11 @@ func (r *receiver) await(ctx context.Context, incoming <-chan pulsarclient.Consu
 
 // next returns a message that was given back, if there is one, and else the channel of new messages, which is nil during a pause.
 func (r *receiver) next() (*messaging.Message, <-chan pulsarclient.ConsumerMessage) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.paused {
+	if r.IsPaused() {
 		return nil, nil
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if len(r.again) == 0 {
 		return nil, r.consumer.Chan()
 	}
@@ -220,7 +218,7 @@ func (r *receiver) Ack(_ context.Context, m *messaging.Message) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.isClosed():
+	case r.IsClosed():
 		return messaging.ErrClosed
 	case r.renewing || rc.consumer != r.consumer:
 		return nil // an earlier consumer received it: it may come again
@@ -243,62 +241,24 @@ func (r *receiver) Redeliver(_ context.Context, m *messaging.Message) error {
 		return err
 	}
 	r.mu.Lock()
-	if rc.consumer == r.consumer && !r.renewing { // else the broker delivers it again by itself
-		r.again = inOrder(r.again, rc)
+	defer r.mu.Unlock()
+	if rc.consumer == r.consumer && !r.renewing && !rc.settled { // else the broker delivers it again by itself, if it was not acknowledged
+		r.again = adapters.InOrder(r.again, rc, func(o *receipt) uint64 { return o.number })
+		r.Wake()
 	}
-	r.mu.Unlock()
-	r.wake()
 	return nil
 }
 
-// receipt returns what is needed to settle the message. A message of another receiver would settle a message there.
+// receipt returns what is needed to settle the message.
 func (r *receiver) receipt(m *messaging.Message, call string) (*receipt, error) {
-	if r.isClosed() {
-		return nil, messaging.ErrClosed
-	}
-	rc, ok := m.Receipt().(*receipt)
-	if !ok || rc.receiver != r {
-		return nil, fmt.Errorf("pulsar: %s: message %q was received through another receiver: settle it with the receiver that returned "+
-			"it", call, m.ID)
-	}
-	return rc, nil
-}
-
-func (r *receiver) isClosed() bool {
-	select {
-	case <-r.closed:
-		return true
-	default:
-		return false
-	}
-}
-
-// Pause implements [messaging.Receiver]. Messages that the broker has sent already wait in this process.
-func (r *receiver) Pause() { r.setPaused(true) }
-
-// Resume implements [messaging.Receiver].
-func (r *receiver) Resume() { r.setPaused(false) }
-
-func (r *receiver) setPaused(paused bool) {
-	r.mu.Lock()
-	r.paused = paused
-	r.mu.Unlock()
-	r.wake()
-}
-
-// wake makes Receive look again. It never blocks.
-func (r *receiver) wake() {
-	select {
-	case r.look <- struct{}{}:
-	default: // a token is there already, so Receive will look
-	}
+	return adapters.Receipt(r.IsClosed(), m, "pulsar: "+call, func(rc *receipt) bool { return rc.receiver == r })
 }
 
 // Close implements [messaging.Receiver]. It sends the acknowledgements that wait; the broker delivers the rest again.
 func (r *receiver) Close() error {
-	r.closing.Do(func() {
+	r.closing.Do(func() { // a second call waits for the first
 		r.mu.Lock()
-		close(r.closed) // under the lock: from here on no request is sent to the broker
+		r.Shut() // under the lock: from here on no request is sent to the broker
 		consumer := r.consumer
 		r.mu.Unlock()
 		consumer.Close()

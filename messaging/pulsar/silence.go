@@ -45,7 +45,7 @@ func (r *receiver) patience() *time.Timer {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.paused {
+	if r.IsPaused() {
 		return nil // a paused receiver gets no messages
 	}
 	return time.NewTimer(max(r.silence.left(), 0))
@@ -57,7 +57,7 @@ func (r *receiver) ask() {
 	defer r.mu.Unlock()
 	r.silence.since = time.Now()
 	r.silence.asked++
-	if r.silence.asking || r.renewing || r.isClosed() {
+	if r.silence.asking || r.renewing || r.IsClosed() {
 		return
 	}
 	r.silence.asking = true
@@ -69,7 +69,7 @@ func (r *receiver) ask() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.silence.asking = false
-		if err != nil || r.renewing || r.isClosed() {
+		if err != nil || r.renewing || r.IsClosed() {
 			return
 		}
 		for p := range int32(len(partitions)) { //nolint:gosec // few

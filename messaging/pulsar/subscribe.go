@@ -3,7 +3,6 @@ package pulsar
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
@@ -24,16 +23,13 @@ func (b *Broker) Subscribe(ctx context.Context, s messaging.Subscription) (messa
 	if err := topics.ValidateSubscription(s); err != nil {
 		return nil, fmt.Errorf("pulsar: subscribe: %w", err)
 	}
-	if err := b.enter("subscribe"); err != nil {
+	ctx, leave, err := b.calls.Begin(ctx, b.open, "pulsar: subscribe", b.cfg.ConnectTimeout)
+	if err != nil {
 		return nil, err
 	}
-	defer b.calls.Done()
-	ctx, cancel := context.WithTimeout(ctx, b.cfg.ConnectTimeout)
-	defer cancel()
-	defer context.AfterFunc(b.open, cancel)()
-
+	defer leave()
 	b.heed(s)
-	if err := b.start.wait(ctx, fmt.Sprintf("subscribe %q of topic %q", s.Name, s.Topic)); err != nil {
+	if err := b.start.Wait(ctx, fmt.Sprintf("subscribe %q of topic %q", s.Name, s.Topic)); err != nil {
 		return nil, err
 	}
 	if err := b.declareOnce(ctx, s); err != nil {
@@ -41,7 +37,6 @@ func (b *Broker) Subscribe(ctx context.Context, s messaging.Subscription) (messa
 	}
 	r := newReceiver(b, s)
 	r.options = b.consumerOptions(s, r)
-	var err error
 	if r.consumer, err = r.subscribe(ctx); err != nil {
 		return nil, b.unsubscribed(s, err)
 	}
@@ -119,15 +114,4 @@ func (b *Broker) consumerOptions(s messaging.Subscription, r *receiver) pulsarcl
 		Decryption:          &pulsarclient.MessageDecryptionInfo{ConsumerCryptoFailureAction: crypto.ConsumerCryptoFailureActionConsume},
 		NackRedeliveryDelay: time.Second, // used only when a receiver asks for redelivery
 	}
-}
-
-// inOrder puts r back among the messages that come again, in the order in which they were received.
-func inOrder(again []*receipt, r *receipt) []*receipt {
-	at, _ := slices.BinarySearchFunc(again, r.number, func(o *receipt, number uint64) int {
-		if o.number < number {
-			return -1
-		}
-		return 1
-	})
-	return slices.Insert(again, at, r)
 }

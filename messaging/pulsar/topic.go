@@ -9,6 +9,7 @@ import (
 
 	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
 
+	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/topics"
@@ -158,7 +159,7 @@ func (t *topic) open(ctx context.Context) (*producer, error) {
 		if answer.IsTopicTrouble(err) || answer.IsNotLetIn(err) {
 			return nil, err
 		}
-		if answer.Pause(ctx, attempt) != nil {
+		if adapters.Pause(ctx, attempt) != nil {
 			return nil, err
 		}
 	}
@@ -192,10 +193,11 @@ func (t *topic) giveBack(p *producer) {
 // rest retires the producers that were not used for a while: for each partition of a producer the client wakes up a thousand times a
 // second, to look for a batch.
 func (t *topic) rest() {
-	if t.broker.enter("rest") != nil {
-		return
+	leave, err := t.broker.calls.Enter("pulsar: rest")
+	if err != nil {
+		return // closed
 	}
-	defer t.broker.calls.Done()
+	defer leave()
 	for {
 		select {
 		case p := <-t.idle:

@@ -3,7 +3,6 @@ package rabbitmq
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -199,29 +198,16 @@ func (r *receiver) Redeliver(_ context.Context, m *messaging.Message) error {
 	}
 	r.mu.Lock()
 	if rc.at == r.attached && !rc.settled { // else the broker delivers it again by itself
-		at, _ := slices.BinarySearchFunc(r.again, rc.number, func(o *receipt, number uint64) int {
-			if o.number < number {
-				return -1
-			}
-			return 1
-		})
-		r.again = slices.Insert(r.again, at, rc)
+		r.again = adapters.InOrder(r.again, rc, func(o *receipt) uint64 { return o.number })
 	}
 	r.mu.Unlock()
 	r.Wake()
 	return nil
 }
 
-// receipt returns what is needed to settle the message. A message of another receiver would settle a message there.
+// receipt returns what is needed to settle the message.
 func (r *receiver) receipt(m *messaging.Message, call string) (*receipt, error) {
-	if r.IsClosed() {
-		return nil, messaging.ErrClosed
-	}
-	rc, ok := m.Receipt().(*receipt)
-	if !ok || rc.at.receiver != r {
-		return nil, fmt.Errorf("rabbitmq: %s: message %q was received through another receiver: settle it with the receiver that returned it", call, m.ID)
-	}
-	return rc, nil
+	return adapters.Receipt(r.IsClosed(), m, "rabbitmq: "+call, func(rc *receipt) bool { return rc.at.receiver == r })
 }
 
 // Close implements [messaging.Receiver]. The broker delivers the messages that are not settled again, in their order.

@@ -45,7 +45,7 @@ func TestRelayStartsBeforeItsDatabase(t *testing.T) {
 	book, end = start()
 	db.Return(t)
 	await.True(t, func() bool { return book.Count("the database has come") > 0 }, "it goes on")
-	await.True(t, func() bool { return book.Count("Pulsar cannot be reached") > 0 }, "the broker is next")
+	await.True(t, func() bool { return book.Count("the broker cannot be reached") > 0 }, "the broker is next")
 	end()
 }
 

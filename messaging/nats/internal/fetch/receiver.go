@@ -3,11 +3,11 @@ package fetch
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 
 	natsclient "github.com/nats-io/nats.go"
 
+	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/nats/internal/binding"
 	"github.com/oncebox/oncebox/messaging/nats/internal/session"
@@ -102,13 +102,7 @@ func (r *Receiver) next(ctx context.Context) (*messaging.Message, error) {
 
 // put adds a message that was fetched, or that was given back, to the queue. The caller holds the mutex.
 func (r *Receiver) put(d *delivery) {
-	at, _ := slices.BinarySearchFunc(r.queue, d.number, func(o *delivery, number uint64) int {
-		if o.number < number {
-			return -1
-		}
-		return 1
-	})
-	r.queue = slices.Insert(r.queue, at, d)
+	r.queue = adapters.InOrder(r.queue, d, func(o *delivery) uint64 { return o.number })
 	d.spell.waiting++
 	r.wake()
 }
@@ -176,16 +170,9 @@ func (r *Receiver) Leave(m *messaging.Message) {
 	}
 }
 
-// delivery returns what is needed to settle the message. A message of another receiver would settle a message there.
+// delivery returns what is needed to settle the message.
 func (r *Receiver) delivery(m *messaging.Message, call string) (*delivery, error) {
-	if r.isClosed() {
-		return nil, messaging.ErrClosed
-	}
-	d, ok := m.Receipt().(*delivery)
-	if !ok || d.receiver != r {
-		return nil, fmt.Errorf("nats: %s: message %q was received through another receiver: settle it with the receiver that returned it", call, m.ID)
-	}
-	return d, nil
+	return adapters.Receipt(r.isClosed(), m, "nats: "+call, func(d *delivery) bool { return d.receiver == r })
 }
 
 func (r *Receiver) isClosed() bool { return session.IsDone(r.closed) }

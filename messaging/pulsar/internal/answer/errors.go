@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -88,7 +89,7 @@ func Lasts(err error) bool {
 	return ok && answer.Status < http.StatusInternalServerError || IsNotLetIn(err) || IsTopicTrouble(err) || errors.Is(err, ErrWrongPort)
 }
 
-// Down is the error of a call that did not reach the broker at url.
+// Down is the error of a call that did not reach the broker at url, which it shows without a password.
 func Down(call, url string, err error) error {
-	return fmt.Errorf("%w: pulsar: %s: %s: %w", messaging.ErrBrokerDown, call, url, err)
+	return fmt.Errorf("%w: pulsar: %s: %s: %w", messaging.ErrBrokerDown, call, adapters.Redacted(url), err)
 }

@@ -8,9 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
-	"github.com/oncebox/oncebox/retry"
+	"github.com/oncebox/oncebox/internal/adapters"
 )
 
 // Insist calls fn until it succeeds, fails for good, or ctx is done. fn is not called again before it has returned.
@@ -25,7 +24,7 @@ func Insist[T any](ctx context.Context, background *sync.WaitGroup, fn func() (T
 			return value, err
 		}
 		last = err
-		if err := Pause(ctx, attempt); err != nil {
+		if err := adapters.Pause(ctx, attempt); err != nil {
 			return value, fmt.Errorf("%w; the last error was: %w", err, last)
 		}
 	}
@@ -62,13 +61,8 @@ func Once[T any](ctx context.Context, background *sync.WaitGroup, fn func() (T, 
 func Clear(ctx context.Context, fn func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := fn()
-		if err == nil || Lasts(err) || Pause(ctx, attempt) != nil {
+		if err == nil || Lasts(err) || adapters.Pause(ctx, attempt) != nil {
 			return err
 		}
 	}
-}
-
-// Pause waits a little longer with each attempt. It returns an error if ctx is done first.
-func Pause(ctx context.Context, attempt int) error {
-	return retry.Policy{Delay: 100 * time.Millisecond, MaxDelay: time.Second}.Wait(ctx, attempt)
 }

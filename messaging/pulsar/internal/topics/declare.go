@@ -10,6 +10,7 @@ import (
 
 	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
 
+	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
 )
@@ -124,7 +125,7 @@ func (k *Keeper) declareTopic(ctx context.Context, name string) (int, error) {
 	// "It exists" may mean any number of partitions, none too, or that another process is just making it.
 	n, look := k.Admin.Partitions(ctx, name)
 	// 404 after "it exists" means that another process is making it. It appears within moments.
-	for attempt := 1; err == nil && answer.IsStatus(look, http.StatusNotFound) && answer.Pause(ctx, attempt) == nil; attempt++ {
+	for attempt := 1; err == nil && answer.IsStatus(look, http.StatusNotFound) && adapters.Pause(ctx, attempt) == nil; attempt++ {
 		n, look = k.Admin.Partitions(ctx, name)
 	}
 	if look != nil {
@@ -156,7 +157,7 @@ func (k *Keeper) declareSubscription(ctx context.Context, s messaging.Subscripti
 		if have || look != nil {
 			return look
 		}
-		if late := answer.Pause(ctx, attempt); late != nil {
+		if late := adapters.Pause(ctx, attempt); late != nil {
 			return errors.Join(late, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
 )
 
@@ -70,7 +71,7 @@ func (k *Keeper) HasAdmin(ctx context.Context) bool {
 	var err error
 	for attempt := 1; ; attempt++ {
 		// A refusal for lack of rights is an answer: the API is there, and asking again would not change it.
-		if err = k.Admin.reachable(asking); err == nil || answer.IsForbidden(err) || answer.Pause(asking, attempt) != nil {
+		if err = k.Admin.reachable(asking); err == nil || answer.IsForbidden(err) || adapters.Pause(asking, attempt) != nil {
 			break
 		}
 	}

@@ -3,6 +3,7 @@ package pulsar
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -11,12 +12,14 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/linktest"
 	"github.com/oncebox/oncebox/internal/logbook"
@@ -45,7 +48,7 @@ func TestBrokerThatComesLate(t *testing.T) {
 	l, cfg := away(t, n)
 	cfg.Telemetry.Logger = log.Logger()
 	b := connect(t, cfg)
-	require.Equal(t, 1, log.Count("Pulsar cannot be reached"))
+	require.Equal(t, 1, log.Count("the broker cannot be reached"))
 
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -61,7 +64,7 @@ func TestBrokerThatComesLate(t *testing.T) {
 	go func() { published <- b.Publish(patient(t), msgs) }()
 	l.SetDown(false)
 	require.NoError(t, await.Receive(t, published, "the call that waited is served"))
-	require.Equal(t, 1, log.Count("connection to Pulsar is open"))
+	require.Equal(t, 1, log.Count("the connection to the broker is open"))
 	partitions, err := b.keeper.Admin.Partitions(patient(t), "order")
 	require.NoError(t, err)
 	require.Equal(t, 4, partitions, "the topic was declared before it was published to")
@@ -74,7 +77,17 @@ func TestBrokerThatComesLate(t *testing.T) {
 func TestNothingIsDoneBeforeTheStart(t *testing.T) {
 	t.Parallel()
 	b := connect(t, config(pulsartest.Open(t)))
-	b.start.done = make(chan struct{})
+	var started atomic.Bool
+	b.start = adapters.NewStart(adapters.Greeting{
+		Greet: func(context.Context) error {
+			if started.Load() {
+				return nil
+			}
+			return errors.New("not yet")
+		},
+		Lasts: answer.Lasts, Timeout: hang, Open: b.open, Log: b.log,
+	})
+	require.NoError(t, b.start.Begin(t.Context()))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	msgs := []event.Envelope{envelope("order", "a", 1)}
@@ -95,7 +108,7 @@ func TestNothingIsDoneBeforeTheStart(t *testing.T) {
 	for name, answer := range answers {
 		require.ErrorIs(t, await.Receive(t, answer, "an answer"), messaging.ErrBrokerDown, name)
 	}
-	close(b.start.done)
+	started.Store(true)
 	require.NoError(t, b.Publish(patient(t), msgs))
 }
 
@@ -105,11 +118,12 @@ func TestCloseWhileTheBrokerIsAway(t *testing.T) {
 	b, err := Connect(t.Context(), &Config{URL: "pulsar://" + nobody, Telemetry: telemetry.Config{Logger: new(logbook.Book).Logger()}, CloseTimeout: time.Hour})
 	require.NoError(t, err)
 	// Each call of the broker does this first. It is under way when Close is called.
-	require.NoError(t, b.enter("publish"))
+	leave, err := b.calls.Enter("publish")
+	require.NoError(t, err)
 	called, closed := make(chan error, 1), make(chan error, 1)
 	go func() {
-		defer b.calls.Done()
-		called <- b.start.wait(context.Background(), "publish")
+		defer leave()
+		called <- b.start.Wait(context.Background(), "publish")
 	}()
 	go func() { closed <- b.Close() }()
 	require.NoError(t, await.Receive(t, closed, "the broker is closed"))
