@@ -33,6 +33,23 @@ func TestExamineOnlyLooks(t *testing.T) {
 	require.ErrorIs(t, err, messaging.ErrBrokerDown)
 }
 
+// Only a topic that exists is looked up, because the broker may make another one.
+func TestExisting(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		all, wanted []string
+		want        string
+	}{
+		{nil, nil, ""},
+		{nil, []string{"a"}, ""},
+		{[]string{"a", "b"}, nil, "a"},
+		{[]string{"a", "b"}, []string{"c", "b"}, "b"},
+		{[]string{"a", "b"}, []string{"c"}, ""},
+	} {
+		require.Equal(t, c.want, existing(c.all, c.wanted), c)
+	}
+}
+
 func TestKindReadsTheVariables(t *testing.T) {
 	t.Parallel()
 	n := pulsartest.Open(t)
