@@ -8,6 +8,13 @@
 //
 // Any number of processes may have each role. Every process makes sure of tables, topic and subscription at its start.
 //
+//	export DATABASE_URL=postgres://postgres:secret@localhost:5432/postgres
+//	go run ./examples/orders &
+//	curl -i localhost:8080/orders -H 'Idempotency-Key: k1' -d '{"customer_id":"c1","items":[{"sku":"a","qty":2,"price_cents":500}]}'
+//	curl localhost:8080/customers/c1/summary
+//
+// The second request with the same key gets the stored answer, and the summary counts the order once.
+//
 // # Requests
 //
 //	POST /orders               {"customer_id":"c1","items":[{"sku":"a","qty":2,"price_cents":500}]}

@@ -26,8 +26,14 @@ type client struct {
 	tally   tally
 }
 
-// tally is what happened on the way to the answers.
-type tally struct{ posts, refused, inFlight, unavailable, replayed int }
+// tally counts what happened on the way to the answers.
+type tally struct {
+	posts       int // answers
+	refused     int // no process was there, or it was killed before it answered
+	inFlight    int // answers 409
+	unavailable int // answers 503
+	replayed    int // answers that were stored before
+}
 
 func newClient(addr func() string) *client {
 	return &client{
@@ -36,8 +42,8 @@ func newClient(addr func() string) *client {
 	}
 }
 
-// send sends one request until it is answered: a service that cannot be reached, a key in flight and a service that is
-// out of order are no answers, and the same request with the same key is what one does about them.
+// send sends one request, with one key, until it is answered. A service that cannot be reached, a key in flight (409) and a service that cannot reach its
+// database (503) are not answers: the client sends the same again.
 func (c *client) send(ctx context.Context, s step) (result, error) {
 	for {
 		r, retry, err := c.once(ctx, s)

@@ -13,8 +13,8 @@ type evidence struct {
 	plans     []plan
 	results   map[string][]result // by tenant and key
 	orders    []orderFact
-	sent      []fact // outbox_sent
-	wire      []fact // what a reader of its own read, in the order of each partition
+	sent      []fact // outbox_published
+	wire      []fact // what was published, in the order of each partition, see Wire
 	summaries map[customer]shop.Summary
 	shown     map[customer]shop.Summary // as the API shows them
 }

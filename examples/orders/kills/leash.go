@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// leash ends the processes of a test when the test's own process has gone, by SIGKILL or otherwise: the kernel then
-// closes the pipe that only the test holds open, and the script at its other end acts.
+// leash ends the processes of a trial when the process that runs the trial has gone, by SIGKILL or otherwise: the kernel then
+// closes the pipe that only that process holds open, and the script at its other end acts.
 type leash struct {
 	cmd *exec.Cmd
 	end *os.File
@@ -43,8 +43,8 @@ func newLeash() (*leash, error) {
 	return &leash{cmd: cmd, end: write}, nil
 }
 
-// began and ended report a process to the leash. A process that is reported too late is ended by the test all the same, unless
-// the test is killed at that very moment.
+// began and ended report a process to the leash. A process that is reported too late is ended by the trial all the same, unless
+// the trial is killed at that very moment.
 func (l *leash) began(pid int) { fmt.Fprintln(l.end, "began", pid) }
 func (l *leash) ended(pid int) { fmt.Fprintln(l.end, "ended", pid) }
 

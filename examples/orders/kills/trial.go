@@ -100,7 +100,8 @@ func (t *Trial) Run(ctx context.Context) (report *Report, err error) {
 	}, nil
 }
 
-// String is the report in one line.
+// String is the report in one line. lost, twice, disorder, ghosts (what was never committed), answers_differ and wrong must be 0. The others show that the
+// trial was hard: answers_replayed are those beyond the two that each request causes, because each is sent three times.
 func (r *Report) String() string {
 	v := r.judgement
 	killed := 0

@@ -9,7 +9,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
-// storyHandler adds to each log line the request that it belongs to: trace, correlation id and tenant of the context.
+// storyHandler adds to each log line the request that it belongs to: trace and correlation id of the context.
 // Handlers of messages have those of the request that has caused the event, so one id finds the lines of all processes.
 type storyHandler struct{ slog.Handler }
 

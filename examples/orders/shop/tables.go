@@ -53,7 +53,7 @@ func createTables(ctx context.Context, db *bun.DB) error {
 	defer tx.Rollback() //nolint:errcheck // after COMMIT it does nothing; before it the first error counts
 	for _, statement := range []string{lockTables, tables} {
 		if _, err := tx.ExecContext(ctx, statement); err != nil {
-			return fmt.Errorf("create the tables: the role needs the right to create in the schema: %w", err)
+			return fmt.Errorf("create the tables, for which the user of ONCEBOX_DATABASE_URL needs the right to create in the schema: %w", err)
 		}
 	}
 	if err := tx.Commit(); err != nil {
