@@ -14,14 +14,12 @@ const keySlots = 64
 // subscription is a position in a topic. It outlives its consumers. Its messages lie in slots, and each slot belongs to one receiver: a slot is a
 // partition with Failover, and a group of keys with KeyShared. A Shared subscription has one slot, which all receivers share.
 type subscription struct {
-	topic  *topic
-	kind   messaging.SubscriptionType
-	source string // the service that owns it, "" until a subscriber names one
-	// installation identifies the owner's database, "" until a subscriber names one.
-	installation string
-	slots        []*slot
-	receivers    []*receiver // by name, so that the same receivers get the same slots in whatever order they joined
-	settled      int64       // number of settled messages so far
+	topic     *topic
+	kind      messaging.SubscriptionType
+	owner     adapters.Owner // as far as subscribers have named it
+	slots     []*slot
+	receivers []*receiver // by name, so that the same receivers get the same slots in whatever order they joined
+	settled   int64       // number of settled messages so far
 }
 
 // delivery is one message of one subscription, from its arrival until it is settled.

@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -62,7 +63,7 @@ func (t *topic) trim() {
 func (t *topic) subscription(s messaging.Subscription) (*subscription, error) {
 	sub, ok := t.subscriptions[s.Name]
 	if !ok {
-		sub = &subscription{topic: t, source: s.Source, installation: s.Installation}
+		sub = &subscription{topic: t, owner: adapters.Owner{Source: s.Source, Installation: s.Installation}}
 		sub.become(s.Type)
 		t.subscriptions[s.Name] = sub
 		for _, e := range t.log {
@@ -80,25 +81,17 @@ func (t *topic) subscription(s messaging.Subscription) (*subscription, error) {
 		}
 		sub.become(s.Type)
 	}
-	sub.source, sub.installation = cmp.Or(sub.source, s.Source), cmp.Or(sub.installation, s.Installation)
+	sub.owner = adapters.Owner{Source: cmp.Or(sub.owner.Source, s.Source), Installation: cmp.Or(sub.owner.Installation, s.Installation)}
 	return sub, nil
 }
 
 // admit returns a permanent error if the subscription exists and belongs to another service, or to another database of this one.
 func (t *topic) admit(s messaging.Subscription) error {
 	sub := t.subscriptions[s.Name]
-	switch {
-	case sub == nil:
-		return nil
-	case sub.source != "" && s.Source != "" && sub.source != s.Source:
-		return messaging.Permanent(&messaging.SourceError{Topic: t.name, Subscription: s.Name, Owner: sub.source, Source: s.Source})
-	case sub.installation != "" && s.Installation != "" && sub.installation != s.Installation:
-		return messaging.Permanent(&messaging.InstallationError{
-			Topic: t.name, Subscription: s.Name, Source: s.Source, Owner: sub.installation, Installation: s.Installation,
-		})
-	default:
+	if sub == nil {
 		return nil
 	}
+	return sub.owner.Admits(s, nil)
 }
 
 // hash is FNV-1a. It only has to be equal for equal keys and to spread others.

@@ -40,6 +40,7 @@ func TestSubscriptionOfAnotherInstallation(t *testing.T) {
 		require.True(t, ok, err)
 		require.Equal(t, []string{"one", "two", "shop"}, []string{found.Owner, found.Installation, found.Source})
 		require.ErrorContains(t, err, "ONCEBOX_DATABASE_URL")
+		require.Contains(t, found.Mend, "-p 'oncebox.installation=two' -p 'oncebox.source=shop' -s 'billing'")
 	}
 }
 

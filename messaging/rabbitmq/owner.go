@@ -8,6 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/wire"
 )
@@ -17,27 +18,24 @@ import (
 // however many come at once, and AMQP alone shows the owner.
 const (
 	alternate        = "alternate-exchange"
-	sourceMark       = "source"
-	installationMark = "installation"
+	sourceMark       = adapters.Source
+	installationMark = adapters.Installation
 )
 
 // own stores the owner of a subscription, as far as it is given, and refuses another one.
 func (t *topology) own(ctx context.Context, at *session, s messaging.Subscription) error {
-	owner, err := t.mark(ctx, at, s, sourceMark, s.Source)
+	mend := func(part string) string { return t.mendOf(s, part) }
+	other, err := t.mark(ctx, at, s, sourceMark, s.Source)
 	if err != nil {
 		return err
 	}
-	if owner != "" {
-		return messaging.Permanent(&messaging.SourceError{
-			Topic: s.Topic, Subscription: s.Name, Owner: owner, Source: s.Source, Mend: t.mendOf(s, sourceMark),
-		})
+	if other != "" {
+		return adapters.Owner{Source: other}.Admits(s, mend)
 	}
-	if owner, err = t.mark(ctx, at, s, installationMark, s.Installation); err != nil || owner == "" {
+	if other, err = t.mark(ctx, at, s, installationMark, s.Installation); err != nil {
 		return err
 	}
-	return messaging.Permanent(&messaging.InstallationError{
-		Topic: s.Topic, Subscription: s.Name, Source: s.Source, Owner: owner, Installation: s.Installation, Mend: t.mendOf(s, installationMark),
-	})
+	return adapters.Owner{Source: s.Source, Installation: other}.Admits(s, mend)
 }
 
 func (t *topology) markOf(s messaging.Subscription, what string) string {

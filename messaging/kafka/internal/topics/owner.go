@@ -50,19 +50,3 @@ func (o Owner) Or(other Owner) Owner {
 	}
 	return o
 }
-
-// admits returns an error if the subscription belongs to o, and s comes from another service, or from another database of the same one.
-func (o Owner) admits(s messaging.Subscription, mend string) error {
-	switch {
-	case s.Source == "" || o.Source == "":
-		return nil
-	case o.Source != s.Source:
-		return messaging.Permanent(&messaging.SourceError{Topic: s.Topic, Subscription: s.Name, Owner: o.Source, Source: s.Source, Mend: mend})
-	case s.Installation != "" && o.Installation != "" && o.Installation != s.Installation:
-		return messaging.Permanent(&messaging.InstallationError{
-			Topic: s.Topic, Subscription: s.Name, Source: s.Source, Owner: o.Installation, Installation: s.Installation, Mend: mend,
-		})
-	default:
-		return nil
-	}
-}

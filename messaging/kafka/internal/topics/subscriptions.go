@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -51,8 +52,10 @@ func (k *Keeper) admit(ctx context.Context, s messaging.Subscription) (kadm.Offs
 	for _, o := range found[full] {
 		is = is.Or(ParseOwner(o.Metadata))
 	}
-	return found, is, is.admits(s, "kafka-consumer-groups.sh --bootstrap-server "+k.cfg.Host+" --group '"+group+"' --topic "+full+
-		" --reset-offsets --to-current --execute, while no consumer of the group runs")
+	return found, is, adapters.Owner(is).Admits(s, func(string) string {
+		return "kafka-consumer-groups.sh --bootstrap-server " + k.cfg.Host + " --group '" + group + "' --topic " + full +
+			" --reset-offsets --to-current --execute, while no consumer of the group runs"
+	})
 }
 
 // Place gives a subscription its place in each partition, the earliest message where it has none, and marks it with its owner. marked is false if the

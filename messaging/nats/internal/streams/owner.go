@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -64,20 +65,12 @@ func (k *Keeper) own(ctx context.Context, st *Stream, s messaging.Subscription, 
 
 // foreign returns an error if a consumer with this metadata belongs to another service, or to another database of this one.
 func foreign(s messaging.Subscription, metadata map[string]string, stream, consumer string) error {
-	owner, at := metadata[sourceKey], metadata[installationKey]
-	mend := func(key, value string) string {
+	owner := adapters.Owner{Source: metadata[sourceKey], Installation: metadata[installationKey]}
+	return owner.Admits(s, func(part string) string {
+		key, value := sourceKey, s.Source
+		if part == adapters.Installation {
+			key, value = installationKey, s.Installation
+		}
 		return fmt.Sprintf("nats consumer edit %s %s --metadata %s=%s, and so for its other partitions", stream, consumer, key, value)
-	}
-	switch {
-	case owner != "" && owner != s.Source:
-		return messaging.Permanent(&messaging.SourceError{
-			Topic: s.Topic, Subscription: s.Name, Owner: owner, Source: s.Source, Mend: mend(sourceKey, s.Source),
-		})
-	case s.Installation != "" && at != "" && at != s.Installation:
-		return messaging.Permanent(&messaging.InstallationError{
-			Topic: s.Topic, Subscription: s.Name, Source: s.Source, Owner: at, Installation: s.Installation, Mend: mend(installationKey, s.Installation),
-		})
-	default:
-		return nil
-	}
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
 )
@@ -64,18 +65,13 @@ func (k *Keeper) admit(ctx context.Context, s messaging.Subscription) error {
 
 // foreign returns an error if a subscription with these properties belongs to another service, or to another database of this one.
 func (k *Keeper) foreign(s messaging.Subscription, properties map[string]string) error {
-	owner, at := properties[SourceProperty], properties[InstallationProperty]
-	switch {
-	case owner != "" && owner != s.Source:
+	owner := adapters.Owner{Source: properties[SourceProperty], Installation: properties[InstallationProperty]}
+	return owner.Admits(s, func(string) string {
 		// The command sets all properties, so the existing ones have to be in it.
 		given := maps.Clone(properties)
 		maps.Copy(given, Properties(s))
-		return &messaging.SourceError{Topic: s.Topic, Subscription: s.Name, Owner: owner, Source: s.Source, Mend: k.giveTo(s, given)}
-	case s.Installation != "" && at != "" && at != s.Installation:
-		return &messaging.InstallationError{Topic: s.Topic, Subscription: s.Name, Source: s.Source, Owner: at, Installation: s.Installation}
-	default:
-		return nil
-	}
+		return k.giveTo(s, given)
+	})
 }
 
 // own makes sure that an existing subscription belongs to the source of s. A subscription without a mark, made by hand for example, gets
