@@ -88,6 +88,25 @@ func TestRequiredStart(t *testing.T) {
 	})
 }
 
+// The error names the last answer, and not that the time was over while the broker was asked once more; and the time that was really waited.
+func TestRequiredStartSaysWhatWasTheLastAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := broker{away: 1 << 30, err: errAway}
+		s := b.start(true)
+		answer := s.Greet
+		s.Greet = func(ctx context.Context) error {
+			if b.attempts < 3 {
+				return answer(ctx)
+			}
+			<-time.After(time.Minute) // a client that cannot be interrupted
+			return ctx.Err()
+		}
+		err := s.Begin(t.Context())
+		require.ErrorIs(t, err, errAway)
+		require.ErrorContains(t, err, "no answer for 1m0.")
+	})
+}
+
 func TestStartFailsAtOnceWhereWaitingMendsNothing(t *testing.T) {
 	for _, required := range []bool{false, true} {
 		b := broker{away: 1, err: errLasts}
