@@ -21,7 +21,7 @@ func Receipt[R any](closed bool, m *messaging.Message, call string, ours func(R)
 	return receipt, nil
 }
 
-// InOrder puts a message that was given back into a list of messages, before those that were received after it. number is the place of a message in the
+// InOrder puts a message that was given back into a list of messages, before the messages that were received after it. number is the place of a message in the
 // order of arrival.
 func InOrder[T any](list []T, one T, number func(T) uint64) []T {
 	at, _ := slices.BinarySearchFunc(list, number(one), func(o T, n uint64) int { return cmp.Compare(number(o), n) })
