@@ -45,7 +45,7 @@ SELECT nextval('outbox_seq'), gen_random_uuid(), now(), now() - n * interval '10
 FROM generate_series(1, %d) n`
 	fullHeld = `INSERT INTO outbox_held (` + fullEvent + `, retry_after)
 SELECT nextval('outbox_seq'), gen_random_uuid(), now(), now() - n * interval '10 ms', 1, 1, n %% 3, 0, 'order', 'o-' || n, 'application/json', '{}',
-	n %% 64, 'tenant-' || n %% 500, 'topic-' || n %% 20, 'type-' || n %% 40, 'bench', 'tenant|order|h-' || n, '\x7b7d', 'infinity'
+	n %% 64, 'tenant-' || n %% 500, 'topic-' || n %% 20, 'type-' || n %% 40, 'bench', 'tenant|order|h-' || n, '\x7b7d', now() + n * interval '1 s'
 FROM generate_series(1, %d) n`
 	fullBlocks = `INSERT INTO outbox_block (lane, ordering_key, head_seq, state)
 SELECT n %% 64, 'tenant|order|h-' || n, 0, (ARRAY['dead', 'failed'])[1 + n %% 2] FROM generate_series(1, %d) n`

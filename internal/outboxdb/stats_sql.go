@@ -144,9 +144,11 @@ LEFT JOIN pauses p USING (tenant_id)`
 // blocked: for them, the next 100 rows that become due in each lane are looked at, because there may be millions of
 // delayed rows behind them.
 //
+// A head that waits at infinity is stalled. No relay makes that, see the disorders of outbox.Store.State; the row is listed without a time.
+//
 // The rows are compared as in HeadOfKey.
 const FailingRows = `
-SELECT {columns but payload}, NULL::bytea AS payload` + RowEnd + `, retry_after, coalesce(error_message, '') FROM (
+SELECT {columns but payload}, NULL::bytea AS payload` + RowEnd + `, nullif(retry_after, 'infinity'), coalesce(error_message, '') FROM (
 	(SELECT h.* FROM (
 		SELECT b.lane, b.ordering_key FROM {schema}.outbox_block b WHERE b.state = 'failed' ORDER BY b.lane, b.ordering_key LIMIT $1) b
 	CROSS JOIN LATERAL (

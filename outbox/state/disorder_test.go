@@ -142,7 +142,7 @@ func TestDisorderIsFoundAndMended(t *testing.T) {
 			want:   1, leaves: map[string][]string{},
 		},
 		"held rows in front of a dead letter, without a block": {
-			broken: `DELETE FROM outbox_block; UPDATE outbox_held SET retry_after = now() WHERE event_type = 'a1';
+			broken: `DELETE FROM outbox_block; UPDATE outbox_held SET retry_after = now() WHERE event_type <> 'a2';
 				WITH gone AS (DELETE FROM outbox_held WHERE event_type = 'a3' RETURNING *) INSERT INTO outbox_dead SELECT * FROM gone`,
 			want: 1, leaves: map[string][]string{key: {"a1", "a2"}},
 		},
@@ -196,6 +196,7 @@ func TestDisorderIsFoundAndMended(t *testing.T) {
 					f.refuse()
 				}
 				f.Exec(c.broken)
+				f.readable()
 				add(lane.Lane)
 				before := f.bystanders()
 				seen := f.Change(lane.Lane)
@@ -209,6 +210,23 @@ func TestDisorderIsFoundAndMended(t *testing.T) {
 				require.Equal(t, c.leaves, f.Drain())
 			})
 		}
+	}
+}
+
+// readable reads all that operators look at, which is needed most while something is wrong.
+func (f *fixture) readable() {
+	f.T.Helper()
+	failing, err := f.State().Failing(f.T.Context(), 10)
+	require.NoError(f.T, err)
+	dead, err := f.Dead().List(f.T.Context(), operator.DeadFilter{}, nil, 10)
+	require.NoError(f.T, err)
+	_, err = f.State().Stats(f.T.Context())
+	require.NoError(f.T, err)
+	for _, r := range failing {
+		f.located(r.ID)
+	}
+	for _, d := range dead {
+		f.located(d.ID)
 	}
 }
 

@@ -121,7 +121,8 @@ func (s *Reader) locate(ctx context.Context, statement string, args ...any) ([]L
 // Failing is a refused event that waits for its next try and is the first of its key. Its payload is not read.
 type Failing struct {
 	outboxdb.Row
-	// RetryAfter is when its next try may be.
+	// RetryAfter is when its next try may be. Zero: no relay will try it, because other hands have changed its row; [Reader.Disorder] has the
+	// statement that mends it.
 	RetryAfter time.Time
 	// Error is the last refusal, at most 2 KiB of it.
 	Error string
@@ -135,7 +136,10 @@ func (s *Reader) Failing(ctx context.Context, limit int) ([]Failing, error) {
 		limit = 100
 	}
 	list, err := pgsql.Collect(s.box.AdHoc().Query(ctx, s.box.DB, outboxdb.FailingRows, limit), func(scan pgsql.Scan, f *Failing) error {
-		return outboxdb.ScanRow(scan, &f.Row, &f.RetryAfter, &f.Error)
+		var retry sql.NullTime
+		err := outboxdb.ScanRow(scan, &f.Row, &retry, &f.Error)
+		f.RetryAfter = retry.Time
+		return err
 	})
 	return list, outboxdb.Wrap("list failing events", err)
 }
