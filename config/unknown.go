@@ -14,10 +14,13 @@ import (
 // ignore is the variable that lists names to leave alone.
 const ignore = prefix + "IGNORE"
 
+// memory begins the variables of the broker in memory.
+const memory = prefix + "MEMORY_"
+
 // brokers are the prefixes that programs read if they use these brokers.
 //
 //nolint:gochecknoglobals // a constant list
-var brokers = []string{prefix + "PULSAR_", prefix + "NATS_", prefix + "KAFKA_", prefix + "RABBITMQ_", prefix + "MEMORY_"}
+var brokers = []string{prefix + "PULSAR_", prefix + "NATS_", prefix + "KAFKA_", prefix + "RABBITMQ_", memory}
 
 // serviceLink is how Kubernetes ends the variables that it makes of a service's name: a service oncebox-api gives the containers beside
 // it ONCEBOX_API_SERVICE_HOST and others (kubernetes.io, "Accessing the Service", environment variables).
@@ -41,9 +44,7 @@ func unknown(begin string, fields []env.FieldParams) error {
 			known = append(known, f.Key)
 		}
 		left = brokers
-		for _, one := range brokers {
-			known = append(known, one+"URL") // the name that is misspelt most easily
-		}
+		known = append(known, addresses()...) // the names that are misspelt most easily
 	}
 	listed := strings.Split(os.Getenv(ignore), ",")
 	var errs []error
@@ -71,10 +72,25 @@ func fits(name string, list []string) bool {
 // instead says what to do about a name that does not exist. A name that differs in more than a third was not meant.
 func instead(name string, known []string) string {
 	nearest := slices.MinFunc(known, func(a, b string) int { return distance(name, a) - distance(name, b) })
-	if distance(name, nearest) > (len(name)-len(prefix))/3 {
+	switch {
+	case distance(name, nearest) <= (len(name)-len(prefix))/3:
+		return "set " + nearest
+	case strings.HasSuffix(name, "_URL"):
+		all := addresses()
+		return "the addresses of brokers are " + strings.Join(all[:len(all)-1], ", ") + " and " + all[len(all)-1]
+	default:
 		return "docs/config.md lists the names"
 	}
-	return "set " + nearest
+}
+
+// addresses returns the variables with the addresses of brokers. The broker in memory has none.
+func addresses() (names []string) {
+	for _, one := range brokers {
+		if one != memory {
+			names = append(names, one+"URL")
+		}
+	}
+	return names
 }
 
 // distance is how many letters must be put in, taken out or changed to make one name of the other (Levenshtein).

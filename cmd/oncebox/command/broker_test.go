@@ -37,9 +37,14 @@ func stranger(b *memory.Broker) brokers.Kind {
 // with runs a command of a program that is built with the kinds, on the tables of the shop.
 func (s *shop) with(kinds []brokers.Kind, args ...string) answer {
 	s.t.Helper()
+	return with(s.t, kinds, append([]string{"--database-url", pgtest.URL(s.t), "--schema", s.Schema}, args...)...)
+}
+
+// with runs a command of a program that is built with the kinds.
+func with(t *testing.T, kinds []brokers.Kind, args ...string) answer {
+	t.Helper()
 	var out, errs bytes.Buffer
-	args = append([]string{"--database-url", pgtest.URL(s.t), "--schema", s.Schema}, args...)
-	code := run(s.t.Context(), &cli.Terminal{Out: &out, Errs: &errs}, kinds, args)
+	code := run(t.Context(), &cli.Terminal{Out: &out, Errs: &errs}, kinds, append([]string{"oncebox"}, args...))
 	return answer{code, out.String(), errs.String()}
 }
 
@@ -51,7 +56,10 @@ func unset(t *testing.T) {
 	t.Setenv("ONCEBOX_SOURCE", "shop")
 }
 
-// Each command that uses the broker ends at once, before it has changed or shown anything.
+// away is a database that does not answer.
+const away = "postgres://oncebox@127.0.0.1:1/none"
+
+// Each command that uses the broker ends at once, before it has changed or shown anything, or asked the database.
 func TestAWrongBrokerIsAnErrorAtTheStart(t *testing.T) {
 	s := newShop(t)
 	for name, c := range map[string]struct {
@@ -78,15 +86,42 @@ func TestAWrongBrokerIsAnErrorAtTheStart(t *testing.T) {
 			for _, variable := range c.set {
 				t.Setenv(variable, "pulsar://127.0.0.1:1")
 			}
-			for _, command := range []string{"relay", "doctor", "status", "stuck", "consumers list"} {
-				a := s.with([]brokers.Kind{pulsar.Kind()}, append(c.args, strings.Fields(command)...)...)
+			for _, command := range []string{"relay", "relay --listen 127.0.0.1:0", "doctor", "status", "status --watch", "stuck", "consumers list"} {
+				a := with(t, []brokers.Kind{pulsar.Kind()}, append(append([]string{"--database-url", away}, c.args...), strings.Fields(command)...)...)
 				require.Equal(t, cli.ExitFailed, a.code, command)
 				require.Empty(t, a.out, command)
-				require.Contains(t, a.errs, c.says, command)
+				require.Equal(t, "oncebox: "+c.says+"\n", a.errs, command)
 			}
 			require.NotEqual(t, cli.ExitFailed, s.with([]brokers.Kind{pulsar.Kind()}, append(c.args, "dead", "list")...).code, "it needs no broker")
 		})
 	}
+}
+
+// The address of a broker that nobody knows is a mistake for each command, because the service would ignore it too.
+func TestTheAddressOfAnUnknownBrokerIsAnError(t *testing.T) {
+	unset(t)
+	t.Setenv("ONCEBOX_REDIS_URL", "redis://localhost:6379")
+	for _, command := range []string{"relay", "doctor", "status", "dead list", "migrate up"} {
+		a := with(t, []brokers.Kind{pulsar.Kind()}, append([]string{"--database-url", away}, strings.Fields(command)...)...)
+		require.Equal(t, cli.ExitFailed, a.code, command)
+		require.Contains(t, a.errs, "ONCEBOX_REDIS_URL does not exist: the addresses of brokers are ONCEBOX_PULSAR_URL, ONCEBOX_NATS_URL, "+
+			"ONCEBOX_KAFKA_URL and ONCEBOX_RABBITMQ_URL, or list it in ONCEBOX_IGNORE if it is another program's", command)
+	}
+}
+
+// A relay publishes to a broker. The mistake is said before the database is waited for, which may take for ever.
+func TestRelayWithoutABroker(t *testing.T) {
+	unset(t)
+	for says, args := range map[string][]string{
+		"oncebox: the relay needs a broker, and ONCEBOX_PULSAR_URL is not set: set the variable, for example to pulsar://localhost:6650\n": {"relay"},
+		"oncebox: the relay needs a broker, and --broker is none: set the variable, for example to pulsar://localhost:6650\n":              {"relay", "--broker", "none"},
+	} {
+		require.Equal(t, says, with(t, []brokers.Kind{pulsar.Kind()}, append([]string{"--database-url", away}, args...)...).errs)
+	}
+	t.Setenv("ONCEBOX_PULSAR_URL", "nats://localhost:4222")
+	a := with(t, []brokers.Kind{pulsar.Kind()}, "--database-url", away, "relay")
+	require.Equal(t, cli.ExitFailed, a.code)
+	require.Contains(t, a.errs, "nats://")
 }
 
 // An adapter need not be able to answer. The commands say so, and do the rest.

@@ -27,14 +27,13 @@ Exit code 0: nothing was found. 3: something was found; each finding says what t
   oncebox doctor --topic order --topic invoice --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// Missing tables are a finding here and not an error, hence not OpenTables.
+			if err := s.ChooseBroker(); err != nil {
+				return err
+			}
 			if err := s.Open(cmd.Context()); err != nil {
 				return err
 			}
-			broker, err := s.Brokers.Choose(s.Broker)
-			if err != nil {
-				return err
-			}
-			target := doctor.Target{DB: s.DB, Config: s.Cfg, Duty: migrations.Duty(duty), Broker: broker, Topics: topics}
+			target := doctor.Target{DB: s.DB, Config: s.Cfg, Duty: migrations.Duty(duty), Broker: s.Kind, Topics: topics}
 			bar := s.Progress("checks", 0)
 			found := doctor.Examine(cmd.Context(), target, func(_ string, n, of int) {
 				// How many checks there are depends on the broker, so the number comes with each call.
@@ -42,13 +41,22 @@ Exit code 0: nothing was found. 3: something was found; each finding says what t
 				bar.Show(int64(n))
 			})
 			bar.End()
-			return printFindings(s, found, broker != nil)
+			return printFindings(s, renamed(cmd, found), s.Kind != nil)
 		},
 	}
 	cmd.Flags().StringVar(&duty, "duty", string(migrations.Service), "what the database role is used for: service, writer, caller or reader (see oncebox "+
 		"grants)")
 	cmd.Flags().StringSliceVar(&topics, "topic", nil, "topics to check (default: all topics of the service's broker)")
 	return cmd
+}
+
+// renamed returns the findings with the name of the program in the commands that they ask for.
+func renamed(cmd *cobra.Command, found []doctor.Finding) []doctor.Finding {
+	for n := range found {
+		f := &found[n]
+		f.Problem, f.Mend = cli.Renamed(cmd, f.Problem), cli.Renamed(cmd, f.Mend)
+	}
+	return found
 }
 
 // diagnosis is the JSON output of doctor.

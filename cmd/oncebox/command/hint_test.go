@@ -19,15 +19,16 @@ import (
 	"github.com/oncebox/oncebox/operator"
 )
 
-// hints returns the commands that a text asks the reader to type: from the word oncebox to the end of the line.
+// hints returns the commands that a text asks the reader to type: from the name of the program to the end of the line.
 func hints(text string) []string {
-	return regexp.MustCompile(`oncebox [a-z].*`).FindAllString(text, -1)
+	return regexp.MustCompile(`oncebox(-nats)? [a-z].*`).FindAllString(text, -1)
 }
 
-// A printed command is complete: typed as it is printed, in a shell, it does what the text says.
+// A printed command is complete: typed as it is printed, in a shell, it does what the text says. The program is the one that was called.
 func TestHintsRunAsTheyArePrinted(t *testing.T) {
 	t.Setenv("EDITOR", "true")
 	s := newShop(t)
+	s.called = "oncebox-nats"
 	s.killed()
 	s.failing.Store(true)
 	for n := range 3 {
@@ -54,9 +55,10 @@ func TestHintsRunAsTheyArePrinted(t *testing.T) {
 	var follow func(text string)
 	follow = func(text string) {
 		for _, hint := range hints(text) {
-			if _, done := seen[hint]; done || strings.HasPrefix(hint, "oncebox relay") {
+			if _, done := seen[hint]; done || strings.HasPrefix(hint, "oncebox-nats relay") {
 				continue
 			}
+			require.True(t, strings.HasPrefix(hint, "oncebox-nats "), "another program: %s", hint)
 			line := words(t, hint)
 			if slices.ContainsFunc(line, func(word string) bool { return word == "--by" }) {
 				seen[hint] = s.asked("n\n", line...) // all of them are seen before one is done
@@ -70,7 +72,9 @@ func TestHintsRunAsTheyArePrinted(t *testing.T) {
 			follow(seen[hint].out + seen[hint].errs)
 		}
 	}
-	follow("oncebox stuck\noncebox stuck --each\noncebox dead list --limit 1\noncebox keys list\noncebox parked list")
+	for _, begin := range []string{"stuck", "stuck --each", "dead list --limit 1", "keys list", "parked list", "status", "doctor"} {
+		follow("oncebox-nats " + begin)
+	}
 	require.Greater(t, len(seen), 15, "%v", seen)
 	for _, part := range []string{"dead replay", "dead edit", "dead discard", "parked retry", "keys resolve", "tenants resume", "--error"} {
 		require.Contains(t, fmt.Sprint(seen), part)
@@ -88,15 +92,16 @@ func TestHintsRunAsTheyArePrinted(t *testing.T) {
 
 // An id may begin with a dash, as one of nanoid does. It is no flag then, wherever it comes from.
 func TestHintsNameIDsThatBeginWithADash(t *testing.T) {
+	var p cli.Program
 	for want, hint := range map[string]string{
-		`oncebox dead show --consumer billing -- -V1StGXR8_Z5`:                 cli.Typed("dead", "show", "-V1StGXR8_Z5", "--consumer", "billing"),
-		`oncebox parked retry --consumer billing --by "$USER" -- -V1StGXR8_Z5`: cli.Decided("parked", "retry", "-V1StGXR8_Z5", "--consumer", "billing"),
-		`oncebox keys resolve --not-done --why x --by "$USER" -- --V1 a-step`:  cli.Decided("keys", "resolve", "--V1", "a-step", "--not-done", "--why", "x"),
-		`oncebox keys resolve 17 --done null --by "$USER" -- '-a step'`:        cli.Decided("keys", "resolve", "17", "-a step", "--done", "null"),
-		`oncebox tenants resume --by "$USER" -- -acme`:                         cli.Decided("tenants", "resume", "-acme"),
-		`oncebox parked retry m-17 --consumer -b --by "$USER"`:                 cli.Decided("parked", "retry", "m-17", "--consumer", "-b"),
-		`oncebox dead replay --consumer billing --error -ERR --by "$USER"`:     cli.Decided("dead", "replay", "--consumer", "billing", "--error", "-ERR"),
-		`oncebox doctor`: cli.Typed("doctor"),
+		`oncebox dead show --consumer billing -- -V1StGXR8_Z5`:                 p.Typed("dead", "show", "-V1StGXR8_Z5", "--consumer", "billing"),
+		`oncebox parked retry --consumer billing --by "$USER" -- -V1StGXR8_Z5`: p.Decided("parked", "retry", "-V1StGXR8_Z5", "--consumer", "billing"),
+		`oncebox keys resolve --not-done --why x --by "$USER" -- --V1 a-step`:  p.Decided("keys", "resolve", "--V1", "a-step", "--not-done", "--why", "x"),
+		`oncebox keys resolve 17 --done null --by "$USER" -- '-a step'`:        p.Decided("keys", "resolve", "17", "-a step", "--done", "null"),
+		`oncebox tenants resume --by "$USER" -- -acme`:                         p.Decided("tenants", "resume", "-acme"),
+		`oncebox parked retry m-17 --consumer -b --by "$USER"`:                 p.Decided("parked", "retry", "m-17", "--consumer", "-b"),
+		`oncebox dead replay --consumer billing --error -ERR --by "$USER"`:     p.Decided("dead", "replay", "--consumer", "billing", "--error", "-ERR"),
+		`oncebox doctor`: p.Typed("doctor"),
 	} {
 		require.Equal(t, want, hint)
 	}

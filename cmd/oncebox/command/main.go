@@ -25,7 +25,7 @@ func Main(kinds ...brokers.Kind) {
 	if term.IsTerminal(int(os.Stdout.Fd())) {
 		t.Size = size
 	}
-	code := run(ctx, t, kinds, os.Args[1:])
+	code := run(ctx, t, kinds, os.Args)
 	stop()
 	os.Exit(code)
 }

@@ -40,6 +40,7 @@ type shop struct {
 	failing atomic.Bool
 	billed  atomic.Int64
 	refuse  func(*messaging.Message) error // nil: nothing
+	called  cli.Program // the name by which the command is called; "": oncebox
 	mu      sync.Mutex
 	seen    []string // the payloads that were billed
 }
@@ -116,14 +117,18 @@ type answer struct {
 // oncebox runs a command on the tables of the shop.
 func (s *shop) oncebox(args ...string) answer {
 	s.t.Helper()
-	return command(s.t, &cli.Terminal{}, append([]string{"--database-url", pgtest.URL(s.t), "--schema", s.Schema}, args...)...)
+	return s.at(&cli.Terminal{}, args)
 }
 
 // asked runs a command at a terminal, with the answer to its question.
 func (s *shop) asked(reply string, args ...string) answer {
 	s.t.Helper()
-	at := &cli.Terminal{In: strings.NewReader(reply), Asks: true, Shows: true}
-	return command(s.t, at, append([]string{"--database-url", pgtest.URL(s.t), "--schema", s.Schema}, args...)...)
+	return s.at(&cli.Terminal{In: strings.NewReader(reply), Asks: true, Shows: true}, args)
+}
+
+func (s *shop) at(t *cli.Terminal, args []string) answer {
+	s.t.Helper()
+	return called(s.t.Context(), s.called, t, append([]string{"--database-url", pgtest.URL(s.t), "--schema", s.Schema}, args...))
 }
 
 func command(t *testing.T, at *cli.Terminal, args ...string) answer {
@@ -131,17 +136,21 @@ func command(t *testing.T, at *cli.Terminal, args ...string) answer {
 	return commandWithin(t.Context(), at, args...)
 }
 
-func commandWithin(ctx context.Context, at *cli.Terminal, args ...string) (a answer) {
+func commandWithin(ctx context.Context, at *cli.Terminal, args ...string) answer {
+	return called(ctx, "", at, args)
+}
+
+// called runs a command of the program under a name.
+func called(ctx context.Context, as cli.Program, at *cli.Terminal, args []string) answer {
 	var out, errs bytes.Buffer
 	at.Out, at.Errs = &out, &errs
-	a.code = runPulsar(ctx, at, args)
-	a.out, a.errs = out.String(), errs.String()
-	return a
+	code := run(ctx, at, []brokers.Kind{pulsar.Kind()}, append([]string{as.Name()}, args...))
+	return answer{code, out.String(), errs.String()}
 }
 
 // runPulsar runs a command of the program that is built with Pulsar.
 func runPulsar(ctx context.Context, at *cli.Terminal, args []string) int {
-	return run(ctx, at, []brokers.Kind{pulsar.Kind()}, args)
+	return run(ctx, at, []brokers.Kind{pulsar.Kind()}, append([]string{"oncebox"}, args...))
 }
 
 // document reads what a command has printed as JSON.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/messaging/brokers"
 	"github.com/oncebox/oncebox/telemetry"
 )
@@ -60,6 +61,12 @@ func relay(ctx context.Context, s *cli.Session, listen string) error {
 		return fmt.Errorf("make the metrics exporter: %w", err)
 	}
 	s.Meters = sdk.NewMeterProvider(sdk.WithReader(reader))
+	if err := s.ChooseBroker(); err != nil {
+		return err
+	}
+	if s.Kind == nil {
+		return fmt.Errorf("the relay needs a broker, and %s: set the variable, for example to %s", s.NoBroker(), s.Brokers.Kinds[0].Example)
+	}
 	// It is nil until the database has answered. Probes read it in other goroutines.
 	var app atomic.Pointer[oncebox.App]
 	// One part that fails ends the other, so that the process is restarted as a whole.
@@ -77,23 +84,20 @@ func relay(ctx context.Context, s *cli.Session, listen string) error {
 }
 
 // publish runs the relay. It stores the App in shown when the database has answered; until then the probes
-// report that the relay waits.
+// report that the relay waits. It connects to the broker first, which does not wait: a wrong address is an error although the database is away.
 func publish(ctx context.Context, s *cli.Session, shown *atomic.Pointer[oncebox.App]) (err error) {
+	t := telemetry.Config{Logger: s.Cfg.Telemetry.Logger, MeterProvider: s.Cfg.Telemetry.MeterProvider}
+	broker, err := s.Kind.Connect(ctx, brokers.Options{Env: config.Env, Telemetry: t})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, broker.Close()) }()
 	if err := s.OpenTables(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil // the process was stopped before it began
 		}
 		return err
 	}
-	t := telemetry.Config{Logger: s.Cfg.Telemetry.Logger, MeterProvider: s.Cfg.Telemetry.MeterProvider}
-	broker, err := s.Connect(ctx, brokers.Options{Telemetry: t})
-	if err != nil {
-		return err
-	}
-	if broker == nil {
-		return fmt.Errorf("the relay needs a broker, and %s: set the variable, for example to %s", s.NoBroker(), s.Brokers.Kinds[0].Example)
-	}
-	defer func() { err = errors.Join(err, broker.Close()) }()
 	// App requires a source, and the relay announces no events under this one: each event carries the source of the
 	// service that has recorded it.
 	if s.Cfg.UoW.Source == "" {

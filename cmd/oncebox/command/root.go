@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/adopt"
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
@@ -28,12 +29,12 @@ func others(name string) string {
 	return fmt.Sprintf("run oncebox-%[1]s (go install github.com/oncebox/oncebox/messaging/%[1]s/cmd/oncebox-%[1]s@latest)", name)
 }
 
-// run runs one command and returns its exit code.
-func run(ctx context.Context, t *cli.Terminal, kinds []brokers.Kind, args []string) int {
-	s := &cli.Session{Terminal: t, Level: slog.LevelWarn}
+// run runs one command and returns its exit code. The first word of the line is the program, as in os.Args.
+func run(ctx context.Context, t *cli.Terminal, kinds []brokers.Kind, line []string) int {
+	s := &cli.Session{Terminal: t, Program: cli.Called(line[0]), Level: slog.LevelWarn}
 	s.Brokers = brokers.Choice{Kinds: kinds, Flag: "--broker", Others: others}
 	root := newRoot(s)
-	root.SetArgs(args)
+	root.SetArgs(line[1:])
 	root.SetIn(t.In)
 	root.SetOut(t.Out)
 	root.SetErr(t.Errs)
@@ -41,7 +42,7 @@ func run(ctx context.Context, t *cli.Terminal, kinds []brokers.Kind, args []stri
 	if err == nil {
 		return cli.ExitDone
 	}
-	fmt.Fprintln(t.Errs, "oncebox:", err)
+	s.Complain(cli.Renamed(root, err.Error()))
 	if exit, ok := errors.AsType[*cli.ExitError](err); ok {
 		return exit.Code
 	}
@@ -49,7 +50,7 @@ func run(ctx context.Context, t *cli.Terminal, kinds []brokers.Kind, args []stri
 }
 
 func newRoot(s *cli.Session) *cobra.Command {
-	root := cli.Group("oncebox", "Show what is in the tables of oncebox, and act on dead letters and other things that wait",
+	root := cli.Group(s.Name(), "Show what is in the tables of oncebox, and act on dead letters and other things that wait",
 		status.New(s), stuck.New(s), events.NewShow(s), dead.New(s), consumers.NewParked(s), consumers.New(s), events.NewDelayed(s), keys.New(s),
 		events.NewLanes(s),
 		events.NewTenants(s), newReconcile(s), newRetention(s), consumers.NewRebuild(s), newMigrate(s), newGrants(s), newDoctor(s), newRelay(s), adopt.New(s),
@@ -66,7 +67,19 @@ func newRoot(s *cli.Session) *cobra.Command {
 	flags.StringVar(&s.Broker, "broker", "", "name of the broker of the service, if its variables do not decide: "+s.Brokers.Built()+" or none")
 	flags.BoolVar(&s.JSON, "json", false, "print one JSON document in place of tables")
 	withoutFiles(root)
+	named(root)
 	return root
+}
+
+// named has the help of a command and of those below name the program. It is written with oncebox.
+func named(cmd *cobra.Command) {
+	for _, text := range []*string{&cmd.Short, &cmd.Long, &cmd.Example} {
+		*text = cli.Renamed(cmd, *text)
+	}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Usage = cli.Renamed(cmd, f.Usage) })
+	for _, sub := range cmd.Commands() {
+		named(sub)
+	}
 }
 
 // withoutFiles keeps the shell from completing arguments with names of files: no command takes a file as an argument.

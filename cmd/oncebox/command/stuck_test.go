@@ -43,7 +43,7 @@ func (s *shop) stuck() map[ops.Kind]stuck.Item {
 // typed runs a printed command, at a terminal whose user agrees.
 func (s *shop) typed(do string, more ...string) answer {
 	s.t.Helper()
-	at := strings.Index(do, "oncebox ")
+	at := strings.Index(do, s.called.Name()+" ")
 	require.GreaterOrEqual(s.t, at, 0, do)
 	return s.asked("y\n", append(words(s.t, do[at:]), more...)...)
 }
@@ -51,7 +51,8 @@ func (s *shop) typed(do string, more ...string) answer {
 // words are the arguments of a command as a shell has them.
 func words(t *testing.T, line string) []string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", `oncebox() { for word; do printf '%s\0' "$word"; done; }; `+line)
+	_, args, _ := strings.Cut(line, " ")
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", `set -- `+args+`; for word; do printf '%s\0' "$word"; done`)
 	cmd.Env = append(os.Environ(), "USER=ann")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s: %s", line, out)

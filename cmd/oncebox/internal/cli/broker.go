@@ -12,14 +12,14 @@ import (
 	"github.com/oncebox/oncebox/telemetry"
 )
 
-// Connect connects to the broker that the variables of the service or the flag name; nil if there is none. The caller closes it.
-func (s *Session) Connect(ctx context.Context, o brokers.Options) (brokers.Connection, error) {
-	kind, err := s.Brokers.Choose(s.Broker)
-	if kind == nil || err != nil {
-		return nil, err
+// ChooseBroker chooses the broker that the variables of the service or the flag name. A command that uses the broker calls it first: it asks neither
+// the broker nor the database, so a mistake in the settings is reported also where both are away.
+func (s *Session) ChooseBroker() (err error) {
+	if err := s.configure(); err != nil {
+		return err
 	}
-	o.Env = config.Env
-	return kind.Connect(ctx, o)
+	s.Kind, err = s.Brokers.Choose(s.Broker)
+	return err
 }
 
 // NoBroker says why no broker is used.
@@ -33,19 +33,19 @@ func (s *Session) NoBroker() string {
 // ViewOfBroker is View with fresh numbers of waiting messages from the broker, if the service has a broker that reports them. Otherwise it
 // shows the numbers that processes of the service have stored.
 func (s *Session) ViewOfBroker(ctx context.Context) (*ops.View, error) {
-	kind, err := s.Brokers.Choose(s.Broker)
-	if kind == nil || err != nil {
-		return s.View(), err
+	if s.Kind == nil {
+		return s.View(), nil
 	}
 	// The log goes where that of the command goes; metrics of a command that ends at once would reach nobody.
 	options := brokers.Options{Env: config.Env, Brief: true, Telemetry: telemetry.Config{Logger: s.Cfg.Telemetry.Logger}}
-	if s.asked, err = kind.Connect(ctx, options); err != nil {
+	var err error
+	if s.asked, err = s.Kind.Connect(ctx, options); err != nil {
 		return nil, fmt.Errorf("ask the broker how many messages wait; with --broker none the command shows the numbers that the processes of the service "+
 			"have stored: %w", err)
 	}
 	reader, ok := s.asked.(messaging.SubscriptionReader)
 	if !ok {
-		fmt.Fprintf(s.Errs, "%s does not report how many messages wait, so these numbers were stored by the processes of the service.\n", kind.Title)
+		fmt.Fprintf(s.Errs, "%s does not report how many messages wait, so these numbers were stored by the processes of the service.\n", s.Kind.Title)
 		return s.View(), nil
 	}
 	box := s.Inbox()

@@ -36,6 +36,9 @@ func Usage(cmd *cobra.Command, err error) error {
 	return Exit(ExitUsage, fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 }
 
+// Complain prints a text about what is wrong, behind the name of the program.
+func (s *Session) Complain(text string) { fmt.Fprintln(s.Errs, s.Name()+":", text) }
+
 // NoArgs refuses arguments. cobra's own function does not say which command was meant.
 func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {

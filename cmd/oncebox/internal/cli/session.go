@@ -26,14 +26,17 @@ import (
 // that needs it opens.
 type Session struct {
 	*Terminal
+	Program
 
 	// DatabaseURL and Schema are the values of the flags, which replace those of the variables.
 	DatabaseURL, Schema string
 	// JSON selects one JSON document as the output, in place of tables.
 	JSON bool
-	// Brokers are the brokers that the program is built with, and Broker is the name that the flag has given.
+	// Brokers are the brokers that the program is built with, Broker is the name that the flag has given, and Kind the broker that ChooseBroker has
+	// chosen: nil for none.
 	Brokers brokers.Choice
 	Broker  string
+	Kind    *brokers.Kind
 	// Running is the command that was called.
 	Running *cobra.Command
 
@@ -54,8 +57,16 @@ type Session struct {
 }
 
 // Open reads the configuration from the variables and opens the database of the service.
-func (s *Session) Open(ctx context.Context) error {
-	// Flags win over variables, as in other programs.
+func (s *Session) Open(ctx context.Context) (err error) {
+	if err := s.configure(); err != nil {
+		return err
+	}
+	s.DB, err = config.OpenDB(ctx, s.Cfg)
+	return err
+}
+
+// configure reads the configuration from the variables. Flags win over variables, as in other programs.
+func (s *Session) configure() error {
 	cfg, err := config.FromEnv()
 	if err != nil {
 		return err
@@ -72,13 +83,18 @@ func (s *Session) Open(ctx context.Context) error {
 		cfg.DatabaseWait = arrival.Off
 	}
 	s.Cfg = cfg.Shared()
-	s.DB, err = config.OpenDB(ctx, s.Cfg)
-	return err
+	return nil
 }
 
 // Logger returns a logger that writes to stderr.
 func (s *Session) Logger() *slog.Logger {
-	return slog.New(slog.NewTextHandler(s.Errs, &slog.HandlerOptions{Level: s.Level}))
+	rename := func(_ []string, a slog.Attr) slog.Attr {
+		if err, is := a.Value.Any().(error); is && s.Running != nil {
+			a.Value = slog.StringValue(Renamed(s.Running, err.Error()))
+		}
+		return a
+	}
+	return slog.New(slog.NewTextHandler(s.Errs, &slog.HandlerOptions{Level: s.Level, ReplaceAttr: rename}))
 }
 
 // OpenTables opens the database and checks that all migrations were applied.
@@ -90,7 +106,7 @@ func (s *Session) OpenTables(ctx context.Context) error {
 	wait := arrival.Wait{Limit: s.Cfg.DatabaseWait, Log: s.Cfg.Telemetry.Logger}
 	err := wait.Until(ctx, func() error { return migrations.Applied(ctx, s.DB, s.Migrations()) })
 	if missing := (*migrations.MissingError)(nil); errors.As(err, &missing) {
-		return fmt.Errorf("%w; with this command: oncebox migrate up", err)
+		return fmt.Errorf("%w; with this command: %s", err, s.Typed("migrate", "up"))
 	}
 	return err
 }

@@ -23,9 +23,12 @@ func newConsumersList(s *cli.Session) *cobra.Command {
 		Long: `List the consumers that have run on this database: their topic, whether a process runs them and is connected to the broker, how many
 messages wait, and why they last had no connection; oncebox stuck has the errors of handlers.
 
-If ONCEBOX_PULSAR_URL is set, the command asks the broker itself; otherwise it shows what the processes of the service last stored in the database.`,
+If ` + s.Brokers.Variables() + ` is set, the command asks the broker itself; otherwise it shows what the processes of the service last stored in the database.`,
 		Example: "  oncebox consumers list\n  oncebox consumers list --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.ChooseBroker(); err != nil {
+				return err
+			}
 			if err := s.OpenTables(cmd.Context()); err != nil {
 				return err
 			}
@@ -102,7 +105,7 @@ func newConsumersForget(s *cli.Session) *cobra.Command {
 		Long: `Remove a consumer that no longer exists: it is no longer listed as missing, another service may use its name, and without a broker no messages
 are stored for it. Its parked messages and dead letters stay. The command refuses while a process runs the consumer.
 
-The subscription at the broker stays and keeps messages: remove it with pulsar-admin topics unsubscribe.`,
+The subscription at the broker stays and keeps messages. As soon as some wait, oncebox doctor names the command that removes it.`,
 		Example: "  oncebox consumers forget mailer",
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")

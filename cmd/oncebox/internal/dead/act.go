@@ -158,7 +158,7 @@ func carryOut(ctx context.Context, s *cli.Session, o *order, ids []string) error
 	if err := printResult(s, Result{o.action, false, done}, o.done); err != nil || s.JSON || o.action != operator.Replay || len(ids) != 1 {
 		return err
 	}
-	_, err = fmt.Fprintln(s.Out, "See what becomes of it: "+cli.Typed("show", ids[0]))
+	_, err = fmt.Fprintln(s.Out, "See what becomes of it: "+s.Typed("show", ids[0]))
 	return err
 }
 

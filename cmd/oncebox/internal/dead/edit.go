@@ -115,7 +115,7 @@ func newPayload(ctx context.Context, s *cli.Session, d *editable, file string) (
 	if err != nil {
 		return nil, cli.Exit(cli.ExitUsage, fmt.Errorf("--payload-file: %w", err))
 	}
-	if err := d.check(payload); err != nil {
+	if err := d.check(s.Program, payload); err != nil {
 		return nil, cli.Exit(cli.ExitUsage, fmt.Errorf("--payload-file: %w", err))
 	}
 	return payload, nil
@@ -133,7 +133,7 @@ func (d *editable) isJSON() bool {
 
 // check returns an error if a new payload cannot be used. A payload that must be JSON and is not would become a dead
 // letter again, and an unchanged payload is probably a mistake: the editor was closed without saving.
-func (d *editable) check(payload []byte) error {
+func (d *editable) check(p cli.Program, payload []byte) error {
 	var into json.RawMessage
 	if err := json.Unmarshal(payload, &into); d.isJSON() && err != nil {
 		return fmt.Errorf("the payload has to be JSON (%s): %w", d.ContentType, err)
@@ -142,7 +142,7 @@ func (d *editable) check(payload []byte) error {
 	case len(payload) == 0:
 		return errors.New("the payload is empty")
 	case bytes.Equal(payload, d.payload):
-		return errors.New("the payload was not changed; to replay it unchanged: " + cli.Decided("dead", "replay", d.ID))
+		return errors.New("the payload was not changed; to replay it unchanged: " + p.Decided("dead", "replay", d.ID))
 	default:
 		return nil
 	}

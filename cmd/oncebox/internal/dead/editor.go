@@ -49,11 +49,11 @@ func editor(ctx context.Context, s *cli.Session, d *editable) ([]byte, error) {
 			return nil, fmt.Errorf("read what the editor has written: %w", err)
 		}
 		payload := restore(shown)
-		wrong := d.check(payload)
+		wrong := d.check(s.Program, payload)
 		if wrong == nil {
 			return payload, nil
 		}
-		fmt.Fprintln(s.Errs, "oncebox:", cli.Printable(wrong.Error()))
+		s.Complain(cli.Printable(wrong.Error()))
 		if err := s.Confirm(false, "edit it again?"); err != nil {
 			return nil, cli.Exit(cli.ExitRefused, fmt.Errorf("%w; nothing was done", wrong))
 		}

@@ -93,7 +93,7 @@ func printLetter(s *cli.Session, l *Letter, id string) error {
 		if l.Consumer != "" {
 			words = []string{"dead", name, id, "--consumer", l.Consumer}
 		}
-		return cli.Decided(append(words, more...)...)
+		return s.Decided(append(words, more...)...)
 	}
 	pairs := []string{
 		"id", l.ID, "dead", l.of() + ", since " + cli.Moment(l.DiedAt), "error", l.Error, "tries", strconv.Itoa(l.Attempts), "behind it", behind,

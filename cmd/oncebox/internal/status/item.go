@@ -3,6 +3,7 @@ package status
 import (
 	"time"
 
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/consumers"
 	"github.com/oncebox/oncebox/ops"
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
@@ -20,6 +21,8 @@ type Item struct {
 
 	// selects is true if a tenant or topic is selected: numbers that are known only for all events are left out then.
 	selects bool
+	// program is named in texts with commands.
+	program cli.Program
 }
 
 // OutboxItem has the numbers of the outbox. outbox/state.Stats says what each of them counts.
@@ -64,7 +67,7 @@ type RelayItem struct {
 }
 
 // statusOf makes the output. Its lists are empty and not nil, so that JSON has [] and scripts need not handle null.
-func statusOf(st *ops.Status, filter ops.Filter) *Item {
+func statusOf(p cli.Program, st *ops.Status, filter ops.Filter) *Item {
 	o := &st.Outbox
 	item := &Item{
 		At: st.Traffic.At,
@@ -75,7 +78,7 @@ func statusOf(st *ops.Status, filter ops.Filter) *Item {
 			PartitionsMissing: o.PartitionsMissing, SnapshotAgeSeconds: o.SnapshotAge.Seconds(),
 		},
 		Shares: []ShareItem{}, Relays: []RelayItem{}, Consumers: []consumers.Item{}, ReadModels: []consumers.ModelItem{},
-		UnknownSteps: st.UnknownSteps, selects: filter.Tenant != "" || filter.Topic != "",
+		UnknownSteps: st.UnknownSteps, selects: filter.Tenant != "" || filter.Topic != "", program: p,
 	}
 	for _, s := range o.Shares {
 		item.Shares = append(item.Shares, ShareItem(s))

@@ -55,7 +55,7 @@ func (i *Item) numbers() [][]string {
 		add("delayed", count(o.Delayed))
 	}
 	if o.TenantsPaused > 0 {
-		add("paused", fmt.Sprintf("%s of %s: oncebox tenants list", count(o.Paused), cli.Several(o.TenantsPaused, "tenant", "tenants")))
+		add("paused", fmt.Sprintf("%s of %s: %s", count(o.Paused), cli.Several(o.TenantsPaused, "tenant", "tenants"), i.program.Typed("tenants", "list")))
 	}
 	add("dead events", count(o.Dead))
 	if o.BlockedKeys > 0 {
@@ -73,7 +73,7 @@ func (i *Item) numbers() [][]string {
 	// the text says what to do.
 	switch long := o.SnapshotAgeSeconds; {
 	case long > ops.LongTransaction.Seconds():
-		add("oldest transaction", cli.Age(long)+": the outbox becomes slower; what it is, and what ends it: "+cli.Typed("doctor"))
+		add("oldest transaction", cli.Age(long)+": the outbox becomes slower; what it is, and what ends it: "+i.program.Typed("doctor"))
 	case long > 60:
 		add("oldest transaction", cli.Age(long))
 	}

@@ -40,6 +40,9 @@ one line each time, or one JSON document on a line. --tenant and --topic select 
 		if watched && interval <= 0 {
 			return cli.Usage(cmd, errors.New("--watch is not above 0"))
 		}
+		if err := s.ChooseBroker(); err != nil {
+			return err
+		}
 		if err := s.OpenTables(cmd.Context()); err != nil {
 			return err
 		}
@@ -54,7 +57,7 @@ one line each time, or one JSON document on a line. --tenant and --topic select 
 		if err != nil {
 			return err
 		}
-		item := statusOf(&st, filter)
+		item := statusOf(s.Program, &st, filter)
 		if s.JSON {
 			return s.Document(item)
 		}

@@ -30,5 +30,5 @@ func Unused(ctx context.Context, s *cli.Session) (string, error) {
 	}
 	return fmt.Sprintf("The database %q at %s:%d has no relay, no consumer and no event. It may be the wrong database: compare ONCEBOX_DATABASE_URL and "+
 		"ONCEBOX_SCHEMA with those of the service. To check the broker too, run with the variables of the service: %s\n",
-		address.Database, address.Host, address.Port, cli.Typed("doctor")), nil
+		address.Database, address.Host, address.Port, s.Typed("doctor")), nil
 }

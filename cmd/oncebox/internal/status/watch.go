@@ -73,7 +73,7 @@ func (w *watcher) read(ctx context.Context) (*Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	item := statusOf(&st, w.filter)
+	item := statusOf(w.session.Program, &st, w.filter)
 	item.since(st.Traffic, w.before)
 	w.before = st.Traffic
 	w.course.add(item)
@@ -94,7 +94,7 @@ func (w *watcher) show(item *Item, failed error) error {
 			}
 			return w.draw(lines)
 		}
-		fmt.Fprintln(w.session.Errs, "oncebox: the status could not be read; the next try follows:", cli.Printable(failed.Error()))
+		w.session.Complain("the status could not be read; the next try follows: " + cli.Printable(failed.Error()))
 		return nil
 	}
 	switch {

@@ -6,12 +6,12 @@ import (
 )
 
 // next returns what an operator can do about one stuck thing. If it is a command, the command comes last and can be copied as it is.
-func next(f *ops.Stuck) string {
+func next(p cli.Program, f *ops.Stuck) string {
 	switch f.Kind {
 	case ops.RelayMissing:
-		return ifItLives(f) + "start a process of the service that runs its relay, or: " + cli.Typed("relay")
+		return ifItLives(f) + "start a process of the service that runs its relay, or: " + p.Typed("relay")
 	case ops.RelayLate:
-		return "the log of the relay says what fails; to check the broker, run with the variables of the service: " + cli.Typed("doctor")
+		return "the log of the relay says what fails; to check the broker, run with the variables of the service: " + p.Typed("doctor")
 	case ops.ConsumerMissing:
 		if f.Topic != "" {
 			return ifItLives(f) + "start a process of the service that runs the consumer " + f.Consumer + " on the topic " + f.Topic
@@ -19,24 +19,24 @@ func next(f *ops.Stuck) string {
 		return ifItLives(f) + "start a process of the service that runs the consumer " + f.Consumer
 	case ops.ConsumerAway:
 		return "mend the broker or the connection to it; the consumer reconnects by itself; to check the broker, run with the variables of the service: " +
-			cli.Typed("doctor")
+			p.Typed("doctor")
 	case ops.ConsumerLate:
-		return "read the log of its processes; if a handler hangs, restart them; to see its state: " + cli.Typed("consumers", "list")
+		return "read the log of its processes; if a handler hangs, restart them; to see its state: " + p.Typed("consumers", "list")
 	case ops.ConsumerPaused:
-		return "let the program call App.Resume, or restart it; to see its state: " + cli.Typed("consumers", "list")
+		return "let the program call App.Resume, or restart it; to see its state: " + p.Typed("consumers", "list")
 	case ops.EventDead:
-		return cli.Typed("dead", "show", f.ID, "--outbox")
+		return p.Typed("dead", "show", f.ID, "--outbox")
 	case ops.MessageDead:
-		return cli.Typed("dead", "show", f.MessageKey, "--consumer", f.Consumer)
+		return p.Typed("dead", "show", f.MessageKey, "--consumer", f.Consumer)
 	case ops.EventFailing:
 		return "mend the cause; it is tried again by itself"
 	case ops.MessageFailing:
-		return "mend the cause; it is tried again by itself, or at once with: " + cli.Decided("parked", "retry", f.MessageKey, "--consumer", f.Consumer)
+		return "mend the cause; it is tried again by itself, or at once with: " + p.Decided("parked", "retry", f.MessageKey, "--consumer", f.Consumer)
 	case ops.StepUnknown:
 		return "find out whether the step was done. If it was not: " +
-			cli.Decided("keys", "resolve", f.ID, f.Step, "--not-done", "--why", "the other side has no such call")
+			p.Decided("keys", "resolve", f.ID, f.Step, "--not-done", "--why", "the other side has no such call")
 	case ops.TenantPaused:
-		return "to publish its events again: " + cli.Decided("tenants", "resume", f.Tenant)
+		return "to publish its events again: " + p.Decided("tenants", "resume", f.Tenant)
 	default:
 		return ""
 	}
@@ -52,13 +52,13 @@ func ifItLives(f *ops.Stuck) string {
 }
 
 // other returns another command that the operator can choose instead.
-func other(f *ops.Stuck) string {
+func other(p cli.Program, f *ops.Stuck) string {
 	switch f.Kind {
 	case ops.StepUnknown:
 		return "if it was done, give its result as JSON: " +
-			cli.Decided("keys", "resolve", f.ID, f.Step, "--done", "null", "--why", "the other side has it")
+			p.Decided("keys", "resolve", f.ID, f.Step, "--done", "null", "--why", "the other side has it")
 	case ops.ConsumerMissing:
-		return "if the consumer no longer exists: " + cli.Typed("consumers", "forget", f.Consumer)
+		return "if the consumer no longer exists: " + p.Typed("consumers", "forget", f.Consumer)
 	default:
 		return ""
 	}
@@ -67,23 +67,23 @@ func other(f *ops.Stuck) string {
 // nextOfMany returns what an operator can do about all things with one cause.
 // The common part selects all things with this cause. Texts with ids or numbers inside differ, so a whole
 // error would select one.
-func nextOfMany(c *ops.Cause) string {
+func nextOfMany(p cli.Program, c *ops.Cause) string {
 	var alike []string
 	if part := ops.CommonPart(c.Error); part != "" {
 		alike = []string{"--error", part}
 	}
 	switch c.Kind {
 	case ops.EventDead:
-		return "mend the cause, then: " + cli.Decided(append([]string{"dead", "replay", "--outbox", "--topic", c.Topic}, alike...)...)
+		return "mend the cause, then: " + p.Decided(append([]string{"dead", "replay", "--outbox", "--topic", c.Topic}, alike...)...)
 	case ops.MessageDead:
-		return "mend the cause, then: " + cli.Decided(append([]string{"dead", "replay", "--consumer", c.Consumer}, alike...)...)
+		return "mend the cause, then: " + p.Decided(append([]string{"dead", "replay", "--consumer", c.Consumer}, alike...)...)
 	case ops.EventFailing:
 		return "mend the cause; they are tried again by themselves"
 	case ops.MessageFailing:
 		return "mend the cause; they are tried again by themselves, or at once with: " +
-			cli.Decided(append([]string{"parked", "retry", "--consumer", c.Consumer}, alike...)...)
+			p.Decided(append([]string{"parked", "retry", "--consumer", c.Consumer}, alike...)...)
 	default:
 		// Kinds without a filter of their own: the operator decides about each.
-		return "each of them needs its own command; to list them: " + cli.Typed("stuck", "--each")
+		return "each of them needs its own command; to list them: " + p.Typed("stuck", "--each")
 	}
 }

@@ -62,7 +62,7 @@ func printNotes(s *cli.Session, total int, notes stuckNotes) error {
 	default:
 		text.WriteString("Nothing is stuck.\n")
 	}
-	text.WriteString(pausedOnPurpose(notes.pauses))
+	text.WriteString(pausedOnPurpose(s.Program, notes.pauses))
 	if len(notes.unknown) > 0 {
 		text.WriteString("It is not known how many messages wait at the broker, so messages may be stuck there:\n")
 		for _, u := range notes.unknown {
@@ -74,7 +74,7 @@ func printNotes(s *cli.Session, total int, notes stuckNotes) error {
 	}
 	if notes.transaction > 0 {
 		fmt.Fprintf(&text, "A database transaction has been open for %s. Until it ends, VACUUM cannot remove rows that were deleted since, so the outbox "+
-			"becomes slower. To see which transaction it is and how to end it: %s\n", cli.Age(notes.transaction.Seconds()), cli.Typed("doctor"))
+			"becomes slower. To see which transaction it is and how to end it: %s\n", cli.Age(notes.transaction.Seconds()), s.Typed("doctor"))
 	}
 	if total == 0 {
 		text.WriteString(notes.unused)
@@ -84,7 +84,7 @@ func printNotes(s *cli.Session, total int, notes stuckNotes) error {
 }
 
 // pausedOnPurpose returns a sentence for each paused tenant, with the command that resumes it.
-func pausedOnPurpose(pauses []tenants.Pause) string {
+func pausedOnPurpose(p cli.Program, pauses []tenants.Pause) string {
 	if len(pauses) == 0 {
 		return ""
 	}
@@ -92,13 +92,13 @@ func pausedOnPurpose(pauses []tenants.Pause) string {
 	text.WriteString("Paused by an operator, so their events wait:\n")
 	for n := range pauses {
 		if n == mostPauses {
-			fmt.Fprintf(&text, "  and %s: %s\n", cli.Several(len(pauses)-n, "other tenant", "other tenants"), cli.Typed("tenants", "list"))
+			fmt.Fprintf(&text, "  and %s: %s\n", cli.Several(len(pauses)-n, "other tenant", "other tenants"), p.Typed("tenants", "list"))
 			break
 		}
-		p := &pauses[n]
-		fmt.Fprintf(&text, "  tenant %s since %s by %s: %s; to publish its events again: %s\n", cli.Short(p.Tenant, 40), cli.Moment(p.Since),
-			cli.Short(p.Actor, 40),
-			cli.Short(p.Reason, 80), cli.Decided("tenants", "resume", p.Tenant))
+		one := &pauses[n]
+		fmt.Fprintf(&text, "  tenant %s since %s by %s: %s; to publish its events again: %s\n", cli.Short(one.Tenant, 40), cli.Moment(one.Since),
+			cli.Short(one.Actor, 40),
+			cli.Short(one.Reason, 80), p.Decided("tenants", "resume", one.Tenant))
 	}
 	return text.String()
 }

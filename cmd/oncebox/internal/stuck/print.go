@@ -19,7 +19,7 @@ func printStuck(s *cli.Session, found []ops.Stuck, notes stuckNotes, limit int, 
 	var err error
 	// JSON always has each thing: a script can group them by the field cause.
 	if each || s.JSON {
-		items := firstOfEachKind(found, limit)
+		items := firstOfEachKind(s, found, limit)
 		shown, of = len(items), total
 		err = cli.Each(s, items, printOne)
 	} else {
@@ -46,11 +46,11 @@ func printStuck(s *cli.Session, found []ops.Stuck, notes stuckNotes, limit int, 
 
 // firstOfEachKind returns the first things of each kind, up to limit of each. A limit over all would let a thousand
 // dead letters hide the one relay that is missing.
-func firstOfEachKind(found []ops.Stuck, limit int) []Item {
+func firstOfEachKind(s *cli.Session, found []ops.Stuck, limit int) []Item {
 	items, ofKind := []Item{}, map[ops.Kind]int{}
 	for n := range found {
 		if ofKind[found[n].Kind]++; ofKind[found[n].Kind] <= limit {
-			items = append(items, itemOf(&found[n]))
+			items = append(items, itemOf(s.Program, &found[n]))
 		}
 	}
 	return items
@@ -64,7 +64,7 @@ func printCauses(s *cli.Session, causes []ops.Cause) error {
 		}
 		c := &causes[n]
 		if c.Count == 1 {
-			item := itemOf(&c.Stuck)
+			item := itemOf(s.Program, &c.Stuck)
 			if err := printOne(s, &item); err != nil {
 				return err
 			}
@@ -79,7 +79,7 @@ func printCauses(s *cli.Session, causes []ops.Cause) error {
 		if example == c.Text {
 			example = ""
 		}
-		err := s.Pairs(string(c.Kind), causeLine(c, time.Now()), "for example", example, "behind it", behind, "to do", nextOfMany(c))
+		err := s.Pairs(string(c.Kind), causeLine(c, time.Now()), "for example", example, "behind it", behind, "to do", nextOfMany(s.Program, c))
 		if err != nil {
 			return err
 		}

@@ -70,6 +70,9 @@ Exit code 0: nothing is stuck. 3: something is.`,
 	flags.IntVar(&limit, "limit", 100, "list at most this number of causes, or with --each this number of each kind")
 	flags.BoolVar(&each, "each", false, "list each thing by itself, not one entry for each cause")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := s.ChooseBroker(); err != nil {
+			return err
+		}
 		if err := s.OpenList(cmd, limit); err != nil {
 			return err
 		}
@@ -93,7 +96,7 @@ Exit code 0: nothing is stuck. 3: something is.`,
 
 // itemOf makes the output for a stuck thing. An unknown backlog is null and not 0, which would mean that no message
 // waits.
-func itemOf(f *ops.Stuck) Item {
+func itemOf(p cli.Program, f *ops.Stuck) Item {
 	var backlog *int64
 	if f.BacklogKnown {
 		backlog = &f.Backlog
@@ -104,6 +107,6 @@ func itemOf(f *ops.Stuck) Item {
 		Topic: f.Topic, Tenant: f.Tenant, Key: f.Key, Holds: f.Holds,
 		Step: f.Step, Label: f.Label, Request: f.Request, Caller: f.Caller, Principal: f.Principal,
 		Attempts: f.Attempts, Next: cli.TimeOf(f.Next), Error: f.Error,
-		Cause: ops.CauseOf(f.Error), Actions: append([]ops.Action{}, f.Kind.Actions()...), Do: next(f), Or: other(f),
+		Cause: ops.CauseOf(f.Error), Actions: append([]ops.Action{}, f.Kind.Actions()...), Do: next(p, f), Or: other(p, f),
 	}
 }
