@@ -19,62 +19,82 @@ func (p platform) String() string { return p.os + "/" + p.arch }
 // here reports whether the programs of the platform run on this machine.
 func (p platform) here() bool { return p == platform{runtime.GOOS, runtime.GOARCH} }
 
-// binary is the command, built for a platform.
+// binary is a command, built for a platform.
 type binary struct {
+	command  *command
 	platform platform
 	file     string
 	info     *buildinfo.BuildInfo
 }
 
-// buildBinaries builds the command for each platform, twice: in the clone, and in another clone at another place, as a person who checks the release
+// buildBinaries builds each command for each platform, twice: in the clone, and in another clone at another place, as a person who checks the release
 // would. Both must have the same bytes.
 func (r *rehearsal) buildBinaries(ctx context.Context) (string, error) {
 	again, err := r.clone.cloneTo(ctx, filepath.Join(r.scratch, "elsewhere", "again"), r.root().tag(r.version))
 	if err != nil {
 		return "", err
 	}
-	for _, p := range r.platforms {
-		name := fmt.Sprintf("%s_%s_%s_%s", r.name(), r.version, p.os, p.arch)
-		if p.os == "windows" {
-			name += ".exe"
-		}
-		b := &binary{platform: p, file: filepath.Join(r.dist, name)}
-		if err := r.build(ctx, r.clone, p, b.file); err != nil {
-			return "", err
-		}
-		second := filepath.Join(r.scratch, "again.bin")
-		if err := r.build(ctx, again, p, second); err != nil {
-			return "", err
-		}
-		if b.info, err = buildinfo.ReadFile(b.file); err != nil {
-			return "", err
-		}
-		if err := r.checkInfo(b); err != nil {
-			return "", fmt.Errorf("%s: %w", name, err)
-		}
-		if err := same(b.file, second); err != nil {
-			return "", fmt.Errorf("%s is not reproducible: %w", name, err)
-		}
-		if p.here() {
-			if err := r.showsVersion(ctx, b.file); err != nil {
+	for _, c := range r.commands {
+		for _, p := range r.platforms {
+			b, err := r.buildTwice(ctx, again, c, p)
+			if err != nil {
 				return "", err
 			}
+			r.made.binaries = append(r.made.binaries, b)
 		}
-		r.made.binaries = append(r.made.binaries, b)
 	}
-	return fmt.Sprintf("%d platforms, each built twice in different folders with the same bytes", len(r.platforms)), nil
+	return fmt.Sprintf("%d commands for %d platforms, each built twice in different folders with the same bytes", len(r.commands), len(r.platforms)), nil
 }
 
-// build builds the command. The go command itself writes the version and the commit into it, because the repository has the tag.
-func (r *rehearsal) build(ctx context.Context, at repository, p platform, file string) error {
-	_, err := goHere().with("GOOS="+p.os, "GOARCH="+p.arch).run(ctx, at.dir, "build",
-		"-trimpath", "-buildvcs=true", "-mod=readonly", "-ldflags=-s -w", "-o", file, "./"+r.command())
+// buildTwice builds a command in the clone and in another one, and checks it.
+func (r *rehearsal) buildTwice(ctx context.Context, again repository, c *command, p platform) (_ *binary, err error) {
+	name := fmt.Sprintf("%s_%s_%s_%s", c.name, r.version, p.os, p.arch)
+	if p.os == "windows" {
+		name += ".exe"
+	}
+	b := &binary{command: c, platform: p, file: filepath.Join(r.dist, name)}
+	if err := r.build(ctx, r.clone, b, b.file); err != nil {
+		return nil, err
+	}
+	second := filepath.Join(r.scratch, "again.bin")
+	if err := r.build(ctx, again, b, second); err != nil {
+		return nil, err
+	}
+	if b.info, err = buildinfo.ReadFile(b.file); err != nil {
+		return nil, err
+	}
+	if err := r.checkInfo(b); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if err := same(b.file, second); err != nil {
+		return nil, fmt.Errorf("%s is not reproducible: %w", name, err)
+	}
+	if !p.here() {
+		return b, nil
+	}
+	return b, r.showsVersion(ctx, c, b.file)
+}
+
+// build builds the command. The go command itself writes the version and the commit into it, because the repository has the tag. A module that
+// requires another one of this repository gets it in its released form, as a user does.
+func (r *rehearsal) build(ctx context.Context, at repository, b *binary, file string) (err error) {
+	g, m := goHere(), b.command.module
+	if len(m.own(r.modules)) > 0 {
+		if g, err = r.goOfStranger(ctx); err != nil {
+			return err
+		}
+	}
+	_, err = g.with("GOOS="+b.platform.os, "GOARCH="+b.platform.arch).run(ctx, filepath.Join(at.dir, m.dir), "build",
+		"-trimpath", "-buildvcs=true", "-mod=readonly", "-ldflags=-s -w", "-o", file, "./"+b.command.dir())
 	return err
 }
 
 // checkInfo compares what the binary says about itself with the release.
 func (r *rehearsal) checkInfo(b *binary) error {
 	var all []error
+	if b.info.Main.Path != b.command.module.path() {
+		all = append(all, fmt.Errorf("it says that it is of module %s, and not %s", b.info.Main.Path, b.command.module.path()))
+	}
 	if b.info.Main.Version != r.version {
 		all = append(all, fmt.Errorf("it says that it is version %s, and not %s", b.info.Main.Version, r.version))
 	}

@@ -20,7 +20,7 @@ import (
 func made(t *testing.T) *rehearsal {
 	t.Helper()
 	r := rehearse(t, small(t), "")
-	must(t, r.inspect, r.commit, r.buildBinaries, r.checkLicences)
+	must(t, r.inspect, r.commit, r.zips, r.buildBinaries, r.checkLicences)
 	return r
 }
 
@@ -38,9 +38,17 @@ func TestBinariesAreThoseOfTheRelease(t *testing.T) {
 	require.ErrorContains(t, same(one, other), "built in two folders")
 	require.NoError(t, same(one, one))
 
-	r = &rehearsal{version: "v0.1.0"}
+	c := r.commands[0]
+	r = &rehearsal{version: "v0.1.0", scratch: r.scratch}
+	for says, want := range map[string]string{
+		"v0.2.0 github.com/acme/tool": "does not say v0.1.0", "v0.1.0 github.com/acme/tools": "does not say github.com/acme/tool:",
+	} {
+		require.NoError(t, os.WriteFile(one, []byte("#!/bin/sh\necho "+says+"\n"), 0o700)) //nolint:gosec // it is a program
+		require.ErrorContains(t, r.showsVersion(t.Context(), c, one), want)
+	}
 	for want, info := range map[string]buildinfo.BuildInfo{
-		"it says that it is version (devel), and not v0.1.0": {Main: debug.Module{Version: "(devel)"}},
+		"it says that it is version (devel), and not v0.1.0":                       {Main: debug.Module{Version: "(devel)"}},
+		"it says that it is of module example.com/y, and not github.com/acme/tool": {Main: debug.Module{Path: "example.com/y", Version: "v0.1.0"}},
 		"with files that are not committed": {
 			Main: debug.Module{Version: "v0.1.0"}, Settings: []debug.BuildSetting{{Key: "vcs.modified", Value: "true"}},
 		},
@@ -48,7 +56,7 @@ func TestBinariesAreThoseOfTheRelease(t *testing.T) {
 			Main: debug.Module{Version: "v0.1.0"}, Deps: []*debug.Module{{Path: "example.com/x", Replace: &debug.Module{Path: "../fork"}}},
 		},
 	} {
-		require.ErrorContains(t, r.checkInfo(&binary{info: &info}), want)
+		require.ErrorContains(t, r.checkInfo(&binary{command: c, info: &info}), want)
 	}
 }
 
@@ -108,14 +116,14 @@ func TestListOfABinaryIsChecked(t *testing.T) {
 // An image with another byte, with root as its user, or without certificates is found when it is read back.
 func TestImageIsReadBack(t *testing.T) {
 	r := made(t)
-	must(t, r.buildImage)
+	must(t, r.buildImages)
 	file := filepath.Join(r.dist, "tool_v0.1.0_image.tar")
 	text := []byte(readFile(t, file))
 	at := bytes.Index(text, []byte(`"architecture"`))
 	text[at+1] = 'A'
 	broken := filepath.Join(r.scratch, "broken.tar")
 	require.NoError(t, os.WriteFile(broken, text, 0o600))
-	_, err := (&rehearsal{scratch: t.TempDir()}).readImage(t.Context(), broken)
+	_, err := (&rehearsal{scratch: t.TempDir()}).readImage(t.Context(), r.commands[0], broken)
 	require.ErrorContains(t, err, "has the digest sha256:")
 
 	image, err := r.imageOf(r.made.binaries[0])

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// small is a repository with all that a release needs: a root module with a command, a module that requires it, and a module that is not released.
+// small is a repository with all that a release needs: a root module with a command, a module that requires it and has the same command under its
+// own name and another one, and a module that is not released.
 func small(t *testing.T) map[string]string {
 	t.Helper()
 	licence, err := os.ReadFile("../../LICENSE")
@@ -27,7 +28,7 @@ import (
 
 func main() {
 	info, _ := debug.ReadBuildInfo()
-	fmt.Println("version", info.Main.Version)
+	fmt.Println("version", info.Main.Version, info.Main.Path)
 }
 `
 	return map[string]string{
@@ -42,11 +43,12 @@ func main() {
 			"require github.com/acme/tool v0.0.0\n\nreplace github.com/acme/tool => ../\n",
 		"adapter/adapter.go": "package adapter\n\nimport \"github.com/acme/tool\"\n\n" +
 			"// Hello greets.\nfunc Hello() string { return tool.Greeting(\"adapter\") }\n",
-		"adapter/cmd/tool-a/a.go":  "package main\n\nimport \"github.com/acme/tool/adapter\"\n\nfunc main() { println(adapter.Hello()) }\n",
-		"bench/go.mod":             "module github.com/acme/tool/bench\n\ngo 1.26.0\n",
-		"bench/bench.go":           "package bench\n",
-		"testdata/broken/go.mod":   "module x\n\nnonsense\n",
-		"internal/hidden/hides.go": "package hidden\n",
+		"adapter/cmd/tool-adapter/a.go": strings.Replace(command, "import (", "import (\n\t_ \"github.com/acme/tool/adapter\"", 1),
+		"adapter/cmd/tool-vet/a.go":     "package main\n\nimport \"github.com/acme/tool/adapter\"\n\nfunc main() { println(adapter.Hello()) }\n",
+		"bench/go.mod":                  "module github.com/acme/tool/bench\n\ngo 1.26.0\n",
+		"bench/bench.go":                "package bench\n",
+		"testdata/broken/go.mod":        "module x\n\nnonsense\n",
+		"internal/hidden/hides.go":      "package hidden\n",
 	}
 }
 

@@ -70,6 +70,11 @@ func (r *rehearsal) checkLicences(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%d modules: %s", len(modules), strings.Join(shown, ", ")), errors.Join(all...)
 }
 
+// isOwn reports whether a module belongs to the repository. Its licence is that of the repository.
+func (r *rehearsal) isOwn(path string) bool {
+	return slices.ContainsFunc(r.modules, func(m *module) bool { return m.path() == path })
+}
+
 // goItself stands for the standard library, whose code is in each binary.
 const goItself = "The Go programming language"
 
@@ -80,12 +85,16 @@ func (r *rehearsal) folders(ctx context.Context, modules []*debug.Module) (map[s
 		return nil, err
 	}
 	folders := map[string]string{goItself: strings.TrimSpace(string(root))}
-	if len(modules) == 0 {
-		return folders, nil
-	}
 	args := []string{"mod", "download", "-json"}
 	for _, m := range modules {
+		if r.isOwn(m.Path) {
+			folders[m.Path] = r.clone.dir
+			continue
+		}
 		args = append(args, m.Path+"@"+m.Version)
+	}
+	if len(args) == 3 { // go would download what the module of the folder requires
+		return folders, nil
 	}
 	out, err := goHere().run(ctx, r.clone.dir, args...)
 	if err != nil {
@@ -136,6 +145,9 @@ func readLicence(dir string) (*licence, error) {
 func (r *rehearsal) allLicences() []byte {
 	var text bytes.Buffer
 	for _, path := range slices.Sorted(maps.Keys(r.made.licences)) {
+		if r.isOwn(path) {
+			continue
+		}
 		l := r.made.licences[path]
 		line := strings.Repeat("=", 80)
 		title := strings.Join(append([]string{strings.TrimSpace(path + " " + l.version)}, l.kinds...), ", ")

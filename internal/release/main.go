@@ -7,9 +7,9 @@
 // Nothing in the repository changes. With -keep, if nothing failed and nothing was skipped, the tags come from the clone into the repository: what is
 // released is what was checked. docs/releasing.md says what each step checks. The files of the release are in the folder dist, and the last line is
 //
-//	release-check version=v0.2.0 modules=6 binaries=5 image=sha256:… sbom=5 failed=0
+//	release-check version=v0.2.0 modules=6 binaries=20 images=4 image=sha256:… sbom=20 failed=0
 //
-// failed is the number of steps that failed. The exit code is 1 if there is one.
+// image is that of the product, and failed is the number of steps that failed. The exit code is 1 if there is one.
 //
 // Read first: main.go, then rehearsal.go.
 package main
@@ -79,12 +79,12 @@ func release(ctx context.Context, out io.Writer, source repository, s settings, 
 		more, _ := runSteps(ctx, out, []step{last})
 		failed += more
 	}
-	image := r.made.image
-	if image == "" {
-		image = "none"
+	image := "none"
+	if len(r.made.images) > 0 {
+		image = r.made.images[0]
 	}
-	fmt.Fprintf(out, "release-check version=%s modules=%d binaries=%d image=%s sbom=%d failed=%d\n",
-		r.version, len(r.modules), len(r.made.binaries), image, r.made.sboms, failed)
+	fmt.Fprintf(out, "release-check version=%s modules=%d binaries=%d images=%d image=%s sbom=%d failed=%d\n",
+		r.version, len(r.modules), len(r.made.binaries), len(r.made.images), image, r.made.sboms, failed)
 	if failed > 0 {
 		return errFailed
 	}
@@ -108,7 +108,7 @@ func (r *rehearsal) steps() []step {
 		{"binaries", true, r.buildBinaries},
 		{"licences", false, r.checkLicences},
 		{"sbom", false, r.listBinaries},
-		{"image", false, r.buildImage},
+		{"images", false, r.buildImages},
 		{"vulnerabilities", false, r.checkVulnerabilities},
 		{"checksums", false, r.sumFiles},
 	}

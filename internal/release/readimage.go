@@ -21,8 +21,8 @@ import (
 
 // readImage reads the file of an image as a container engine would: it checks all digests, unpacks the image of each platform, and runs the program
 // of this machine's platform. It returns in words what ran.
-func (r *rehearsal) readImage(ctx context.Context, file string) (ran string, err error) {
-	dir := filepath.Join(r.scratch, "read")
+func (r *rehearsal) readImage(ctx context.Context, c *command, file string) (ran string, err error) {
+	dir := filepath.Join(r.scratch, "read", c.name)
 	if err := unpack(file, dir); err != nil {
 		return "", err
 	}
@@ -57,12 +57,12 @@ func (r *rehearsal) readImage(ctx context.Context, file string) (ran string, err
 		if err != nil {
 			return "", err
 		}
-		program, err := r.unpackImage(image, filepath.Join(r.scratch, m.Platform.Architecture))
+		program, err := r.unpackImage(image, filepath.Join(r.scratch, "unpacked", c.name, m.Platform.Architecture))
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", m.Platform, err)
 		}
 		if (platform{m.Platform.OS, m.Platform.Architecture}).here() {
-			if err := r.showsVersion(ctx, program); err != nil {
+			if err := r.showsVersion(ctx, c, program); err != nil {
 				return "", err
 			}
 			ran = m.Platform.String() + " read back and run"

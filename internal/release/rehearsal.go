@@ -18,15 +18,16 @@ import (
 // rehearsal is a release that is made in a clone of the repository: with its commits, its tags and its files. What it makes can be released as it is.
 type rehearsal struct {
 	settings
-	version string
-	source  repository // where the release comes from
-	tags    []string   // of the source
-	scratch string     // a folder that is removed at the end
-	clone   repository
-	when    time.Time // of the last commit of the source
-	modules []*module
-	news    string // what the changelog says about the release
-	made    madeFiles
+	version  string
+	source   repository // where the release comes from
+	tags     []string   // of the source
+	scratch  string     // a folder that is removed at the end
+	clone    repository
+	when     time.Time // of the last commit of the source
+	modules  []*module
+	commands []*command
+	news     string // what the changelog says about the release
+	made     madeFiles
 }
 
 // settings differ between the repository and the small ones of tests.
@@ -39,7 +40,7 @@ type settings struct {
 type madeFiles struct {
 	binaries []*binary
 	programs []string // of package main, one for each module: they contain all public packages
-	image    string   // the digest of the image
+	images   []string // the digests of the images, that of the product first
 	sboms    int
 	licences map[string]*licence // of the modules in the binaries, by path
 }
@@ -59,6 +60,7 @@ func (r *rehearsal) inspect(ctx context.Context) (string, error) {
 	if r.modules, err = findModules(r.source.dir); err != nil {
 		return "", err
 	}
+	r.commands = r.findCommands()
 	if r.version == "" {
 		r.version = nextMinor(lastVersion(r.root(), "", r.tags))
 	}
@@ -81,9 +83,6 @@ func (r *rehearsal) root() *module {
 	i := slices.IndexFunc(r.modules, func(m *module) bool { return m.dir == "." })
 	return r.modules[i]
 }
-
-// command is the folder of the program that is released as a binary.
-func (r *rehearsal) command() string { return "cmd/" + r.name() }
 
 // name is the name of the product.
 func (r *rehearsal) name() string { return filepath.Base(r.root().path()) }

@@ -17,12 +17,20 @@ func TestReleaseFromEndToEnd(t *testing.T) {
 	s := settings{dist: filepath.Join(source.dir, "dist"), platforms: []platform{{"linux", runtime.GOARCH}}}
 	lines, err := report(t, source, s, "", false)
 	require.NoError(t, err, strings.Join(lines, "\n"))
-	require.Regexp(t, `^release-check version=v0.1.0 modules=2 binaries=1 image=sha256:[0-9a-f]{64} sbom=1 failed=0$`, lines[len(lines)-1])
-	require.Contains(t, line(t, lines, "users"), "2 programs, 2 commands installed")
-	require.Contains(t, line(t, lines, "vulnerabilities"), "none known in 3 programs")
+	require.Regexp(t, `^release-check version=v0.1.0 modules=2 binaries=2 images=2 image=sha256:[0-9a-f]{64} sbom=2 failed=0$`, lines[len(lines)-1])
+	require.Contains(t, line(t, lines, "users"), "2 programs, 3 commands installed")
+	require.Contains(t, line(t, lines, "vulnerabilities"), "none known in 4 programs")
 	require.Equal(t, ".gitignore", git(t, source, "ls-files", ".gitignore"))
 	require.Empty(t, git(t, source, "status", "--porcelain")+git(t, source, "tag"), "a check changes nothing")
 	first := readFile(t, filepath.Join(s.dist, "SHA256SUMS"))
+	for _, name := range []string{"tool", "tool-adapter"} {
+		require.Contains(t, first, "  "+name+"_v0.1.0_image.tar\n")
+		require.Contains(t, first, "  "+name+"_v0.1.0_linux_"+runtime.GOARCH+".cdx.json\n")
+		require.Regexp(t, "(^|      | )"+name+` sha256:[0-9a-f]{64}: 1 platforms, linux/`+runtime.GOARCH+` read back and run`, strings.Join(lines, "\n"))
+	}
+	require.NotContains(t, first, "tool-vet", "it is for developers")
+	require.False(t, strings.Contains(readFile(t, filepath.Join(s.dist, thirdParty)), "github.com/acme/tool"), "it is no third party")
+	require.Contains(t, readFile(t, filepath.Join(s.dist, "tool-adapter_v0.1.0_linux_"+runtime.GOARCH+".cdx.json")), "pkg:golang/github.com/acme/tool@v0.1.0")
 
 	lines, err = report(t, source, s, "v0.1.0", true)
 	require.NoError(t, err, strings.Join(lines, "\n"))
@@ -46,7 +54,7 @@ func nextVersion(t *testing.T, source repository, s settings) {
 	lines, err = report(t, source, s, "v0.1.0", false)
 	require.ErrorIs(t, err, errFailed)
 	require.Regexp(t, `FAIL  source .*version v0.1.0 exists: there is a tag v0.1.0`, line(t, lines, "source"))
-	require.Equal(t, "release-check version=v0.1.0 modules=2 binaries=0 image=none sbom=0 failed=1", lines[len(lines)-1])
+	require.Equal(t, "release-check version=v0.1.0 modules=2 binaries=0 images=0 image=none sbom=0 failed=1", lines[len(lines)-1])
 
 	compare := func(version string) error {
 		r := &rehearsal{version: version, source: source, scratch: t.TempDir(), settings: s}
@@ -160,7 +168,8 @@ func TestEachStepIsReported(t *testing.T) {
 	require.Regexp(t, "^ok    checksums ", line(t, lines, "checksums"))
 	require.Regexp(t, "^skip  vulnerabilities .*cannot be reached", line(t, lines, "vulnerabilities"))
 	require.Regexp(t, "^FAIL  tags .*a step failed or was skipped", line(t, lines, "tags"))
-	require.Regexp(t, "failed=2$", lines[len(lines)-1])
+	require.Contains(t, line(t, lines, "licences"), "github.com/acme/tool: it has no licence")
+	require.Regexp(t, "failed=3$", lines[len(lines)-1])
 	require.Empty(t, git(t, source, "tag"))
 }
 
