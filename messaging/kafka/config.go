@@ -172,12 +172,16 @@ func wrap(where string, err error) error {
 // checkURL recognizes addresses of other systems, and says what is expected.
 func (c *Config) checkURL(check *configs.Check) {
 	const advice = "give the addresses of brokers, host:9092, separated by commas (ONCEBOX_KAFKA_URL)"
+	if at := strings.LastIndexByte(c.URL, '@'); at >= 0 { // a password may stand before it
+		check.That(false, "URL", "xxxxx"+c.URL[at:], advice)
+		return
+	}
 	hosts := c.hosts()
 	if len(hosts) == 0 {
 		check.Add(errors.New("kafka: Config.URL is empty: " + advice))
 	}
 	for _, host := range hosts {
-		check.That(!strings.ContainsAny(host, "/@ "), "URL", host, advice)
+		check.That(!strings.ContainsAny(host, "/ "), "URL", host, advice)
 	}
 }
 

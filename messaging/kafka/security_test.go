@@ -100,6 +100,16 @@ func TestConfigIsCheckedAtTheStart(t *testing.T) {
 	require.NoError(t, (&Config{URL: "kafka://one:9092, two:9092"}).Validate())
 }
 
+// An address of another system may have a password, which does not belong into a log.
+func TestNoPasswordIsShown(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"nats://ann:secret@host:4222", "ann:secret@host:9092", "postgres://ann:sec@ret@host", "one:9092,amqp://ann:se,cret@two"} {
+		_, err := Connect(t.Context(), &Config{URL: url})
+		require.ErrorContains(t, err, "give the addresses of brokers")
+		require.NotRegexp(t, "secret|sec|ret|ann", err)
+	}
+}
+
 func TestKindReadsTheEnvironment(t *testing.T) {
 	t.Parallel()
 	own := configOf(cluster(t).ListenAddrs()...)
