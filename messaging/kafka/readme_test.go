@@ -1,0 +1,17 @@
+package kafka
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/internal/newcomer"
+)
+
+// The program of the README runs on Kafka with what the README says about it, and nothing else.
+func TestFiveStepsOnKafka(t *testing.T) {
+	t.Parallel()
+	p := newcomer.Program{Root: "../..", Adapter: "kafka", URL: strings.Join(cluster(t).ListenAddrs(), ",")}
+	require.Contains(t, p.Run(t), "\nsold for 42\n")
+}
