@@ -63,3 +63,13 @@ func TestBreaksAreWrittenDown(t *testing.T) {
 	section := "### Added\n\n- `Added`.\n\n### Changed\n\n- `Manager.Do`.\n\n### Removed\n\n- `Gone`.\n\n### Fixed\n\n- `Fixed`.\n"
 	require.Equal(t, "Changed\n\n- `Manager.Do`.\nRemoved\n\n- `Gone`.\n", breaking(section))
 }
+
+// From v1 on only a new major version breaks programs, whatever the changelog says.
+func TestStableVersionsBreakNothing(t *testing.T) {
+	all, err := findModules("../..")
+	require.NoError(t, err)
+	m, broken := all[0], []string{"Greeting: removed"}
+	require.ErrorContains(t, checkBreaks(broken, "Removed\n\n- `Greeting`\n", m, "v1.2.0", "v1.1.0"), "only a new major version breaks programs")
+	require.NoError(t, checkBreaks(broken, "Removed\n\n- `Greeting`\n", m, "v1.0.0", "v0.9.0"))
+	require.NoError(t, checkBreaks(nil, "", m, "v1.2.0", "v1.1.0"))
+}

@@ -72,7 +72,7 @@ func TestHintsRunAsTheyArePrinted(t *testing.T) {
 			follow(seen[hint].out + seen[hint].errs)
 		}
 	}
-	for _, begin := range []string{"stuck", "stuck --each", "dead list --limit 1", "keys list", "parked list", "status", "doctor"} {
+	for _, begin := range []string{"stuck", "stuck --each", "dead list --limit 1", "keys list", "parked list", "status"} {
 		follow("oncebox-nats " + begin)
 	}
 	require.Greater(t, len(seen), 15, "%v", seen)

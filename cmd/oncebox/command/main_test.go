@@ -40,7 +40,7 @@ type shop struct {
 	failing atomic.Bool
 	billed  atomic.Int64
 	refuse  func(*messaging.Message) error // nil: nothing
-	called  cli.Program // the name by which the command is called; "": oncebox
+	called  cli.Program                    // the name by which the command is called; "": oncebox
 	mu      sync.Mutex
 	seen    []string // the payloads that were billed
 }

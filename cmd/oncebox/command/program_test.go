@@ -67,7 +67,7 @@ func TestErrorsNameTheProgram(t *testing.T) {
 		"consumers forget nobody": "shop-ops consumers list shows all that have run",
 		"dead list --colour red":  "see shop-ops dead list --help",
 		"--schema nowhere status": "with this command: shop-ops migrate up",
-		"keys resolve 17 s --not-done --by ann --why x --yes": "see shop-ops stuck",
+		"keys resolve 17171717 s --not-done --by ann --why x --yes": "see shop-ops stuck",
 	} {
 		a := s.oncebox(strings.Fields(line)...)
 		require.NotZero(t, a.code, line)

@@ -23,15 +23,18 @@ type Expected struct {
 
 // Topics returns the topics whose streams have our prefix and were made by this package.
 func (k *Keeper) Topics(ctx context.Context) (topics []string, err error) {
-	list := k.session.JS.ListStreams(ctx)
-	for info := range list.Info() {
-		escaped, ours := strings.CutPrefix(info.Config.Name, k.Stream(""))
-		if _, made := info.Config.Metadata[partitionsKey]; ours && made {
-			topics = append(topics, wire.Unescape(escaped))
+	err = k.session.Ask(ctx, "", func(ctx context.Context) error {
+		list := k.session.JS.ListStreams(ctx)
+		for info := range list.Info() {
+			escaped, ours := strings.CutPrefix(info.Config.Name, k.Stream(""))
+			if _, made := info.Config.Metadata[partitionsKey]; ours && made {
+				topics = append(topics, wire.Unescape(escaped))
+			}
 		}
-	}
+		return list.Err()
+	})
 	slices.Sort(topics)
-	return topics, list.Err()
+	return topics, err
 }
 
 // examination collects the findings about one topic.

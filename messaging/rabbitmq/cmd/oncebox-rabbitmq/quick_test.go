@@ -1,0 +1,6 @@
+//go:build !nightly
+
+package main
+
+// stop ends nothing: only the nightly tests need a server.
+var stop []func() error //nolint:gochecknoglobals // a constant
