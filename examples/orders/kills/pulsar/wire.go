@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 
 	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
@@ -21,7 +23,10 @@ import (
 const keeper = "kills"
 
 // wire reads the topic with readers of Pulsar's client. It has no credentials, so the broker must let it in without.
-type wire struct{ url, topic string }
+type wire struct {
+	url, admin string
+	topic      string // public/default/order
+}
 
 // watch makes the topic with its partitions, and the subscription that keeps the messages.
 func watch(ctx context.Context) (kills.Wire, error) {
@@ -35,7 +40,7 @@ func watch(ctx context.Context) (kills.Wire, error) {
 	}
 	err = b.Declare(ctx, nil, []messaging.Subscription{{Topic: shop.OrderTopic, Name: keeper}})
 	cfg = cfg.WithDefaults()
-	return wire{cfg.URL, "persistent://" + cfg.Tenant + "/" + cfg.Namespace + "/" + shop.OrderTopic}, errors.Join(err, b.Close())
+	return wire{cfg.URL, cfg.AdminURL, cfg.Tenant + "/" + cfg.Namespace + "/" + shop.OrderTopic}, errors.Join(err, b.Close())
 }
 
 // Read implements kills.Wire. It lets the broker forget the messages afterwards.
@@ -47,7 +52,7 @@ func (w wire) Read(ctx context.Context) (messages []kills.Message, err error) {
 		return nil, err
 	}
 	defer client.Close()
-	partitions, err := client.TopicPartitions(w.topic)
+	partitions, err := client.TopicPartitions("persistent://" + w.topic)
 	if err != nil {
 		return nil, err
 	}
@@ -65,12 +70,24 @@ func (w wire) Read(ctx context.Context) (messages []kills.Message, err error) {
 			return nil, err
 		}
 	}
-	c, err := client.Subscribe(pulsarclient.ConsumerOptions{Topic: w.topic, SubscriptionName: keeper})
+	return messages, w.forget(ctx)
+}
+
+// forget removes the subscription. A consumer of the client that does so never ends.
+func (w wire) forget(ctx context.Context) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodDelete, w.admin+"/admin/v2/persistent/"+w.topic+"/subscription/"+keeper, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer c.Close()
-	return messages, c.Unsubscribe()
+	req.Close = true
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusNoContent {
+		err = fmt.Errorf("remove the subscription %s: %s", keeper, resp.Status)
+	}
+	return errors.Join(err, resp.Body.Close())
 }
 
 // read reads a partition from its first message on.
