@@ -51,10 +51,11 @@ type receiver struct {
 
 // delivery is a message, and its receipt.
 type delivery struct {
-	account *account
-	record  *kgo.Record
-	attempt int
-	held    bool // the caller of Receive has it
+	receiver *receiver
+	account  *account
+	record   *kgo.Record
+	attempt  int
+	held     bool // the caller of Receive has it
 }
 
 // poll is one call of the client for messages. done is closed when they are in the queue.
@@ -170,7 +171,7 @@ func (r *receiver) add(p kgo.FetchTopicPartition) {
 	}
 	for _, record := range p.Records {
 		a.receive(record.Offset)
-		r.queue = append(r.queue, &delivery{account: a, record: record, attempt: 1})
+		r.queue = append(r.queue, &delivery{receiver: r, account: a, record: record, attempt: 1})
 	}
 }
 
@@ -226,14 +227,9 @@ func (r *receiver) message(d *delivery) *messaging.Message {
 // release takes a message back from the caller. It returns nil if there is nothing to do: the message was settled, or its partition belongs to another
 // consumer by now. The caller holds the mutex.
 func (r *receiver) release(m *messaging.Message, call string) (*delivery, error) {
-	d, ok := m.Receipt().(*delivery)
-	switch {
-	case r.leaving:
-		return nil, messaging.ErrClosed
-	case !ok:
-		return nil, fmt.Errorf("kafka: %s: the message %s is not from this broker", call, m.ID)
-	case d.account.gone || !d.held:
-		return nil, nil //nolint:nilnil // nothing to do
+	d, err := adapters.Receipt(r.leaving, m, "kafka: "+call, func(d *delivery) bool { return d.receiver == r })
+	if err != nil || d.account.gone || !d.held {
+		return nil, err
 	}
 	d.held = false
 	d.account.inHand--

@@ -56,6 +56,20 @@ func brokenReceivers() map[string][]broken {
 			},
 			{name: "a message gets lost in it", says: "deadline exceeded", fault: fault{receive: losesAfter(context.Canceled)}},
 		},
+		"message of another receiver": {
+			{name: "settles something", says: "ack takes a message of another receiver", fault: fault{
+				ack: func(ctx context.Context, r *receiver, m *messaging.Message) error {
+					_ = r.settle(ctx, m)
+					return nil
+				},
+			}},
+			{name: "gives something back", says: "redeliver takes a message of another receiver", fault: fault{
+				redeliver: func(ctx context.Context, r *receiver, m *messaging.Message) error {
+					_ = r.Receiver.Redeliver(ctx, m)
+					return nil
+				},
+			}},
+		},
 		"redeliver": brokenRedeliver(),
 		"redelivered before later ones": {
 			{name: "puts it at the end", says: "overtook", fault: fault{redeliver: keepForLater, receive: laterOnesFirst}},

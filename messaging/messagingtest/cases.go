@@ -36,6 +36,7 @@ func (h Harness) cases() []testCase {
 		{promise: "two subscriptions", run: testTwoSubscriptions},
 		{promise: "receive ends with its context", run: testReceiveContext},
 		{promise: "receive ends with close", run: testReceiveClose},
+		{promise: "message of another receiver", run: testForeignMessage},
 		{promise: "broker closes", run: testBrokerClose},
 		{promise: "broker closes while used", run: testBrokerCloseWhileUsed},
 		{promise: "closed by many at once", run: testConcurrentClose},

@@ -39,6 +39,18 @@ func testReceiveClose(s *session) {
 	require.ErrorIs(t, r.Redeliver(s.ctx, m), messaging.ErrClosed, "redeliver")
 }
 
+// testForeignMessage settles a message with the receiver of another subscription, where it would settle something else.
+func testForeignMessage(s *session) {
+	t := s.t
+	a, b := s.subscribe("a", ""), s.subscribe("b", "")
+	s.publish(s.message("key", 1))
+	m, other := s.receive(a), s.receive(b)
+	require.Error(t, b.Ack(s.ctx, m), "ack takes a message of another receiver")
+	require.Error(t, b.Redeliver(s.ctx, m), "redeliver takes a message of another receiver")
+	s.ack(a, m)
+	s.ack(b, other)
+}
+
 func testRedeliver(s *session) {
 	t := s.t
 	r := s.subscribe("again", "")
