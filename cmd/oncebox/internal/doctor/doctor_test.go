@@ -410,6 +410,24 @@ func (s *setUp) with(name, value string) *bun.DB {
 	return db
 }
 
+// A relay that runs alone makes no partitions of the inbox, and nobody misses them before the first consumer.
+func TestUnusedInboxNeedsNoPartitions(t *testing.T) {
+	s := &setUp{t: t, db: pgtest.Migrated(t)}
+	cfg := s.config()
+	require.NoError(t, outbox.NewStore(s.db.DB, &cfg.Outbox).Upkeep().EnsurePartitions(t.Context()))
+	partitions := func() (found []string) {
+		for _, f := range doctor.Examine(t.Context(), doctor.Target{DB: s.db.DB, Config: cfg}, nil) {
+			if f.Check == "partitions" {
+				found = append(found, f.Mend)
+			}
+		}
+		return found
+	}
+	require.Empty(t, partitions())
+	s.exec("INSERT INTO inbox (message_key, consumer, tenant_id, source) VALUES ('01a21bc7-f761-7475-b813-320789683ef1', 'billing', 'default', 'shop')")
+	require.Len(t, partitions(), 2)
+}
+
 // Each fault is found, and nothing else is. Without it nothing is found.
 func TestEachFaultIsFound(t *testing.T) {
 	s := newSetUp(t)

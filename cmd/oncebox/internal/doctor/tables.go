@@ -115,13 +115,17 @@ func (e *examination) grants(ctx context.Context) ([]Finding, error) {
 		"the database role of this connection lacks rights that the duty %s needs", e.Duty)}, nil
 }
 
-// absent lists the daily partitions of today and tomorrow that do not exist.
+// absent lists the daily partitions of today and tomorrow that do not exist. Those of the inbox are made by consumers, so a database whose inbox was
+// never used needs none.
 const absent = `
 SELECT p || '_' || to_char(d, 'YYYYMMDD'), 'SELECT ' || f || '(''' || d::date || ''')'
 FROM (VALUES ('outbox', 'outbox_make_partition'), ('outbox_progress', 'outbox_make_partition'),
 	('outbox_sent', 'outbox_make_partition'), ('inbox', 'inbox_make_partition')) v (p, f),
 	generate_series((clock_timestamp() AT TIME ZONE 'UTC')::date, (clock_timestamp() AT TIME ZONE 'UTC')::date + 1, interval '1 day') d
 WHERE to_regclass(quote_ident(coalesce(nullif($1::text, ''), current_schema())) || '.' || p || '_' || to_char(d, 'YYYYMMDD')) IS NULL
+	AND (p <> 'inbox' OR EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE n.nspname = coalesce(nullif($1::text, ''), current_schema()) AND c.relkind = 'r'
+			AND (c.relname ~ '^inbox_[0-9]{8}$' OR c.relname = 'inbox_default' AND pg_relation_size(c.oid) > 0)))
 ORDER BY 1`
 
 // partitions finds missing daily partitions. Rows of those days go to the default partition, whose rows
