@@ -3,8 +3,10 @@ package adapters
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"os"
+	"strings"
 )
 
 // TLS has the settings of TLS that the Config of each adapter has, with the prefix TLS.
@@ -34,4 +36,12 @@ func (t TLS) Load() (*tls.Config, error) {
 		out.Certificates = []tls.Certificate{cert}
 	}
 	return out, nil
+}
+
+// IsTLSFault reports whether TLS has failed for a reason that waiting does not mend: one side does not accept the certificate of the other one, or
+// does not speak TLS.
+func IsTLSFault(err error) bool {
+	_, unverified := errors.AsType[*tls.CertificateVerificationError](err)
+	_, other := errors.AsType[tls.RecordHeaderError](err)
+	return unverified || other || err != nil && strings.Contains(err.Error(), "remote error: tls: ") // an alert of the other side, which has no type of its own
 }

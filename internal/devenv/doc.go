@@ -9,6 +9,8 @@
 //     17 and Maven are installed with apt-get where that is possible.
 //
 // [Kafka] returns a Kafka: the server that KAFKA_URL names, or a broker that is started from libraries that are downloaded once (54 MB) with Maven.
+// [RabbitMQ] returns a RabbitMQ: the server that AMQP_URL names, with its management plugin at AMQP_MANAGEMENT_URL (default: port 15672 of the same
+// host), or a server that is started from the Debian package, which is unpacked once (35 MB) into the user's cache folder.
 //
 // [Start] returns PostgreSQL and Pulsar, for programs that run others. [Browser] finds or installs a Chromium in the same way.
 //

@@ -41,6 +41,9 @@ type Options struct {
 	// keep-alive. Default: none.
 	PulsarSettings map[string]string
 
+	// RabbitMQSettings are written into the rabbitmq.conf of a RabbitMQ that is started. Default: none.
+	RabbitMQSettings map[string]string
+
 	// PostgresSettings are set for a PostgreSQL that is started, as by postgres -c. Default: none.
 	PostgresSettings map[string]string
 

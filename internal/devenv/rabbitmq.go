@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,8 +26,16 @@ type RabbitMQServer struct {
 	// URL is the address for clients, amqp://guest:guest@host:port.
 	URL string
 
-	// ManagementURL is the address of the management plugin, http://guest:guest@host:port; empty for a server that was found running.
+	// TLSURL is the address for clients with TLS, amqps://guest:guest@127.0.0.1:port; empty without the setting ssl_options.certfile, and for a server
+	// that was found running. The login by certificate (EXTERNAL) is possible there, too.
+	TLSURL string
+
+	// ManagementURL is the address of the management plugin, http://guest:guest@host:port. That of a server that was found running is AMQP_MANAGEMENT_URL,
+	// else port 15672 of the same host.
 	ManagementURL string
+
+	home rabbitMQHome
+	env  []string // of the server and its tools
 
 	// names is the program in which the nodes of a machine find each other, epmd. RabbitMQ does not start without it.
 	names server
@@ -37,7 +47,7 @@ func RabbitMQ(ctx context.Context, options *Options) (*RabbitMQServer, error) {
 	opts := withDefaults(options)
 	if address := os.Getenv("AMQP_URL"); address != "" && !opts.Own {
 		opts.sayf("RabbitMQ: AMQP_URL")
-		return &RabbitMQServer{URL: address}, nil
+		return &RabbitMQServer{URL: address, ManagementURL: managementURL(address)}, nil
 	}
 	home, err := provideRabbitMQ(ctx, opts)
 	if err != nil {
@@ -50,16 +60,24 @@ func RabbitMQ(ctx context.Context, options *Options) (*RabbitMQServer, error) {
 	if err := errors.Join(r.prepare("KILL"), r.names.prepare("KILL")); err != nil {
 		return nil, errors.Join(err, r.Stop())
 	}
-	if err := r.serve(ctx, home); err != nil {
+	if err := r.serve(ctx, home, opts.RabbitMQSettings); err != nil {
 		return nil, errors.Join(err, r.Stop())
 	}
 	opts.sayf("RabbitMQ: package %s, %s", home, r.URL)
 	return r, nil
 }
 
+func managementURL(broker string) string {
+	u, err := url.Parse(broker)
+	if set := os.Getenv("AMQP_MANAGEMENT_URL"); set != "" || err != nil {
+		return set
+	}
+	return (&url.URL{Scheme: "http", User: u.User, Host: net.JoinHostPort(u.Hostname(), "15672")}).String()
+}
+
 // serve starts a node on free ports, with configuration, data and log in the server's folder.
-func (r *RabbitMQServer) serve(ctx context.Context, home rabbitMQHome) error {
-	var ports [4]int
+func (r *RabbitMQServer) serve(ctx context.Context, home rabbitMQHome, settings map[string]string) error {
+	var ports [5]int
 	for i := range ports {
 		port, err := r.takePort()
 		if err != nil {
@@ -67,7 +85,19 @@ func (r *RabbitMQServer) serve(ctx context.Context, home rabbitMQHome) error {
 		}
 		ports[i] = port
 	}
-	clients, management, nodes, epmd := ports[0], ports[1], ports[2], ports[3]
+	clients, management, nodes, epmd, secure := ports[0], ports[1], ports[2], ports[3], ports[4]
+	address := func(port int) string { return "guest:guest@" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+	conf := map[string]string{
+		"listeners.tcp.default": fmt.Sprintf("127.0.0.1:%d", clients), "management.tcp.ip": "127.0.0.1", "management.tcp.port": strconv.Itoa(management),
+		"log.file": "false", "log.console": "true", "log.console.level": "warning", "disk_free_limit.absolute": "100MB",
+	}
+	plugins := "[rabbitmq_management].\n"
+	if settings["ssl_options.certfile"] != "" {
+		conf["listeners.ssl.default"], r.TLSURL = fmt.Sprintf("127.0.0.1:%d", secure), "amqps://"+address(secure)
+		conf["auth_mechanisms.1"], conf["auth_mechanisms.2"], conf["ssl_cert_login_from"] = "PLAIN", "EXTERNAL", "common_name"
+		plugins = "[rabbitmq_management,rabbitmq_auth_mechanism_ssl].\n"
+	}
+	maps.Copy(conf, settings)
 	file := func(name, text string) (string, error) {
 		path := filepath.Join(r.folder, name)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -75,21 +105,24 @@ func (r *RabbitMQServer) serve(ctx context.Context, home rabbitMQHome) error {
 		}
 		return path, nil
 	}
-	conf, err := file("rabbitmq.conf", fmt.Sprintf("listeners.tcp.default = 127.0.0.1:%d\nmanagement.tcp.ip = 127.0.0.1\nmanagement.tcp.port = %d\n"+
-		"log.file = false\nlog.console = true\nlog.console.level = warning\ndisk_free_limit.absolute = 100MB\n", clients, management))
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(conf)) {
+		fmt.Fprintf(&text, "%s = %s\n", name, conf[name])
+	}
+	confFile, err := file("rabbitmq.conf", text.String())
 	if err != nil {
 		return err
 	}
-	plugins, err := file("enabled_plugins", "[rabbitmq_management].\n")
+	pluginsFile, err := file("enabled_plugins", plugins)
 	if err != nil {
 		return err
 	}
-	env := []string{
+	r.home, r.env = home, []string{
 		"PATH=" + home.programs() + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + r.folder, // HOME has the cookie of the node
 		"ERL_EPMD_PORT=" + strconv.Itoa(epmd), "ERL_EPMD_ADDRESS=127.0.0.1",
 		"RABBITMQ_NODENAME=node" + strconv.Itoa(nodes) + "@localhost", "RABBITMQ_DIST_PORT=" + strconv.Itoa(nodes),
 		"RABBITMQ_MNESIA_BASE=" + filepath.Join(r.folder, "data"), "RABBITMQ_LOG_BASE=" + filepath.Join(r.folder, "log"),
-		"RABBITMQ_CONFIG_FILE=" + conf, "RABBITMQ_ENABLED_PLUGINS_FILE=" + plugins, "RABBITMQ_CONF_ENV_FILE=/dev/null",
+		"RABBITMQ_CONFIG_FILE=" + confFile, "RABBITMQ_ENABLED_PLUGINS_FILE=" + pluginsFile, "RABBITMQ_CONF_ENV_FILE=/dev/null",
 		"ERL_CRASH_DUMP=" + filepath.Join(r.folder, "crash.dump"), // it would be written into the folder of the test
 		"RABBITMQ_ALLOW_INPUT=1",                                  // the script becomes the server, and is no parent that outlives it
 		"LD_LIBRARY_PATH=" + home.libraries(),
@@ -97,16 +130,15 @@ func (r *RabbitMQServer) serve(ctx context.Context, home rabbitMQHome) error {
 	}
 	r.names.command = func() *exec.Cmd {
 		cmd := exec.Command(filepath.Join(home.programs(), "epmd"), "-port", strconv.Itoa(epmd))
-		cmd.Env = env
+		cmd.Env = r.env
 		return cmd
 	}
 	r.names.ready = listens(epmd)
 	r.command = func() *exec.Cmd {
 		cmd := exec.Command(home.server())
-		cmd.Env = env
+		cmd.Env = r.env
 		return cmd
 	}
-	address := func(port int) string { return "guest:guest@" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 	r.URL, r.ManagementURL = "amqp://"+address(clients), "http://"+address(management)
 	r.ready = func(ctx context.Context) error {
 		_, err := r.Manage(ctx, http.MethodGet, "/aliveness-test/%2F", "")
@@ -116,6 +148,19 @@ func (r *RabbitMQServer) serve(ctx context.Context, home rabbitMQHome) error {
 		return err
 	}
 	return r.start(ctx)
+}
+
+// Control runs rabbitmqctl for a server that was started here.
+func (r *RabbitMQServer) Control(ctx context.Context, args ...string) error {
+	if r.dog == nil {
+		return ErrNotStartedHere
+	}
+	cmd := exec.CommandContext(ctx, r.home.control(), args...)
+	cmd.Dir, cmd.Env = r.folder, r.env
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("devenv: rabbitmqctl %s: %w: %s", strings.Join(args, " "), err, text)
+	}
+	return nil
 }
 
 // Stop ends the server and removes its data, unless it was found running. A second call does nothing.
@@ -165,9 +210,11 @@ func (r *RabbitMQServer) Manage(ctx context.Context, method, path, body string) 
 // rabbitMQHome is the folder below which the package has its files: "/" if it is installed.
 type rabbitMQHome string
 
-func (h rabbitMQHome) server() string {
-	return filepath.Join(string(h), "usr", "lib", "rabbitmq", "bin", "rabbitmq-server")
+func (h rabbitMQHome) script(name string) string {
+	return filepath.Join(string(h), "usr", "lib", "rabbitmq", "bin", name)
 }
+func (h rabbitMQHome) server() string   { return h.script("rabbitmq-server") }
+func (h rabbitMQHome) control() string  { return h.script("rabbitmqctl") }
 func (h rabbitMQHome) erlang() string   { return filepath.Join(string(h), "usr", "lib", "erlang") }
 func (h rabbitMQHome) programs() string { return filepath.Join(h.erlang(), "bin") }
 
