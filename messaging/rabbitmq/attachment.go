@@ -3,6 +3,7 @@ package rabbitmq
 import (
 	"context"
 	"crypto/rand"
+	"math"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 // settled to the places that they had.
 type attachment struct {
 	receiver  *receiver
+	session   *session
 	channel   *amqp.Channel
 	closed    <-chan *amqp.Error
 	cancelled <-chan string // gets the tag of a consumer whose queue is gone
@@ -48,40 +50,26 @@ func (rc *receipt) place() string {
 	return rc.unnamed
 }
 
-// attach consumes the queues of the subscription. The client's calls cannot be cancelled; an attachment that comes too late is closed.
+// attach consumes the queues of the subscription. The error is that of the broker, with what to do about it.
 func (r *receiver) attach(ctx context.Context, s *session) (*attachment, error) {
-	ch, err := s.channel(ctx)
+	a := &attachment{receiver: r, session: s, renew: make(chan struct{}, 1), held: map[string]int{}, left: map[string]int{}}
+	ch, err := s.channel(ctx, a.consume)
 	if err != nil {
-		return nil, err
+		r.drop(a)
+		return nil, r.broker.topology.explain(r.subscription, err)
 	}
-	a := &attachment{
-		receiver: r, channel: ch, renew: make(chan struct{}, 1), held: map[string]int{}, left: map[string]int{},
-		closed: ch.NotifyClose(make(chan *amqp.Error, 1)), cancelled: ch.NotifyCancel(make(chan string, len(r.queues))),
-	}
-	done := make(chan error, 1)
-	go func() { done <- a.consume() }()
-	select {
-	case err = <-done:
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		r.mu.Lock()
-		a.ended = true
-		r.mu.Unlock()
-		go func() { _ = ch.Close() }() // the broker may not answer
-		return nil, err
-	}
+	a.channel = ch
 	return a, nil
 }
 
-func (a *attachment) consume() error {
+func (a *attachment) consume(ch *amqp.Channel) error {
 	r := a.receiver
-	if err := a.channel.Qos(r.prefetch(), 0, false); err != nil {
+	a.closed, a.cancelled = ch.NotifyClose(make(chan *amqp.Error, 1)), ch.NotifyCancel(make(chan string, len(r.queues)))
+	if err := ch.Qos(r.prefetch(), 0, false); err != nil {
 		return err
 	}
 	for n, queue := range r.queues {
-		deliveries, err := a.channel.Consume(queue, a.tag(n), false, false, false, false, nil)
+		deliveries, err := ch.Consume(queue, a.tag(n), false, false, false, false, nil)
 		if err != nil {
 			return err
 		}
@@ -90,9 +78,9 @@ func (a *attachment) consume() error {
 	return nil
 }
 
-// prefetch is how many messages of one queue the broker sends before they are settled.
+// prefetch is how many messages of one queue the broker sends before they are settled. AMQP has 16 bits for it, where 0 is no limit.
 func (r *receiver) prefetch() int {
-	return max(r.broker.cfg.Prefetch/len(r.queues), r.subscription.Queue, 1)
+	return min(max(r.broker.cfg.Prefetch/len(r.queues), r.subscription.Queue, 1), math.MaxUint16)
 }
 
 // tag names the consumer of a queue. The broker shows it.
@@ -126,10 +114,14 @@ func (a *attachment) arrive(rc *receipt) {
 	r.Wake()
 }
 
-// wait returns when the channel has ended, or has to end. It returns the name of a queue that is gone, if that is the reason.
-func (a *attachment) wait(ctx context.Context) (gone string) {
+// wait returns when the channel has ended, or has to end. The reason is a queue that is gone, or a refusal of the broker, for example because a message
+// was held for longer than its consumer_timeout; neither is set if the whole connection is lost.
+func (a *attachment) wait(ctx context.Context) (gone string, refusal *amqp.Error) {
 	select {
-	case <-a.closed: //nolint:errcheck // the next attachment meets the reason again if it lasts
+	case err := <-a.closed:
+		if !a.session.conn.IsClosed() {
+			refusal = err
+		}
 	case tag, ok := <-a.cancelled:
 		for n, queue := range a.receiver.queues {
 			if ok && a.tag(n) == tag {
@@ -139,7 +131,7 @@ func (a *attachment) wait(ctx context.Context) (gone string) {
 	case <-a.renew:
 	case <-ctx.Done():
 	}
-	return gone
+	return gone, refusal
 }
 
 // close closes the channel, so that the broker returns its messages. It waits for the broker's answer, for limit at most.

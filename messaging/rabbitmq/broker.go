@@ -119,11 +119,11 @@ func (b *Broker) enter(ctx context.Context, call string, limit time.Duration) (_
 	return b.calls.Begin(ctx, b.open, "rabbitmq: "+call, limit)
 }
 
-// lasts reports whether an error needs a person: the broker has answered, and refuses.
+// lasts reports whether an error needs a person: the broker has answered, and refuses, or the two do not agree about TLS.
 func lasts(err error) bool {
 	_, isSource := errors.AsType[*messaging.SourceError](err)
 	_, isInstallation := errors.AsType[*messaging.InstallationError](err)
-	return isRefusal(err) || isSource || isInstallation
+	return isRefusal(err) || isSource || isInstallation || adapters.IsTLSFault(err)
 }
 
 // restore makes the subscriptions that this process knows, whenever a connection was opened: the broker may have lost them with its disk. Only the
@@ -133,7 +133,9 @@ func (b *Broker) restore(ctx context.Context, s *session) error {
 	subscriptions := slices.Collect(maps.Values(b.declared))
 	b.mu.Unlock()
 	for _, sub := range subscriptions {
-		err := b.topology.declare(ctx, s, sub)
+		limited, cancel := context.WithTimeout(ctx, b.cfg.ConnectTimeout)
+		err := b.topology.declare(limited, s, sub)
+		cancel()
 		switch {
 		case err == nil:
 		case b.start.IsUnder() || !lasts(err):
@@ -207,7 +209,7 @@ func (b *Broker) Close() error {
 	}
 	for _, l := range []*link{b.publisher, b.consumer} {
 		if s, _, _ := l.state(); s != nil {
-			s.sever()
+			s.link.sever()
 		}
 	}
 	return fmt.Errorf("rabbitmq: close: the broker %s has not confirmed the end of the connection within %s", adapters.Redacted(b.cfg.URL), b.cfg.CloseTimeout)

@@ -28,7 +28,8 @@ const (
 type Config struct {
 	// URL is the address of the broker with user, password and virtual host: amqp://user:password@host:5672/vhost, or amqps:// with TLS. Special
 	// characters are percent-encoded; the default virtual host "/" is the one of a URL without a path. The hosts of a cluster are separated by commas
-	// and tried in turn. Required.
+	// and tried in turn. With ?auth_mechanism=external behind it, the certificate of TLSCert is the login (plugin rabbitmq_auth_mechanism_ssl).
+	// Required.
 	URL string `env:"URL"`
 	// ManagementURL is the address of the management plugin, http://host:15672. Only Examine uses it, because AMQP does not show policies. User and
 	// password are those of URL unless it has its own. Default: none, Examine does not look at policies.
@@ -44,7 +45,7 @@ type Config struct {
 	// be changed, because keys would move to other queues and lose their order: Subscribe and Declare return an error. At most 32. Default: 8.
 	Queues int `env:"QUEUES"`
 	// Declare says who makes exchanges and queues: "make", this program does; or "check", an operator does, and this program only checks that they
-	// exist. Default: make.
+	// exist. AMQP does not show arguments and owners, so "check" does not compare them, but Examine does. Default: make.
 	Declare string `env:"DECLARE"`
 	// Subscriptions are made at the start. They keep messages from then on. Default: none.
 	Subscriptions []messaging.Subscription

@@ -45,4 +45,7 @@ func TestHostsOfACluster(t *testing.T) {
 	addresses, err := (&Config{URL: "amqps://user:p%40ss@a:5671,b,[::1]:7/shop"}).addresses()
 	require.NoError(t, err)
 	require.Equal(t, []string{"amqps://user:p%40ss@a:5671/shop", "amqps://user:p%40ss@b/shop", "amqps://user:p%40ss@[::1]:7/shop"}, addresses)
+	addresses, err = (&Config{URL: "amqps://a,b?auth_mechanism=external"}).addresses()
+	require.NoError(t, err)
+	require.Equal(t, []string{"amqps://a?auth_mechanism=external", "amqps://b?auth_mechanism=external"}, addresses)
 }

@@ -86,22 +86,31 @@ func (b *Broker) insist(ctx context.Context, call string, do func(ctx context.Co
 // AMQP does not show these.
 func (b *Broker) ReadSubscription(ctx context.Context, topic, name string) (messaging.SubscriptionState, error) {
 	var state messaging.SubscriptionState
+	ctx, leave, err := b.enter(ctx, "read subscription", b.cfg.ConnectTimeout)
+	if err != nil {
+		return state, err
+	}
+	defer leave()
 	at, err := b.wait(ctx, b.consumer, "read subscription")
 	if err != nil {
 		return state, err
 	}
 	b.mu.Lock()
-	sub, ok := b.declared[subscriptionKey{topic, name}]
+	sub, isDeclared := b.declared[subscriptionKey{topic, name}]
 	b.mu.Unlock()
-	if !ok {
-		sub = messaging.Subscription{Topic: topic, Name: name}
+	known := 0
+	if isDeclared {
+		known = b.topology.layoutOf(sub).queues
 	}
-	for n := range b.topology.layoutOf(sub).queues {
+	for n := range lanes { // another program may have made it with more queues than this one would
 		queue, err := inspect(ctx, at, queueName(b.topology.names.of(topic, name), n))
 		switch {
-		case isCode(err, amqp.NotFound): // a subscription of another type has fewer
-			state.Missing = n == 0
-			return state, nil
+		case isCode(err, amqp.NotFound):
+			state.Missing = state.Missing || n == 0
+			if n >= known {
+				return state, nil
+			}
+			continue
 		case err != nil:
 			return state, fmt.Errorf("rabbitmq: state of subscription %q of topic %q: %w", name, topic, err)
 		}
@@ -115,10 +124,8 @@ func (b *Broker) ReadSubscription(ctx context.Context, topic, name string) (mess
 }
 
 // inspect asks for the messages and consumers of a queue.
-func inspect(ctx context.Context, at *session, name string) (queue amqp.Queue, err error) {
-	err = at.with(ctx, func(ch *amqp.Channel) error {
-		queue, err = ch.QueueDeclarePassive(name, true, false, false, false, nil)
-		return err
+func inspect(ctx context.Context, at *session, name string) (amqp.Queue, error) {
+	return ask(ctx, at, func(ch *amqp.Channel) (amqp.Queue, error) {
+		return ch.QueueDeclarePassive(name, true, false, false, false, nil)
 	})
-	return queue, err
 }

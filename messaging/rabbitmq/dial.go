@@ -1,7 +1,6 @@
 package rabbitmq
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -25,8 +24,8 @@ func (c *Config) addresses() ([]string, error) {
 		return nil, wrong
 	}
 	hosts, path := rest, ""
-	if slash := strings.Index(rest, "/"); slash >= 0 {
-		hosts, path = rest[:slash], rest[slash:]
+	if end := strings.IndexAny(rest, "/?"); end >= 0 {
+		hosts, path = rest[:end], rest[end:]
 	}
 	user := ""
 	if at := strings.LastIndex(hosts, "@"); at >= 0 {
@@ -43,11 +42,8 @@ func (c *Config) addresses() ([]string, error) {
 	return all, nil
 }
 
-// tls returns the settings of TLS, nil for a connection without it.
+// tls returns the settings of connections with TLS.
 func (c *Config) tls() (*tls.Config, error) {
-	if !strings.HasPrefix(c.URL, "amqps:") {
-		return nil, nil
-	}
 	settings, err := adapters.TLS{
 		TrustCerts: c.TLSTrustCerts, Cert: c.TLSCert, Key: c.TLSKey, AllowInsecure: c.TLSAllowInsecure,
 	}.Load()
@@ -84,39 +80,49 @@ func (d *dialer) dial(ctx context.Context, name string) (*session, error) {
 func (d *dialer) dialOne(ctx context.Context, address, name string) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
+	s, err := d.handshake(ctx, address, name)
+	// RabbitMQ hangs up at a wrong password, and the client takes each connection that is lost at this step for that.
+	if errors.Is(err, amqp.ErrCredentials) {
+		s, err = d.handshake(ctx, address, name)
+	}
+	switch {
+	case err == nil:
+		return s, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, amqp.ErrVhost): // RabbitMQ's own answer is another one, so the connection was lost
+		return nil, errors.New("the connection was lost in its handshake")
+	default:
+		return nil, err
+	}
+}
+
+// handshake opens a connection. The client's call cannot be cancelled, so the connection is closed under it when ctx is done.
+func (d *dialer) handshake(ctx context.Context, address, name string) (*session, error) {
 	var link *patientConn
-	config := amqp.Config{
-		Heartbeat: d.heartbeat,
-		Properties: amqp.Table{
-			"product": "oncebox", "platform": "Go", "connection_name": name,
-		},
+	stop := func() bool { return true }
+	conn, err := amqp.DialConfig(address, amqp.Config{
+		Heartbeat:       d.heartbeat,
+		TLSClientConfig: d.tls.Clone(), // the client writes the name of the host into it, if the address has TLS
+		Properties:      amqp.Table{"product": "oncebox", "platform": "Go", "connection_name": name},
 		Dial: func(network, address string) (net.Conn, error) {
 			conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 			if err != nil {
 				return nil, err
 			}
 			link = &patientConn{Conn: conn, timeout: d.timeout}
-			deadline, _ := ctx.Deadline()
-			return link, conn.SetDeadline(deadline) // the client lifts it after the handshake
+			stop = context.AfterFunc(ctx, link.sever)
+			return link, nil
 		},
+	})
+	stop()
+	if err != nil {
+		if link != nil {
+			link.sever() // the client leaves it open after some errors
+		}
+		return nil, err
 	}
-	if d.tls != nil {
-		config.TLSClientConfig = d.tls.Clone() // the client writes the name of the host into it
-	}
-	type opened struct {
-		conn *amqp.Connection
-		err  error
-	}
-	done := make(chan opened, 1)
-	go func() {
-		conn, err := amqp.DialConfig(address, config)
-		done <- opened{conn, err}
-	}()
-	o := <-done
-	if o.err != nil {
-		return nil, cmp.Or(context.Cause(ctx), o.err)
-	}
-	return newSession(o.conn, link), nil
+	return newSession(conn, link), nil
 }
 
 // patientConn is a connection whose writes end. While the broker has an alarm it reads nothing from publishers, and a write of the client would
@@ -126,6 +132,9 @@ type patientConn struct {
 
 	timeout time.Duration
 }
+
+// sever ends the connection at once, whatever the client is doing with it.
+func (c *patientConn) sever() { _ = c.Close() }
 
 func (c *patientConn) Write(b []byte) (int, error) {
 	if err := c.SetWriteDeadline(time.Now().Add(c.timeout)); err != nil {

@@ -21,7 +21,9 @@ func classify(topic string, refusal *amqp.Error, size int) error {
 		return fmt.Errorf("%w: rabbitmq: the connection was lost", messaging.ErrUnknown)
 	}
 	switch refusal.Code {
-	case amqp.NotFound, amqp.AccessRefused, amqp.NotAllowed:
+	case amqp.AccessRefused:
+		return topicError(topic, fmt.Errorf("the user lacks the permission write (rabbitmqctl set_permissions): %w", refusal))
+	case amqp.NotFound, amqp.NotAllowed:
 		return topicError(topic, refusal)
 	case amqp.PreconditionFailed:
 		if match := sizeLimit.FindStringSubmatch(refusal.Reason); match != nil {

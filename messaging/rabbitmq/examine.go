@@ -2,17 +2,19 @@ package rabbitmq
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
+	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/oncebox/oncebox/messaging/diagnosis"
+	"github.com/oncebox/oncebox/messaging/rabbitmq/internal/management"
 	"github.com/oncebox/oncebox/messaging/wire"
 )
 
@@ -21,8 +23,8 @@ var _ diagnosis.Examiner = (*Broker)(nil)
 // examineTimeout is how long an examination may take in all.
 const examineTimeout = 20 * time.Second
 
-// Examine implements [diagnosis.Examiner]. AMQP shows whether the queues of the subscriptions that this program knows exist and have consumers. Their
-// settings, policies, and the subscriptions of other programs need Config.ManagementURL; without it the error says so.
+// Examine implements [diagnosis.Examiner]. All but the connection is read from the management plugin; without Config.ManagementURL the error says so.
+// It finds alarms, queues and policies that lose messages, queues that are missing or have no leader, and a subscription of another service.
 func (b *Broker) Examine(ctx context.Context, e diagnosis.Examination) ([]diagnosis.Finding, error) {
 	ctx, leave, err := b.enter(ctx, "examine", examineTimeout)
 	if err != nil {
@@ -33,120 +35,196 @@ func (b *Broker) Examine(ctx context.Context, e diagnosis.Examination) ([]diagno
 		return []diagnosis.Finding{diagnosis.Find(diagnosis.Connection, diagnosis.Problem, "start the broker, or correct ONCEBOX_RABBITMQ_URL",
 			"the service could not connect to the broker at ONCEBOX_RABBITMQ_URL: %v", err)}, nil
 	}
-	if b.cfg.ManagementURL == "" {
-		return nil, errors.New("rabbitmq: examine: AMQP shows neither policies nor the settings of queues: set Config.ManagementURL " +
-			"(ONCEBOX_RABBITMQ_MANAGEMENT_URL) to the address of the management plugin, http://host:15672")
-	}
-	m := management{cfg: &b.cfg}
-	queues, err := m.queues(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("rabbitmq: examine: %w", err)
-	}
-	found, topics := examineQueues(b.topology.names, queues, e.Topics)
+	seen, err := b.survey(ctx)
+	found, topics := seen.subscriptions(e.Topics)
+	found = append(seen.alarms(), found...)
 	for n := range topics {
-		list, err := e.Compare(ctx, &topics[n])
-		found = append(found, list...)
-		if err != nil {
-			return found, fmt.Errorf("rabbitmq: examine topic %s: %w", topics[n].Name, err)
-		}
+		list, compareErr := e.Compare(ctx, &topics[n])
+		found, err = append(found, list...), errors.Join(err, compareErr)
+	}
+	if err != nil {
+		return found, fmt.Errorf("rabbitmq: examine: %w", err)
 	}
 	return found, nil
 }
 
-// queueInfo is what the management plugin shows about a queue.
-type queueInfo struct {
-	Name      string         `json:"name"`
-	Type      string         `json:"type"`
-	State     string         `json:"state"`
-	Durable   bool           `json:"durable"`
-	Messages  int64          `json:"messages"`
-	Consumers int            `json:"consumers"`
-	Members   []string       `json:"members"`
-	Online    []string       `json:"online"`
-	Arguments map[string]any `json:"arguments"`
-	Policy    string         `json:"policy"`
-	Effective map[string]any `json:"effective_policy_definition"`
+// survey is what the management plugin shows, as far as the user may see it.
+type survey struct {
+	names     names
+	nodes     []management.Node
+	exchanges []management.Exchange
+	queues    []management.Queue
 }
 
-// subscriptionOf returns the topic and the subscription of a queue, and false for a queue of another program.
-func (n names) subscriptionOf(queue string) (topic, subscription string, ok bool) {
-	parts := strings.Split(queue, separator)
-	if len(parts) != 4 || parts[0] != n.exchange {
-		return "", "", false
+func (b *Broker) survey(ctx context.Context) (s survey, err error) {
+	if b.cfg.ManagementURL == "" {
+		return s, errors.New("AMQP shows neither policies nor the settings of queues: set Config.ManagementURL " +
+			"(ONCEBOX_RABBITMQ_MANAGEMENT_URL) to the address of the management plugin, http://host:15672")
 	}
-	return wire.Unescape(parts[1]), wire.Unescape(parts[2]), true
+	address, err := url.Parse(b.cfg.ManagementURL)
+	if err != nil {
+		return s, errors.New("Config.ManagementURL (ONCEBOX_RABBITMQ_MANAGEMENT_URL) is not a URL")
+	}
+	settings, err := b.cfg.tls()
+	if err != nil {
+		return s, err
+	}
+	user, vhost, err := b.cfg.credentials()
+	if err != nil {
+		return s, err
+	}
+	client := management.New(address, user, vhost, settings)
+	s.names = b.topology.names
+	if s.queues, err = client.Queues(ctx); err != nil {
+		return s, err
+	}
+	var exchanges, nodes error
+	s.exchanges, exchanges = client.Exchanges(ctx)
+	s.nodes, nodes = client.Nodes(ctx)
+	return s, errors.Join(exchanges, nodes)
 }
 
-// examineQueues finds settings of queues that lose messages, and reads the topics that the queues belong to. topics restricts the topics, nil means
-// all.
-func examineQueues(n names, queues []queueInfo, topics []string) (found []diagnosis.Finding, read []diagnosis.Topic) {
-	byName := map[string]int{}
-	for i := range queues {
-		q := &queues[i]
-		topic, subscription, ok := n.subscriptionOf(q.Name)
-		if !ok || len(topics) > 0 && !slices.Contains(topics, topic) {
+// alarms finds the nodes that make the broker take no messages.
+func (s *survey) alarms() (found []diagnosis.Finding) {
+	for _, node := range s.nodes {
+		for what, isOn := range map[string]bool{"memory": node.MemoryAlarm, "disk space": node.DiskAlarm} {
+			if isOn {
+				found = append(found, diagnosis.Find(diagnosis.Broker, diagnosis.Problem,
+					"let consumers empty the queues, or give the node more; `rabbitmq-diagnostics status` shows the limits",
+					"node %s runs out of %s, so the broker takes no messages: they wait in the outbox", node.Name, what))
+			}
+		}
+	}
+	return found
+}
+
+// subscriptions finds what is wrong with the queues of these topics, nil means all, and reads the topics for a comparison.
+func (s *survey) subscriptions(topics []string) (found []diagnosis.Finding, read []diagnosis.Topic) {
+	byTopic, present := map[string]int{}, map[string]bool{}
+	stored := s.stored()
+	isWanted := func(topic string) bool { return topics == nil || slices.Contains(topics, topic) }
+	for i := range s.queues {
+		q := &s.queues[i]
+		exchange, topic, subscription, ok := s.names.parse(q.Name)
+		if !ok || !isWanted(topic) {
 			continue
 		}
-		found = append(found, q.faults()...)
-		at, known := byName[topic]
+		present[q.Name] = true
+		found = append(found, faults(q)...)
+		at, known := byTopic[topic]
 		if !known {
 			at = len(read)
-			byName[topic] = at
+			byTopic[topic] = at
 			read = append(read, diagnosis.Topic{Name: topic})
 		}
-		read[at].Subscriptions = q.addTo(read[at].Subscriptions, subscription)
+		read[at].Subscriptions = add(q, read[at].Subscriptions, diagnosis.Subscription{
+			Name: subscription, Owner: stored[exchange].owner,
+			Remove: fmt.Sprintf("delete the exchange %s and the queues %[1]s%s0, 1 and so on, with `rabbitmqctl delete_queue` or in the management UI",
+				exchange, separator),
+		})
+	}
+	for _, exchange := range slices.Sorted(maps.Keys(stored)) {
+		for n := range stored[exchange].queues {
+			queue := queueName(exchange, n)
+			if _, topic, _, ok := s.names.parse(queue); ok && isWanted(topic) && !present[queue] {
+				found = append(found, diagnosis.Find(diagnosis.Broker, diagnosis.Problem,
+					"start a process of the service that runs the consumer, which makes it again",
+					"queue %s does not exist, so the broker keeps no messages of its keys for the subscription", queue))
+			}
+		}
 	}
 	return found, read
 }
 
-// addTo adds the queue to its subscription.
-func (q *queueInfo) addTo(list []diagnosis.Subscription, name string) []diagnosis.Subscription {
-	at := -1
-	for i := range list {
-		if list[i].Name == name {
-			at = i
+// about is what exchanges store about a subscription, see topology.own and topology.makeAll.
+type about struct {
+	owner  diagnosis.Publisher
+	queues int // 0 for a subscription that an operator has made
+}
+
+// stored returns what is stored about each subscription, by the name of its exchange.
+func (s *survey) stored() map[string]about {
+	all := map[string]about{}
+	for _, e := range s.exchanges {
+		exchange, _, _, isMark := s.names.parse(e.Name)
+		if !isMark {
+			exchange = e.Name
 		}
+		value, _ := e.Arguments[alternate].(string)
+		a := all[exchange]
+		if text, ok := strings.CutPrefix(value, s.names.value(layoutMark, "")); ok {
+			a.queues, _ = strconv.Atoi(text[strings.LastIndex(text, "-")+1:]) // 0 if it is none of ours
+		} else if text, ok := strings.CutPrefix(value, s.names.value(sourceMark, "")); ok {
+			a.owner.Source = wire.Unescape(text)
+		} else if text, ok := strings.CutPrefix(value, s.names.value(installationMark, "")); ok {
+			a.owner.Installation = wire.Unescape(text)
+		} else {
+			continue
+		}
+		all[exchange] = a
 	}
+	return all
+}
+
+// parse takes the name of a queue, or of an exchange that stores a part of the owner, apart. It returns false for one of another program.
+func (n names) parse(name string) (exchange, topic, subscription string, ok bool) {
+	parts := strings.Split(name, separator)
+	if len(parts) != 4 || parts[0] != n.exchange {
+		return "", "", "", false
+	}
+	return strings.Join(parts[:3], separator), wire.Unescape(parts[1]), wire.Unescape(parts[2]), true
+}
+
+// add adds a queue to its subscription, which is s if the list does not have it yet.
+func add(q *management.Queue, list []diagnosis.Subscription, s diagnosis.Subscription) []diagnosis.Subscription {
+	at := slices.IndexFunc(list, func(o diagnosis.Subscription) bool { return o.Name == s.Name })
 	if at < 0 {
-		exchange := q.Name[:strings.LastIndex(q.Name, separator)]
-		list = append(list, diagnosis.Subscription{
-			Name: name, Remove: fmt.Sprintf("delete the exchange %s and the queues %s%s0, 1 and so on, with `rabbitmqctl delete_queue` or in the management UI",
-				exchange, exchange, separator),
-		})
-		at = len(list) - 1
+		at, list = len(list), append(list, s)
 	}
-	s := &list[at]
-	s.Unordered = s.Unordered || q.Arguments["x-single-active-consumer"] != true
-	s.Waiting += q.Messages
-	s.Consumers = max(s.Consumers, q.Consumers)
+	of := &list[at]
+	of.Unordered = of.Unordered || q.Arguments["x-single-active-consumer"] != true
+	of.Waiting += q.Messages
+	of.Consumers = max(of.Consumers, q.Consumers)
 	if q.Messages > 0 && q.Consumers == 0 {
-		s.Unattended++
+		of.Unattended++
 	}
 	return list
 }
 
+// without returns how to get rid of a setting, which a policy can change and an argument can not.
+func without(q *management.Queue, setting string) string {
+	if _, isPolicy := q.Effective[setting]; isPolicy {
+		return "change the policy " + q.Policy + " (rabbitmqctl list_policies), or exclude queues with this name from it"
+	}
+	return anew(q)
+}
+
+func anew(q *management.Queue) string {
+	return "let its consumers empty it, delete it (rabbitmqctl delete_queue " + q.Name + "), and start the service, which makes it as it has to be"
+}
+
 // faults finds what is wrong with one queue, the worst first.
-func (q *queueInfo) faults() (found []diagnosis.Finding) {
+func faults(q *management.Queue) (found []diagnosis.Finding) {
 	add := func(severity diagnosis.Severity, mend, format string, args ...any) {
 		found = append(found, diagnosis.Find(diagnosis.Broker, severity, mend, "queue "+q.Name+": "+format, args...))
 	}
 	if q.Type != "quorum" || !q.Durable {
-		add(diagnosis.Problem, "let its consumers empty it, delete it (rabbitmqctl delete_queue "+q.Name+"), and start the service, which makes a quorum queue",
+		add(diagnosis.Problem, anew(q),
 			"it is a %s queue, which loses messages with its node", q.Type)
 	}
-	policy := "change the policy " + q.Policy + " (rabbitmqctl list_policies), or exclude queues with this name from it"
-	if limit, ok := q.setting("delivery-limit"); ok && limit >= 0 {
-		add(diagnosis.Problem, policy, "it drops a message after %.0f failed deliveries (delivery-limit); oncebox makes a dead letter of it itself", limit)
+	if limit, ok := q.DeliveryLimit(); ok {
+		add(diagnosis.Problem, without(q, "delivery-limit"), "it drops a message after %.0f failed deliveries (delivery-limit); oncebox makes a dead letter of "+
+			"it itself", limit)
 	}
-	if ttl, ok := q.setting("message-ttl"); ok {
-		add(diagnosis.Problem, policy, "it drops a message after %.0f ms, handled or not (message-ttl)", ttl)
+	if ttl, ok := q.Number("message-ttl"); ok {
+		add(diagnosis.Problem, without(q, "message-ttl"), "it drops a message after %.0f ms, handled or not (message-ttl)", ttl)
 	}
-	if expires, ok := q.setting("expires"); ok {
-		add(diagnosis.Problem, policy, "it is deleted with its messages if it has no consumer for %.0f ms (expires)", expires)
+	if expires, ok := q.Number("expires"); ok {
+		add(diagnosis.Problem, without(q, "expires"), "it is deleted with its messages if it has no consumer for %.0f ms (expires)", expires)
 	}
 	for _, limit := range []string{"max-length", "max-length-bytes"} {
-		if _, ok := q.setting(limit); ok && q.text("overflow") != "reject-publish" {
-			add(diagnosis.Problem, "set overflow to reject-publish in the policy "+q.Policy+", so that publishers wait instead",
+		if _, ok := q.Number(limit); ok && q.Text("overflow") != "reject-publish" {
+			add(diagnosis.Problem, without(q, limit)+"; or set overflow to reject-publish, so that publishers wait instead",
 				"when it is full it drops its oldest message (%s with overflow drop-head)", limit)
 		}
 	}
@@ -162,79 +240,12 @@ func (q *queueInfo) faults() (found []diagnosis.Finding) {
 	return found
 }
 
-// setting returns a number that a policy or an argument sets for the queue.
-func (q *queueInfo) setting(name string) (float64, bool) {
-	for _, from := range []any{q.Effective[name], q.Arguments["x-"+name]} {
-		if n, ok := from.(float64); ok {
-			return n, true
-		}
-	}
-	return 0, false
-}
-
-func (q *queueInfo) text(name string) string {
-	for _, from := range []any{q.Effective[name], q.Arguments["x-"+name]} {
-		if text, ok := from.(string); ok {
-			return text
-		}
-	}
-	return ""
-}
-
-// management asks the management plugin.
-type management struct{ cfg *Config }
-
-// queues lists the queues of the virtual host.
-func (m management) queues(ctx context.Context) (queues []queueInfo, err error) {
-	u, err := url.Parse(strings.TrimSuffix(m.cfg.ManagementURL, "/"))
-	if err != nil {
-		return nil, errors.New("Config.ManagementURL (ONCEBOX_RABBITMQ_MANAGEMENT_URL) is not a URL")
-	}
-	broker, vhost := m.cfg.credentials()
-	if u.User == nil {
-		u.User = broker
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.Scheme+"://"+u.Host+u.Path+"/api/queues/"+url.PathEscape(vhost), nil)
-	if err != nil {
-		return nil, err
-	}
-	password, _ := u.User.Password()
-	request.SetBasicAuth(u.User.Username(), password)
-	request.Close = true // leaves no connection behind
-	settings, err := m.cfg.tls()
-	if err != nil {
-		return nil, err
-	}
-	client := http.Client{Transport: &http.Transport{TLSClientConfig: settings, DisableKeepAlives: true}}
-	response, err := client.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("ask the management plugin (Config.ManagementURL, ONCEBOX_RABBITMQ_MANAGEMENT_URL): %w", err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(response.Body, 500)) // the status alone says enough
-		return nil, fmt.Errorf("ask the management plugin at %s: %s: %s; the user needs the tag monitoring", u.Host, response.Status, text)
-	}
-	if err := json.NewDecoder(response.Body).Decode(&queues); err != nil {
-		return nil, fmt.Errorf("read the answer of the management plugin at %s: %w", u.Host, err)
-	}
-	return queues, nil
-}
-
 // credentials returns the user and the virtual host of Config.URL.
-func (c *Config) credentials() (user *url.Userinfo, vhost string) {
-	user, vhost = url.UserPassword("guest", "guest"), "/"
+func (c *Config) credentials() (user *url.Userinfo, vhost string, err error) {
 	addresses, err := c.addresses()
 	if err != nil {
-		return user, vhost
+		return nil, "", err
 	}
-	if uri, err := url.Parse(addresses[0]); err == nil {
-		if uri.User != nil {
-			user = uri.User
-		}
-		if name := strings.TrimPrefix(uri.Path, "/"); name != "" {
-			vhost = name
-		}
-	}
-	return user, vhost
+	uri, err := amqp.ParseURI(addresses[0])
+	return url.UserPassword(uri.Username, uri.Password), uri.Vhost, err
 }

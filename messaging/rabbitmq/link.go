@@ -17,6 +17,8 @@ type link struct {
 	opened func(ctx context.Context, s *session) error // prepares a new connection; an error ends the connection
 	say    func(err error)                             // called with nil when the connection is open, and with each reason why it is not
 
+	ended chan struct{} // closed when the connection is not opened again
+
 	mu      sync.Mutex
 	current *session
 	changed chan struct{} // closed and made anew at each change
@@ -32,7 +34,7 @@ const (
 
 func newLink(name string, d *dialer) *link {
 	return &link{
-		name: name, dialer: d, changed: make(chan struct{}), since: time.Now(), last: errors.New("not connected yet"),
+		name: name, dialer: d, ended: make(chan struct{}), changed: make(chan struct{}), since: time.Now(), last: errors.New("not connected yet"),
 		opened: func(context.Context, *session) error { return nil }, say: func(error) {},
 	}
 }
@@ -66,6 +68,7 @@ func (l *link) set(s *session, err error) {
 
 // keep keeps the connection open until ctx is done. s is the present connection, or nil. It returns the last one, which may be nil.
 func (l *link) keep(ctx context.Context, s *session) *session {
+	defer close(l.ended)
 	for attempt := 1; ; attempt++ {
 		if s != nil {
 			select {
@@ -92,7 +95,7 @@ func (l *link) keep(ctx context.Context, s *session) *session {
 	}
 }
 
-// wait returns the connection as soon as there is one. The error is a [messaging.ErrBrokerDown].
+// wait returns the connection as soon as there is one.
 func (l *link) wait(ctx context.Context) (*session, error) {
 	for {
 		s, changed, last := l.state()
@@ -101,6 +104,8 @@ func (l *link) wait(ctx context.Context) (*session, error) {
 		}
 		select {
 		case <-changed:
+		case <-l.ended:
+			return nil, errors.New("this process has closed the connection")
 		case <-ctx.Done():
 			return nil, errors.Join(context.Cause(ctx), last)
 		}

@@ -20,6 +20,7 @@ const (
 	alternate        = "alternate-exchange"
 	sourceMark       = adapters.Source
 	installationMark = adapters.Installation
+	layoutMark       = "layout" // see topology.makeAll
 )
 
 // own stores the owner of a subscription, as far as it is given, and refuses another one.

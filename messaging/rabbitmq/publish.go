@@ -86,7 +86,7 @@ func (b *Broker) sender(ctx context.Context, topic string) (*sender, error) {
 		err = s.admitted(ctx)
 	}
 	if err == nil {
-		err = b.ask(ctx, topic)
+		err = b.remake(ctx, topic)
 	}
 	if err != nil {
 		return nil, b.unsent(ctx, topic, err)
@@ -120,12 +120,12 @@ func (b *Broker) giveBack(s *sender, sound bool) {
 // unsent returns the error of messages that were not handed over.
 func (b *Broker) unsent(ctx context.Context, topic string, err error) error {
 	switch {
-	case isRefusal(err):
-		return topicError(topic, err)
 	case errors.Is(context.Cause(ctx), context.Canceled):
 		return notHandedOver(ctx)
-	case errors.Is(err, messaging.ErrBrokerDown):
+	case errors.Is(err, messaging.ErrBrokerDown): // also if the broker has refused the connection
 		return err
+	case isRefusal(err):
+		return topicError(topic, err)
 	default:
 		return b.down("publish", err)
 	}
@@ -143,9 +143,9 @@ func (b *Broker) doubt(topic string) {
 	b.doubted[topic] = true
 }
 
-// ask makes the subscriptions of a doubted topic that this process knows again, and the topic exchange. So a service publishes again after somebody
+// remake makes the subscriptions of a doubted topic that this process knows again, and the topic exchange. So a service publishes again after somebody
 // has deleted them.
-func (b *Broker) ask(ctx context.Context, topic string) error {
+func (b *Broker) remake(ctx context.Context, topic string) error {
 	b.mu.Lock()
 	doubted := b.doubted[topic]
 	delete(b.doubted, topic)

@@ -1,10 +1,9 @@
-//go:build nightly
-
 package rabbitmq
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -47,6 +46,14 @@ func TestReturnedMessagesAreNotConfirmed(t *testing.T) {
 		require.Error(t, failed[n], "a message for nobody is confirmed")
 	}
 	require.ErrorContains(t, failed[1], "declare its subscriptions")
+}
+
+func TestMessageForNobodyAlone(t *testing.T) {
+	t.Parallel()
+	b := declared(t, billing("somebody"))
+	failed := failedOf(t, b.Publish(patient(t), []event.Envelope{envelope("nobody", "a", 1)}))
+	requireTopicError(t, "nobody", failed[0])
+	require.ErrorContains(t, failed[0], "declare its subscriptions")
 }
 
 // A full queue refuses the first message of a key; the next ones of the key may not be stored when there is room again.
@@ -164,26 +171,85 @@ func TestExchangeIsDeleted(t *testing.T) {
 	}
 }
 
-// A network that takes nothing, for as long as the caller waits.
-func TestNetworkStandsStill(t *testing.T) {
+// The network is gone for as long as the caller waits.
+func TestNetworkIsGone(t *testing.T) {
 	t.Parallel()
-	s := billing("still")
+	s := billing("away")
 	declared(t, s)
 	l := linktest.New(t, server(t).URL)
 	cfg := config(l.URL)
 	cfg.CloseTimeout = time.Second
 	b := connect(t, cfg)
-	require.NoError(t, b.Publish(patient(t), []event.Envelope{envelope("still", "a", 1)}))
+	require.NoError(t, b.Publish(patient(t), []event.Envelope{envelope("away", "a", 1)}))
 	l.SetDown(true)
 	ctx, cancel := context.WithTimeout(patient(t), 100*time.Millisecond)
 	defer cancel()
-	for _, err := range failedOf(t, b.Publish(ctx, []event.Envelope{envelope("still", "a", 2)})) {
+	for _, err := range failedOf(t, b.Publish(ctx, []event.Envelope{envelope("away", "a", 2)})) {
 		require.True(t, errors.Is(err, messaging.ErrUnknown) || errors.Is(err, messaging.ErrBrokerDown), "%v", err)
 	}
 	l.SetDown(false)
 	await.True(t, func() bool { // a call that met the old connection has sent nothing
-		err := b.Publish(patient(t), []event.Envelope{envelope("still", "a", 2)})
+		err := b.Publish(patient(t), []event.Envelope{envelope("away", "a", 2)})
 		require.True(t, err == nil || errors.Is(err, messaging.ErrBrokerDown) || errors.Is(err, messaging.ErrUnknown), "%v", err)
 		return err == nil
 	}, "the message is taken")
+}
+
+// A broker that reads nothing, while its client has more to write than the network holds. The client waits in its write, with a lock that it needs to
+// close the connection.
+func TestBrokerThatReadsNothing(t *testing.T) {
+	t.Parallel()
+	s := billing("deaf")
+	declared(t, s)
+	l := linktest.New(t, server(t).URL)
+	cfg := config(l.URL)
+	cfg.ConnectionTimeout = time.Second
+	b := connect(t, cfg)
+	var msgs []event.Envelope
+	for n := range 5 {
+		large := envelope("deaf", fmt.Sprintf("key-%d", n), 1)
+		large.Payload = make([]byte, 4<<20)
+		msgs = append(msgs, large)
+	}
+	require.NoError(t, b.Publish(patient(t), msgs[:1]))
+	l.SetFrozen(true)
+	ctx, cancel := context.WithTimeout(patient(t), 100*time.Millisecond)
+	defer cancel()
+	for _, err := range failedOf(t, b.Publish(ctx, msgs[1:])) {
+		require.ErrorIs(t, err, messaging.ErrUnknown)
+	}
+	await.True(t, func() bool {
+		s, _, _ := b.publisher.state()
+		return s == nil
+	}, "the connection counts as lost")
+	l.SetFrozen(false)
+	insist(t, b, msgs[1:])
+}
+
+// The caller gives up while a large message is written. Its channel is closed behind the message: within it, the broker would end the connection, with
+// the messages of all other topics.
+func TestCallerGivesUpWithinAMessage(t *testing.T) {
+	t.Parallel()
+	s := billing("within")
+	declared(t, s)
+	l := linktest.New(t, server(t).URL)
+	cfg := config(l.URL)
+	cfg.ConnectionTimeout = hang
+	b := connect(t, cfg)
+	var msgs []event.Envelope
+	for n := range 5 {
+		large := envelope("within", fmt.Sprintf("key-%d", n), 1)
+		large.Payload = make([]byte, 4<<20)
+		msgs = append(msgs, large)
+	}
+	require.NoError(t, b.Publish(patient(t), msgs[:1]))
+	before, _, _ := b.publisher.state()
+	l.SetFrozen(true)
+	ctx, cancel := context.WithTimeout(patient(t), 100*time.Millisecond)
+	defer cancel()
+	require.Len(t, failedOf(t, b.Publish(ctx, msgs[1:])), 4)
+	l.SetFrozen(false)
+	insist(t, b, msgs[1:])
+	after, _, _ := b.publisher.state()
+	require.Same(t, before, after, "the connection was lost")
 }

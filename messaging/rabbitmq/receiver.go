@@ -80,15 +80,24 @@ func (r *receiver) use(ctx context.Context, a *attachment) {
 	r.attached = a
 	r.mu.Unlock()
 	r.Wake()
-	if queue := a.wait(ctx); queue != "" {
-		r.broker.log.Error("oncebox: a queue was deleted under its consumer, with all its messages; it is made again", "queue", queue,
-			"topic", r.subscription.Topic, "subscription", r.subscription.Name)
+	about := []any{"topic", r.subscription.Topic, "subscription", r.subscription.Name}
+	switch gone, refusal := a.wait(ctx); {
+	case gone != "":
+		r.broker.log.Error("oncebox: a queue was deleted under its consumer, with all its messages; it is made again", append(about, "queue", gone)...)
+	case refusal != nil:
+		r.broker.log.Warn("oncebox: RabbitMQ has closed the channel of a consumer; messages that were not settled come again",
+			append(about, "error", refusal)...)
 	}
-	r.mu.Lock()
-	a.ended = true
-	r.attached, r.arrived, r.again = nil, nil, nil // the broker delivers again what was not settled
-	r.mu.Unlock()
+	r.drop(a)
 	a.close(time.Second)
+}
+
+// drop ends a, and forgets its messages: the broker delivers again what was not settled.
+func (r *receiver) drop(a *attachment) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a.ended = true
+	r.attached, r.arrived, r.again = nil, nil, nil
 }
 
 // reattach consumes again after the connection, or a queue, was lost.

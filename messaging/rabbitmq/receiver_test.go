@@ -1,8 +1,7 @@
-//go:build nightly
-
 package rabbitmq
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -79,6 +79,17 @@ func TestMessagesWithoutAnID(t *testing.T) {
 	require.Equal(t, 2, again.Attempt)
 }
 
+// AMQP has 16 bits for it, and 65,536 would be 0: no limit.
+func TestPrefetchFits(t *testing.T) {
+	t.Parallel()
+	r := &receiver{broker: &Broker{cfg: Config{Prefetch: 65536}}, queues: []string{"a"}}
+	require.Equal(t, 65535, r.prefetch())
+	r.broker.cfg.Prefetch, r.subscription.Queue = 1, 70000
+	require.Equal(t, 65535, r.prefetch())
+	r.subscription.Queue = 0
+	require.Equal(t, 1, r.prefetch())
+}
+
 func TestDecimals(t *testing.T) {
 	t.Parallel()
 	for want, d := range map[string]amqp.Decimal{
@@ -86,6 +97,22 @@ func TestDecimals(t *testing.T) {
 	} {
 		require.Equal(t, want, decimal(d))
 	}
+}
+
+// The broker closes the channel of a consumer, as it does when a message is held for too long. The log says why, and the rest comes again.
+func TestChannelIsClosedByTheBroker(t *testing.T) {
+	t.Parallel()
+	var log logbook.Book
+	cfg := config(server(t).URL)
+	cfg.Telemetry.Logger = log.Logger()
+	b := connect(t, cfg)
+	r := subscribe(t, b, billing("closed"))
+	require.NoError(t, b.Publish(patient(t), []event.Envelope{envelope("closed", "a", 1), envelope("closed", "a", 2)}))
+	first, second := receive(t, r), receive(t, r)
+	require.NoError(t, r.Ack(patient(t), first))
+	require.NoError(t, first.Receipt().(*receipt).delivery.Ack(false)) // a second time, which is a fault
+	require.Equal(t, second.ID, receive(t, r).ID, "it comes again, over another channel")
+	require.Contains(t, log.String(), "unknown delivery tag")
 }
 
 // Somebody deletes a queue under its consumer: the others go on, the queue is made again, and the log says what was lost.
@@ -105,8 +132,7 @@ func TestQueueIsDeletedUnderItsConsumer(t *testing.T) {
 		msgs = append(msgs, envelope("undermined", fmt.Sprintf("key-%d", n), 1))
 	}
 	seen := map[string]bool{}
-	for b.Publish(patient(t), msgs) != nil { // until all queues are there again
-	}
+	insist(t, b, msgs) // until all queues are there again
 	for len(seen) < len(msgs) {
 		m := receive(t, r)
 		seen[m.ID] = true
@@ -172,6 +198,25 @@ func TestBacklog(t *testing.T) {
 	require.Zero(t, got.Messages)
 }
 
+// The doctor and the gauges of another process do not know with how many queues a subscription was made.
+func TestStateOfASubscriptionWithMoreQueues(t *testing.T) {
+	t.Parallel()
+	cfg := config(server(t).URL)
+	cfg.Queues, cfg.Subscriptions = 16, []messaging.Subscription{billing("many")}
+	b := connect(t, cfg)
+	var msgs []event.Envelope
+	for n := range 60 {
+		msgs = append(msgs, envelope("many", fmt.Sprintf("key-%d", n), 1))
+	}
+	require.NoError(t, b.Publish(patient(t), msgs))
+	other := connect(t, config(server(t).URL))
+	await.True(t, func() bool {
+		state, err := other.ReadSubscription(patient(t), "many", "billing")
+		require.NoError(t, err)
+		return state.Messages == 60
+	}, "all messages are counted")
+}
+
 // Messages that are left take places of the prefetch. Before they stop a queue, they come again.
 func TestLeftMessagesStopNoQueue(t *testing.T) {
 	t.Parallel()
@@ -185,8 +230,12 @@ func TestLeftMessagesStopNoQueue(t *testing.T) {
 		msgs = append(msgs, envelope("left", fmt.Sprintf("key-%d", n), n))
 	}
 	require.NoError(t, b.Publish(patient(t), msgs))
+	var all []*messaging.Message
 	for range 4 { // all places
-		r.Leave(receive(t, r))
+		all = append(all, receive(t, r))
+	}
+	for _, m := range all { // none of them after it has come again, because the next renewal waits for a minute
+		r.Leave(m)
 	}
 	seen := map[int64]bool{}
 	for len(seen) < 6 {
@@ -194,6 +243,17 @@ func TestLeftMessagesStopNoQueue(t *testing.T) {
 		seen[m.Sequence] = true
 		require.NoError(t, r.Ack(patient(t), m))
 	}
+}
+
+// A caller without a deadline of its own is not left waiting for a connection that nobody opens any more.
+func TestWaitsEndWithTheLink(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	l := newLink("link", &dialer{addresses: []string{"amqp://127.0.0.1:1"}, timeout: time.Second})
+	require.Nil(t, l.keep(ctx, nil))
+	_, err := l.wait(t.Context())
+	require.ErrorContains(t, err, "has closed the connection")
 }
 
 func TestDeliveriesAreCounted(t *testing.T) {
@@ -207,6 +267,29 @@ func TestDeliveriesAreCounted(t *testing.T) {
 		require.Equal(t, n+1, receive(t, r).Attempt)
 		require.NoError(t, r.Close())
 	}
+}
+
+// The last of the queues is missing, when the first ones have delivered already. Kept, these messages would come before the same ones of the next
+// attachment, and later ones before earlier ones.
+func TestFailedAttachmentLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := billing("halved")
+	b := declared(t, s)
+	var msgs []event.Envelope
+	for n := range 40 {
+		msgs = append(msgs, envelope("halved", fmt.Sprintf("key-%d", n), 1))
+	}
+	require.NoError(t, b.Publish(patient(t), msgs))
+	operator(t, func(ch *amqp.Channel) error {
+		_, err := ch.QueueDelete("oncebox:halved:billing:7", false, false, false)
+		return err
+	})
+	at, err := b.consumer.wait(patient(t))
+	require.NoError(t, err)
+	r := newReceiver(b, s)
+	_, err = r.attach(patient(t), at)
+	require.ErrorContains(t, err, "oncebox:halved:billing:7")
+	require.Empty(t, r.arrived)
 }
 
 // What comes after the end of a channel comes again over the next one. Delivered now, it would stand between messages of the next one.

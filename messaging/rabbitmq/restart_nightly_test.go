@@ -3,11 +3,9 @@
 package rabbitmq
 
 import (
-	"context"
 	"fmt"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -50,25 +48,4 @@ func TestBrokerIsKilled(t *testing.T) {
 	}
 	r.Resume()
 	requireRest(t, r, keys*n, nil)
-}
-
-// insist publishes until all messages are confirmed.
-func insist(t *testing.T, b *Broker, msgs []event.Envelope) {
-	t.Helper()
-	for len(msgs) > 0 {
-		ctx, cancel := context.WithTimeout(patient(t), time.Minute)
-		err := b.Publish(ctx, msgs)
-		cancel()
-		if err == nil {
-			return
-		}
-		failed := failedOf(t, err)
-		var again []event.Envelope
-		for i := range msgs {
-			if failed[i] != nil {
-				again = append(again, msgs[i])
-			}
-		}
-		msgs = again
-	}
 }

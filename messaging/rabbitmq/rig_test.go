@@ -1,9 +1,8 @@
-//go:build nightly
-
 package rabbitmq
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/certtest"
 	"github.com/oncebox/oncebox/internal/devenv"
 	"github.com/oncebox/oncebox/telemetry"
 )
@@ -23,11 +23,9 @@ import (
 // TestMain stops the server that the tests share.
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if shared.server != nil {
-		if err := shared.server.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
+	if err := shared.stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
 	}
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
@@ -36,20 +34,66 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-var shared struct {
-	once   sync.Once
-	server *devenv.RabbitMQServer
-	err    error
+// place is a RabbitMQ with the certificates of its TLS.
+type place struct {
+	*devenv.RabbitMQServer
+
+	once      sync.Once
+	err       error
+	folder    string
+	authority *certtest.Authority
+}
+
+var shared place
+
+// start takes the server of AMQP_URL, or starts one that wants a certificate of each client with TLS.
+func (p *place) start(own bool) (err error) {
+	if p.folder, err = os.MkdirTemp("", "oncebox-rabbitmq"); err != nil {
+		return err
+	}
+	if p.authority, err = certtest.New(p.folder, "authority"); err != nil {
+		return err
+	}
+	cert, key, err := p.authority.Issue(p.folder, "server")
+	if err != nil {
+		return err
+	}
+	p.RabbitMQServer, err = devenv.RabbitMQ(context.Background(), &devenv.Options{Volatile: true, Own: own, RabbitMQSettings: map[string]string{
+		"ssl_options.cacertfile": p.authority.CertFile, "ssl_options.certfile": cert, "ssl_options.keyfile": key,
+		"ssl_options.verify": "verify_peer", "ssl_options.fail_if_no_peer_cert": "true",
+	}})
+	return err
+}
+
+func (p *place) stop() error {
+	var err error
+	if p.RabbitMQServer != nil {
+		err = p.Stop()
+	}
+	if p.folder != "" {
+		err = errors.Join(err, os.RemoveAll(p.folder))
+	}
+	return err
 }
 
 // server returns the RabbitMQ that all tests share.
-func server(t *testing.T) *devenv.RabbitMQServer {
+func server(t *testing.T) *place {
 	t.Helper()
-	shared.once.Do(func() {
-		shared.server, shared.err = devenv.RabbitMQ(context.Background(), &devenv.Options{Volatile: true})
-	})
+	shared.once.Do(func() { shared.err = shared.start(false) })
 	require.NoError(t, shared.err)
-	return shared.server
+	return &shared
+}
+
+// startedHere is server for tests that need more than AMQP: a server that was found running is not theirs.
+func startedHere(t *testing.T) *place {
+	t.Helper()
+	if s := server(t); s.TLSURL != "" {
+		return s
+	}
+	own := &place{}
+	t.Cleanup(func() { require.NoError(t, own.stop()) })
+	require.NoError(t, own.start(true))
+	return own
 }
 
 // hang is what takes longer than anything that works.
@@ -96,5 +140,26 @@ func envelope(topic, key string, n int) event.Envelope {
 	return event.Envelope{
 		ID: fmt.Sprintf("%s-%s-%d", topic, key, n), Type: "t", Source: "s", TenantID: "t1", Topic: topic, RoutingKey: key, Sequence: int64(n),
 		OccurredAt: time.Now(), ContentType: "text/plain", Payload: fmt.Appendf(nil, "%d", n),
+	}
+}
+
+// insist publishes until all messages are confirmed.
+func insist(t *testing.T, b *Broker, msgs []event.Envelope) {
+	t.Helper()
+	for len(msgs) > 0 {
+		ctx, cancel := context.WithTimeout(patient(t), time.Minute)
+		err := b.Publish(ctx, msgs)
+		cancel()
+		if err == nil {
+			return
+		}
+		failed := failedOf(t, err)
+		var again []event.Envelope
+		for i := range msgs {
+			if failed[i] != nil {
+				again = append(again, msgs[i])
+			}
+		}
+		msgs = again
 	}
 }

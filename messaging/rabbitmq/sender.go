@@ -42,7 +42,7 @@ type outgoing struct {
 
 // newSender opens a channel. inFlight is the largest number of messages without a receipt.
 func newSender(ctx context.Context, s *session, exchange string, inFlight int) (*sender, error) {
-	ch, err := s.channel(ctx)
+	ch, err := s.channel(ctx, func(ch *amqp.Channel) error { return ch.Confirm(false) })
 	if err != nil {
 		return nil, err
 	}
@@ -50,17 +50,6 @@ func newSender(ctx context.Context, s *session, exchange string, inFlight int) (
 		session: s, channel: ch, exchange: exchange, outgoing: make(chan outgoing), returned: map[string]int{},
 		closed:  ch.NotifyClose(make(chan *amqp.Error, 1)),
 		returns: ch.NotifyReturn(make(chan amqp.Return, inFlight)),
-	}
-	confirm := make(chan error, 1)
-	go func() { confirm <- ch.Confirm(false) }()
-	select {
-	case err = <-confirm:
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		go func() { _ = ch.Close() }() // the broker may not answer
-		return nil, err
 	}
 	go out.write()
 	return out, nil
@@ -78,16 +67,15 @@ func (s *sender) send(ctx context.Context, o outgoing) error {
 }
 
 // retire ends the sender. Nothing is sent after that but for a message that is just being written.
-func (s *sender) retire() {
-	close(s.outgoing)
-	go func() { _ = s.channel.Close() }() // the broker may not answer
-}
+func (s *sender) retire() { close(s.outgoing) }
 
 // isSound reports whether the channel can be used for another call.
 func (s *sender) isSound() bool { return !s.channel.IsClosed() }
 
-// write publishes one message after the other, because the client's call cannot be cancelled.
+// write publishes one message after the other, because the client's call cannot be cancelled. It closes the channel at the end: a close between the
+// frames of a message would be a fault of the whole connection.
 func (s *sender) write() {
+	defer func() { _ = s.channel.Close() }() // the broker may not answer
 	for o := range s.outgoing {
 		confirmed, err := s.channel.PublishWithDeferredConfirm(s.exchange, o.key, true, false, o.message)
 		if err != nil {

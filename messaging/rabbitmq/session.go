@@ -101,62 +101,84 @@ func (s *session) major() int {
 	return n
 }
 
-// channel opens a channel. The client's call cannot be cancelled; a channel that comes too late is closed.
-func (s *session) channel(ctx context.Context) (*amqp.Channel, error) {
+// channel opens a channel and prepares it. The client's calls cannot be cancelled: when ctx is done, it returns without them, and the channel is
+// closed when they have returned. Not before, because the client mixes up the answers to two calls of one channel, and a broker that
+// gets a close between the frames of a message ends the connection.
+func (s *session) channel(ctx context.Context, prepare func(ch *amqp.Channel) error) (*amqp.Channel, error) {
 	type opened struct {
 		ch  *amqp.Channel
 		err error
 	}
-	done := make(chan opened, 1)
+	done := make(chan opened)
 	go func() {
 		ch, err := s.conn.Channel()
-		done <- opened{ch, err}
+		if err == nil {
+			if err = prepare(ch); err != nil {
+				_ = ch.Close() // the first error counts
+			}
+		}
+		select {
+		case done <- opened{ch, err}:
+		case <-ctx.Done():
+			if err == nil {
+				_ = ch.Close() // it comes too late
+			}
+		}
 	}()
 	select {
 	case o := <-done:
 		return o.ch, o.err
 	case <-ctx.Done():
-		go func() {
-			if o := <-done; o.err == nil {
-				_ = o.ch.Close()
-			}
-		}()
 		return nil, context.Cause(ctx)
 	}
 }
 
-// with calls do with a channel of its own, because the broker closes a channel at each refusal. When ctx is done it returns without waiting for
-// do, and closes the channel.
+// with calls do with a channel of its own, because the broker closes a channel at each refusal.
 func (s *session) with(ctx context.Context, do func(ch *amqp.Channel) error) error {
-	ch, err := s.channel(ctx)
-	if err != nil {
-		return err
+	_, err := ask(ctx, s, func(ch *amqp.Channel) (struct{}, error) { return struct{}{}, do(ch) })
+	return err
+}
+
+// ask is session.with for an answer. When ctx is done it does not wait for do.
+func ask[T any](ctx context.Context, s *session, do func(ch *amqp.Channel) (T, error)) (T, error) {
+	type answer struct {
+		value T
+		err   error
 	}
-	done := make(chan error, 1)
+	done := make(chan answer, 1)
 	go func() {
-		err := do(ch)
-		_ = ch.Close() // an error means that it is closed already
-		done <- err
+		var a answer
+		ch, err := s.conn.Channel()
+		if a.err = err; err == nil {
+			a.value, a.err = do(ch)
+			_ = ch.Close() // an error means that it is closed already
+		}
+		done <- a
 	}()
 	select {
-	case err := <-done:
-		return err
+	case a := <-done:
+		return a.value, a.err
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		var none T
+		return none, context.Cause(ctx)
 	}
 }
 
-// close ends the connection in good order if the broker answers within the limit.
+// close ends the connection in good order if the broker answers within the limit. During an alarm it does not read what a publisher says.
 func (s *session) close(limit time.Duration) error {
+	s.mu.Lock()
+	isBlocked := s.blocked != nil
+	s.mu.Unlock()
+	if isBlocked {
+		s.link.sever()
+		return nil
+	}
 	err := s.conn.CloseDeadline(time.Now().Add(limit))
 	if errors.Is(err, amqp.ErrClosed) {
 		err = nil
 	}
 	return err
 }
-
-// sever ends the connection at once, whatever the client is doing with it.
-func (s *session) sever() { _ = s.link.Close() }
 
 // takeIdle returns a sender that no call uses, nil if there is none.
 func (s *session) takeIdle() *sender {

@@ -44,6 +44,8 @@ func (b *Broker) Subscribe(ctx context.Context, s messaging.Subscription) (messa
 // unsubscribed sorts the error of a failed subscription: for good, about the topic, or about the broker. Each asks the caller for something else.
 func unsubscribed(s messaging.Subscription, err error) error {
 	switch {
+	case errors.Is(err, messaging.ErrBrokerDown): // also if the broker has refused the connection
+		return err
 	case errors.Is(err, errLayout):
 		return messaging.Permanent(fmt.Errorf("rabbitmq: subscription %q of topic %q: %w", s.Name, s.Topic, err))
 	case isRefusal(err):

@@ -71,7 +71,7 @@ func (t *topology) makeAll(ch *amqp.Channel, at *session, s messaging.Subscripti
 	if err := t.makeTopicExchange(ch); err != nil {
 		return err
 	}
-	args := amqp.Table{alternate: t.names.value("layout", t.layoutOf(s).String())}
+	args := amqp.Table{alternate: t.names.value(layoutMark, t.layoutOf(s).String())}
 	if err := ch.ExchangeDeclare(exchange, amqp.ExchangeDirect, true, false, false, false, args); err != nil {
 		return err
 	}
@@ -163,15 +163,15 @@ func (t *topology) explain(s messaging.Subscription, err error) error {
 		return fmt.Errorf("it does not exist, and Config.Declare (ONCEBOX_RABBITMQ_DECLARE) is \"check\": let an operator make it, or one run of this "+
 			"program with \"make\": %w", err)
 	case refusal.Code == amqp.AccessRefused:
-		return fmt.Errorf("the user may not make it: grant configure, write and read on names that begin with %q (rabbitmqctl set_permissions), or "+
-			"let an operator make it and set Config.Declare (ONCEBOX_RABBITMQ_DECLARE) to \"check\": %w", t.names.exchange, err)
+		return fmt.Errorf("the user lacks a permission: grant configure, write and read on names that begin with %q (rabbitmqctl set_permissions); or let "+
+			"an operator make the subscription, set Config.Declare (ONCEBOX_RABBITMQ_DECLARE) to \"check\", and grant read: %w", t.names.exchange, err)
 	case refusal.Code == amqp.PreconditionFailed && strings.Contains(refusal.Reason, "for exchange '"+exchange+"'"):
 		return fmt.Errorf("%w: it was made with other settings than %s, and a change would move keys to other queues, where they overtake their own "+
 			"earlier messages. Set Config.Queues (ONCEBOX_RABBITMQ_QUEUES) and the type to what it was made with; or let its consumers empty it, delete "+
 			"the exchange %s and its queues, and let this program make it anew: %w", errLayout, wanted, exchange, err)
 	case refusal.Code == amqp.PreconditionFailed:
-		return fmt.Errorf("it was made with other arguments. Let its consumers empty it, delete it (rabbitmqctl delete_queue NAME; messages in it are "+
-			"lost), and let this program make it anew: %w", err)
+		return fmt.Errorf("it was made with other arguments. Let its consumers empty it, with Config.Declare (ONCEBOX_RABBITMQ_DECLARE) \"check\" for so "+
+			"long; delete it (rabbitmqctl delete_queue NAME; messages in it are lost), and let this program make it anew: %w", err)
 	default:
 		return err
 	}
