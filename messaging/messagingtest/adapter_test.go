@@ -33,6 +33,7 @@ type adapter struct {
 	once       sync.Once        // for faults
 	busy       sync.Mutex       // for faults
 	wasCut     atomic.Bool      // for faults
+	away       atomic.Bool      // the server was killed
 }
 
 // fault is what an adapter does in place of the right thing. It may call what it replaces. A nil field: nothing is wrong.
@@ -47,6 +48,8 @@ type fault struct {
 	close     func(a *adapter) error
 	cut       func(a *adapter)
 	crash     func(a *adapter)
+	kill      func(a *adapter)
+	away      func(ctx context.Context, a *adapter, msgs []event.Envelope) error // Publish while the server is away
 
 	receive   func(ctx context.Context, r *receiver) (*messaging.Message, error)
 	ack       func(ctx context.Context, r *receiver, m *messaging.Message) error
@@ -74,6 +77,7 @@ func sound(f *fault) Harness {
 			t.Helper()
 			return b.(*adapter).crash(t)
 		},
+		Kill:            func(_ *testing.T, b Broker) func() { return b.(*adapter).kill() },
 		MaxMessageBytes: limit, Declares: true, Owns: true, Types: f.types, Forgets: f.forgets, Keeps: f.keeps,
 	}
 }
@@ -92,6 +96,12 @@ func (a *adapter) Publish(ctx context.Context, msgs []event.Envelope) error {
 	a.mu.Lock()
 	a.calls++
 	a.mu.Unlock()
+	switch {
+	case a.away.Load() && a.fault.away != nil:
+		return a.fault.away(ctx, a, msgs)
+	case a.away.Load():
+		return allFailed(msgs, messaging.ErrBrokerDown)
+	}
 	if a.fault.publish != nil {
 		return a.fault.publish(ctx, a, msgs)
 	}
@@ -166,6 +176,17 @@ func (a *adapter) cut() {
 	if !a.fault.keeps {
 		a.memory.Disconnect()
 	}
+}
+
+// kill makes the broker take back what receivers hold, and refuse messages until it is started again.
+func (a *adapter) kill() (restart func()) {
+	a.away.Store(true)
+	if a.fault.kill != nil {
+		a.fault.kill(a)
+	} else {
+		a.memory.Disconnect()
+	}
+	return func() { a.away.Store(false) }
 }
 
 // crash makes the broker take back the messages in the receivers' hands, like a broker whose clients are gone.

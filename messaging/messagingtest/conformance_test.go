@@ -25,7 +25,7 @@ type broken struct {
 func brokenAdapters() map[string][]broken {
 	all := map[string][]broken{}
 	for _, some := range []map[string][]broken{
-		brokenEnvelopes(), brokenPublishers(), brokenRefusals(), brokenReceivers(), brokenEnds(), brokenSubscriptions(),
+		brokenEnvelopes(), brokenPublishers(), brokenRefusals(), brokenReceivers(), brokenEnds(), brokenSubscriptions(), brokenServers(),
 	} {
 		maps.Copy(all, some)
 	}
@@ -35,6 +35,10 @@ func brokenAdapters() map[string][]broken {
 func TestSoundAdapterPasses(t *testing.T) {
 	t.Parallel()
 	Run(t, sound(nil))
+	t.Run("killed", func(t *testing.T) {
+		t.Parallel()
+		RunKilled(t, sound(nil), 2)
+	})
 	// With as little as a harness can have.
 	Run(t, Harness{
 		Open:            func(*testing.T) Broker { return memory.New(nil) },
@@ -64,7 +68,7 @@ func allCases() []testCase {
 			cases = append(cases, c)
 		}
 	}
-	return cases
+	return append(cases, testCase{promise: "server is killed", run: testKilled(2)})
 }
 
 // Each case fails for each adapter that breaks its promise, and for the reason that is expected.

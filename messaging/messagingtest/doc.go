@@ -21,7 +21,8 @@
 //
 // # What it does not prove
 //
-// Restarts of the broker, topics in trouble, and timing. An adapter has tests of its own for those.
+// Topics in trouble, and timing. An adapter has tests of its own for those. A server that is killed is the matter of [RunKilled], which needs a server for
+// itself.
 //
 // Messages may come more often than necessary: the suite only requires that each comes at least once. The exception is the moment right
 // after an acknowledgement without any trouble: a repetition there is a failure.

@@ -28,6 +28,9 @@ type Harness struct {
 	// broker of the restarted process, which uses the same topics. The suite closes the new broker, and leaves b alone. Default: nil,
 	// then receivers are closed in place of a crash.
 	Crash func(t *testing.T, b Broker) Broker
+	// Kill ends the server of a broker that Open returned, as a crash does, and returns a function that starts it again on its data and waits until it
+	// answers. Only [RunKilled] uses it. Default: nil.
+	Kill func(t *testing.T, b Broker) (restart func())
 	// Topic returns a topic that no test has used. It is called before the broker publishes to the topic, so it may create it. Without Forgets the
 	// topic must keep messages that no subscription has seen yet. Default: a random name.
 	Topic func(t *testing.T) string

@@ -53,6 +53,9 @@ func testResendAfterDeadline(s *session) {
 	requireOrder(s.t, s.receiveThese(r, sent, nil))
 }
 
+// pause is the time between two calls: a broker that is away does not come back at once.
+const pause = 10 * time.Millisecond
+
 // insist publishes until all messages are confirmed, and sends those without a confirmation again in their order, as a relay does. It returns an
 // error that an outage does not explain.
 func (s *session) insist(msgs []event.Envelope) error {
@@ -73,7 +76,7 @@ func (s *session) insist(msgs []event.Envelope) error {
 			return fmt.Errorf("a lost connection counts as the message's fault: %w", err)
 		}
 		if len(again) > 0 {
-			<-time.After(10 * time.Millisecond) // a broker that is away does not come back at once
+			<-time.After(pause)
 		}
 		msgs = append(again, msgs[n:]...)
 	}

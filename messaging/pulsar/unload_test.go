@@ -6,6 +6,8 @@ package pulsar
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 	"testing"
@@ -13,9 +15,50 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/publishing"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
 )
+
+// relay sends messages as an outbox does: each key in order, what was not confirmed again and again.
+type relay struct {
+	broker    *Broker
+	deadline  time.Duration // of a round
+	waiting   []event.Envelope
+	down      map[string]int // outcomes, while the broker was down
+	confirmed int
+}
+
+// round publishes some of the waiting messages and keeps the ones that were not confirmed.
+func (r *relay) round(ctx context.Context) error {
+	n := min(20, len(r.waiting))
+	ctx, cancel := context.WithTimeout(ctx, r.deadline)
+	defer cancel()
+	err := r.broker.Publish(ctx, r.waiting[:n])
+	if err == nil {
+		r.waiting, r.confirmed = r.waiting[n:], r.confirmed+n
+		return nil
+	}
+	partial, ok := errors.AsType[*messaging.PublishError](err)
+	if !ok {
+		return err
+	}
+	var kept []event.Envelope
+	for i := range n {
+		switch err := partial.Failed[i]; {
+		case err == nil:
+			r.confirmed++
+		case errors.Is(err, messaging.ErrBrokerDown), errors.Is(err, messaging.ErrUnknown), errors.Is(err, messaging.ErrBehind):
+			r.down[publishing.Outcome(err)]++
+			kept = append(kept, r.waiting[i])
+		default:
+			return fmt.Errorf("an outage costs an attempt: %w", err)
+		}
+	}
+	r.waiting = append(kept, r.waiting[n:]...)
+	return nil
+}
 
 // The broker lets go of a topic again and again while it is published to: each time the client connects anew and sends
 // again what it has no receipt for. Nothing is lost and the first copies of a key are in order; also if the broker
