@@ -11,14 +11,39 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
-// KafkaServer is a running Apache Kafka.
+// KafkaServer is a running broker of Apache Kafka.
 type KafkaServer struct {
 	server
 
-	// URL is the address for clients, host:port.
+	// URL is the address for clients without encryption and password, host:port.
 	URL string
+	// Listeners are the addresses of the listeners that KafkaSettings names.
+	Listeners map[string]string
+
+	controller string // its address for the other controllers
+}
+
+// KafkaCluster is a running cluster.
+type KafkaCluster struct {
+	// Nodes are the brokers, by their number less one.
+	Nodes []*KafkaServer
+	// URL has the addresses of all brokers, separated by commas.
+	URL string
+}
+
+// KafkaSettings say how a cluster differs from one broker without a password.
+type KafkaSettings struct {
+	// Nodes is the number of brokers. Each is a controller, too. From three on, topics have three copies by default, and min.insync.replicas is 2.
+	// Default: 1.
+	Nodes int
+	// Listeners are further listeners, each named as its security protocol: SASL_PLAINTEXT, SASL_SSL, SSL.
+	Listeners []string
+	// Lines are further lines of the configuration of each broker, for example with the users of the listeners.
+	Lines []string
 }
 
 const (
@@ -45,6 +70,16 @@ func Kafka(ctx context.Context, options *Options) (*KafkaServer, error) {
 		opts.sayf("Kafka: KAFKA_URL, %s", k.URL)
 		return k, nil
 	}
+	c, err := StartKafka(ctx, options, KafkaSettings{})
+	if err != nil {
+		return nil, err
+	}
+	return c.Nodes[0], nil
+}
+
+// StartKafka starts a cluster of its own (KRaft). The caller stops it.
+func StartKafka(ctx context.Context, options *Options, settings KafkaSettings) (_ *KafkaCluster, err error) {
+	opts := withDefaults(options)
 	java, err := provideJava(ctx, opts)
 	if err != nil {
 		return nil, err
@@ -53,15 +88,53 @@ func Kafka(ctx context.Context, options *Options) (*KafkaServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &KafkaServer{server: server{name: "kafka", timeout: opts.StartTimeout}}
+	c := &KafkaCluster{}
+	var urls, voters []string
+	for range max(settings.Nodes, 1) {
+		k, err := newKafkaServer(opts, settings.Listeners)
+		if err != nil {
+			return nil, errors.Join(err, c.Stop())
+		}
+		c.Nodes = append(c.Nodes, k)
+		urls, voters = append(urls, k.URL), append(voters, strconv.Itoa(len(c.Nodes))+"@"+k.controller)
+	}
+	c.URL = strings.Join(urls, ",")
+	// A broker answers only when most controllers run.
+	var starting errgroup.Group
+	for n, k := range c.Nodes {
+		lines := append(k.settings(n+1, voters), settings.Lines...)
+		starting.Go(func() error { return k.serve(ctx, home, filepath.Join(java, "bin", "java"), lines) })
+	}
+	if err := starting.Wait(); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	opts.sayf("Kafka: libraries %s, %s", home, c.URL)
+	return c, nil
+}
+
+// Stop ends all brokers and removes their data. A second call does nothing.
+func (c *KafkaCluster) Stop() (err error) {
+	for _, k := range c.Nodes {
+		err = errors.Join(err, k.Stop())
+	}
+	return err
+}
+
+// newKafkaServer reserves a folder and ports.
+func newKafkaServer(opts Options, listeners []string) (*KafkaServer, error) {
+	k := &KafkaServer{server: server{name: "kafka", timeout: opts.StartTimeout}, Listeners: map[string]string{}}
 	// The watchdog uses SIGKILL, because an orderly shutdown takes seconds and the data is removed anyway.
 	if err := k.prepare("KILL"); err != nil {
 		return nil, err
 	}
-	if err := k.serve(ctx, home, filepath.Join(java, "bin", "java")); err != nil {
-		return nil, errors.Join(err, k.Stop())
+	for _, name := range append([]string{"PLAINTEXT", "CONTROLLER"}, listeners...) {
+		port, err := k.takePort()
+		if err != nil {
+			return nil, errors.Join(err, k.Stop())
+		}
+		k.Listeners[name] = "127.0.0.1:" + strconv.Itoa(port)
 	}
-	opts.sayf("Kafka: libraries %s, %s", home, k.URL)
+	k.URL, k.controller = k.Listeners["PLAINTEXT"], k.Listeners["CONTROLLER"]
 	return k, nil
 }
 
@@ -83,19 +156,10 @@ func fetchKafka(ctx context.Context, opts Options) (string, error) {
 	})
 }
 
-// serve formats a folder for the data, and starts a broker on free ports.
-func (k *KafkaServer) serve(ctx context.Context, home, java string) error {
-	var ports [2]string
-	for i := range ports {
-		port, err := k.takePort()
-		if err != nil {
-			return err
-		}
-		ports[i] = "127.0.0.1:" + strconv.Itoa(port)
-	}
-	k.URL = ports[0]
+// serve formats the folder for the data, and starts the broker.
+func (k *KafkaServer) serve(ctx context.Context, home, java string, lines []string) error {
 	conf := filepath.Join(k.folder, "server.properties")
-	if err := os.WriteFile(conf, []byte(k.settings(ports[1])), 0o600); err != nil {
+	if err := os.WriteFile(conf, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		return fmt.Errorf("devenv: write Kafka's configuration: %w", err)
 	}
 	program := func(class string, args ...string) *exec.Cmd {
@@ -106,7 +170,7 @@ func (k *KafkaServer) serve(ctx context.Context, home, java string) error {
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + k.folder}
 		return cmd
 	}
-	err := k.run(ctx, program("kafka.tools.StorageTool", "format", "--standalone", "--cluster-id", "b25jZWJveC10ZXN0cy0xMA", "--config", conf))
+	err := k.run(ctx, program("kafka.tools.StorageTool", "format", "--cluster-id", "b25jZWJveC10ZXN0cy0xMA", "--config", conf))
 	if err != nil {
 		return err
 	}
@@ -115,21 +179,31 @@ func (k *KafkaServer) serve(ctx context.Context, home, java string) error {
 	return k.start(ctx)
 }
 
-// settings returns the configuration. One broker can have no copies, and a group is not to wait for consumers that do not come.
-func (k *KafkaServer) settings(controller string) string {
-	return strings.Join([]string{
-		"process.roles=broker,controller", "node.id=1",
-		"controller.quorum.bootstrap.servers=" + controller,
-		"listeners=PLAINTEXT://" + k.URL + ",CONTROLLER://" + controller,
-		"advertised.listeners=PLAINTEXT://" + k.URL,
-		"controller.listener.names=CONTROLLER",
-		"listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+// settings returns the lines of the configuration. A group is not to wait for consumers that do not come.
+func (k *KafkaServer) settings(number int, voters []string) []string {
+	copies := strconv.Itoa(min(len(voters), 3))
+	inSync := strconv.Itoa(max(min(len(voters), 3)-1, 1))
+	protocols := []string{"CONTROLLER:PLAINTEXT"}
+	var listeners, advertised []string
+	for name, address := range k.Listeners {
+		listeners = append(listeners, name+"://"+address)
+		if name != "CONTROLLER" {
+			advertised, protocols = append(advertised, name+"://"+address), append(protocols, name+":"+name)
+		}
+	}
+	return []string{
+		"process.roles=broker,controller", "node.id=" + strconv.Itoa(number),
+		"controller.quorum.voters=" + strings.Join(voters, ","),
+		"listeners=" + strings.Join(listeners, ","), "advertised.listeners=" + strings.Join(advertised, ","),
+		"controller.listener.names=CONTROLLER", "inter.broker.listener.name=PLAINTEXT",
+		"listener.security.protocol.map=" + strings.Join(protocols, ","),
 		"log.dirs=" + filepath.Join(k.folder, "data"),
-		"offsets.topic.replication.factor=1", "offsets.topic.num.partitions=4",
-		"transaction.state.log.replication.factor=1", "transaction.state.log.min.isr=1",
-		"share.coordinator.state.topic.replication.factor=1", "share.coordinator.state.topic.min.isr=1",
+		"default.replication.factor=" + copies, "min.insync.replicas=" + inSync,
+		"offsets.topic.replication.factor=" + copies, "offsets.topic.num.partitions=4",
+		"transaction.state.log.replication.factor=" + copies, "transaction.state.log.min.isr=" + inSync,
+		"share.coordinator.state.topic.replication.factor=" + copies, "share.coordinator.state.topic.min.isr=" + inSync,
 		"group.initial.rebalance.delay.ms=0", "group.min.session.timeout.ms=1000", "auto.create.topics.enable=false",
-	}, "\n") + "\n"
+	}
 }
 
 // listens returns nil if the broker accepts connections, which it does once it has joined its cluster.
