@@ -14,14 +14,16 @@ func TestWatermarkIsTheFirstUnsettledMessage(t *testing.T) {
 	nightly.Check(t, 100, 2000, func(t *rapid.T) {
 		a := newAccount()
 		a.next = rapid.Int64Range(0, 5).Draw(t, "committed")
-		open := map[int64]bool{}
+		open, epoch := map[int64]bool{}, int32(0)
+		epochs := map[int64]int32{a.next: -1} // of the message before an offset
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			if len(open) == 0 || rapid.Bool().Draw(t, "receive") {
 				offset := a.next + rapid.Int64Range(0, 3).Draw(t, "gap")
-				a.receive(offset)
-				open[offset] = true
+				epoch += rapid.Int32Range(0, 1).Draw(t, "leaders")
+				a.receive(offset, epoch)
+				open[offset], epochs[offset+1] = true, epoch
 			} else {
-				offset := rapid.SampledFrom(a.order).Draw(t, "settled")
+				offset := rapid.SampledFrom(a.order).Draw(t, "settled").offset
 				require.Equal(t, open[offset], a.settle(offset))
 				delete(open, offset)
 			}
@@ -29,7 +31,13 @@ func TestWatermarkIsTheFirstUnsettledMessage(t *testing.T) {
 			for offset := range open {
 				want = min(want, offset)
 			}
-			require.Equal(t, want, a.watermark())
+			mark := a.watermark()
+			require.Equal(t, want, mark.offset)
+			before := want
+			for _, known := epochs[before]; !known; _, known = epochs[before] { // a gap has no messages
+				before--
+			}
+			require.Equal(t, epochs[before], mark.epoch)
 		}
 	})
 }
@@ -37,13 +45,13 @@ func TestWatermarkIsTheFirstUnsettledMessage(t *testing.T) {
 func TestMessageThatStaysOpenKeepsNoOthersInMemory(t *testing.T) {
 	t.Parallel()
 	a := newAccount()
-	a.receive(0)
+	a.receive(0, 1)
 	for offset := int64(1); offset < 100_000; offset++ {
-		a.receive(offset)
+		a.receive(offset, 2)
 		a.settle(offset)
 	}
 	require.Less(t, len(a.order), 2000)
-	require.Zero(t, a.watermark())
+	require.Equal(t, place{0, -1}, a.watermark())
 	a.settle(0)
-	require.EqualValues(t, 100_000, a.watermark())
+	require.Equal(t, place{100_000, 2}, a.watermark())
 }

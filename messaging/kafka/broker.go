@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/oncebox/oncebox/internal/adapters"
@@ -78,7 +77,7 @@ func Connect(ctx context.Context, cfg *Config) (*Broker, error) {
 	if b.client, err = kgo.NewClient(b.cfg.clientOptions(b.tls, b.log)...); err != nil {
 		return nil, fmt.Errorf("kafka: connect: %w", err)
 	}
-	b.keeper = topics.NewKeeper(b.cfg.keeper(), kadm.NewClient(b.client), b.log)
+	b.keeper = topics.NewKeeper(b.cfg.keeper(), b.client, b.log)
 	if err := b.start.Begin(ctx); err != nil {
 		_ = b.Close() // err goes to the caller already
 		return nil, fmt.Errorf("kafka: %w", err)
@@ -99,7 +98,7 @@ func (b *Broker) greet(ctx context.Context) error {
 // lasts reports whether waiting does not mend an error.
 func lasts(err error) bool {
 	_, isTopic := errors.AsType[*messaging.TopicError](err)
-	return messaging.IsPermanent(err) || isTopic || topics.IsNotLetIn(err)
+	return messaging.IsPermanent(err) || isTopic || topics.IsNotLetIn(err) || adapters.IsTLSFault(err)
 }
 
 // Close refuses new calls, waits for the calls under way, hands back the messages that receivers did not settle, and closes the connection.

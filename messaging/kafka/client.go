@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -22,6 +23,9 @@ import (
 // without a leader after a broker has failed, and to the making of each topic.
 const metadataPause = 100 * time.Millisecond
 
+// metadataAge is the longest time between two such questions. A client learns by them that a topic has got partitions.
+const metadataAge = time.Minute
+
 // clientOptions returns what the clients of a broker have in common.
 func (c *Config) clientOptions(secure *tls.Config, log *slog.Logger, more ...kgo.Opt) []kgo.Opt {
 	opts := []kgo.Opt{
@@ -29,7 +33,7 @@ func (c *Config) clientOptions(secure *tls.Config, log *slog.Logger, more ...kgo
 		kgo.ClientID(c.Name),
 		kgo.SoftwareNameAndVersion("oncebox", "1"),
 		kgo.WithLogger(clientLog{log}),
-		kgo.MetadataMinAge(metadataPause),
+		kgo.MetadataMinAge(metadataPause), kgo.MetadataMaxAge(cmp.Or(c.metadataAge, metadataAge)),
 		kgo.RequestTimeoutOverhead(c.OperationTimeout),
 		kgo.DisableClientMetrics(), // Close would wait a second for their last report
 	}

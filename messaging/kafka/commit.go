@@ -104,9 +104,9 @@ func (r *receiver) uncommitted(accounts map[int32]*account) (offsets map[int32]k
 	}
 	offsets, commits = map[int32]kgo.EpochOffset{}, map[*account]int64{}
 	for p, a := range accounts {
-		if mark := a.watermark(); !a.gone && mark >= 0 && mark != a.committed {
-			offsets[p] = kgo.EpochOffset{Epoch: -1, Offset: mark}
-			commits[a] = mark
+		if mark := a.watermark(); !a.gone && mark.offset >= 0 && mark.offset != a.committed {
+			offsets[p] = kgo.EpochOffset{Epoch: mark.epoch, Offset: mark.offset}
+			commits[a] = mark.offset
 		}
 	}
 	return offsets, commits, r.owner

@@ -52,7 +52,7 @@ type Config struct {
 	// Subscriptions are made at the start, with their topics. They keep their place from then on. Default: none.
 	Subscriptions []messaging.Subscription
 	// Partitions is the number of partitions of a new topic. At most this number of consumers of a subscription work at once. If partitions are
-	// added later, keys move to other partitions, and their order breaks at that moment. Default: 4.
+	// added later, a process uses them after its next start, and keys move to other partitions then. Default: 4.
 	Partitions int `env:"PARTITIONS"`
 	// Replication is the number of copies of a new topic. Give 3 in production, and let the topics have min.insync.replicas 2. Default: 0, that
 	// of the broker (default.replication.factor).
@@ -123,7 +123,8 @@ type Config struct {
 	// with config.Quiet. Default: 1m. With -1 every failure is a line.
 	LogInterval time.Duration `env:"LOG_INTERVAL"`
 
-	dial func(ctx context.Context, network, host string) (net.Conn, error) // of tests; nil: the network
+	dial        func(ctx context.Context, network, host string) (net.Conn, error) // of tests; nil: the network
+	metadataAge time.Duration                                                     // of tests; 0: the constant
 }
 
 // Validate names every field that cannot be used.
@@ -244,7 +245,7 @@ func (c *Config) names() topics.Prefix { return topics.Prefix(c.Prefix) }
 // keeper returns the part of the configuration that package topics needs.
 func (c *Config) keeper() topics.Config {
 	return topics.Config{
-		Prefix: c.names(), Host: c.hosts()[0], Check: c.Declare == Check,
+		Prefix: c.names(), Host: c.hosts()[0], User: c.Username, Check: c.Declare == Check,
 		Partitions: c.Partitions, Replication: c.Replication, Retention: c.Retention,
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/diagnosis"
 )
@@ -158,7 +157,7 @@ func TestOwnerOfASubscriptionInUse(t *testing.T) {
 	t.Parallel()
 	b := connect(t, configOf(cluster(t).ListenAddrs()...))
 	r := subscribe(t, b, billing)
-	await.True(t, func() bool { return partitions(r) == 4 }, "the partitions")
+	eventually(t, func() bool { return partitions(r) == 4 }, "the partitions")
 	owned := billing
 	owned.Source = "shop"
 	subscribe(t, b, owned)

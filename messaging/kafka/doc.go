@@ -28,15 +28,21 @@
 // silent for Config.SessionTimeout loses its partitions at once; what it still works on comes again elsewhere. Its late acknowledgements do nothing.
 //
 // A subscription starts at the earliest message. Kafka deletes messages after the topic's retention.ms, whether they were consumed or not. If that happens,
-// the log says how many were deleted. Kafka deletes the offsets of a group without consumers after offsets.retention.minutes, 7 days; the subscription then
+// the log says how many were deleted. If the broker has lost messages and others have taken their offsets, the receiver begins where the logs part. Kafka
+// deletes the offsets of a group without consumers after offsets.retention.minutes, 7 days; the subscription then
 // receives again what the topic still has.
 //
-// Keys move to other partitions when partitions are added to a topic; the order within a key is lost at that moment.
+// A process spreads the keys of a topic over the partitions that the topic had at its first use. If partitions are added, the order of each key stays as it
+// is, until the process ends. The next one uses all partitions: then a key may have moved, and its later messages may overtake the ones that wait in the
+// former partition. So let the subscriptions catch up before the restart.
+//
+// No other program can consume in the group of a subscription, because the consumers agree on their partitions under a name of their own. Only a consumer
+// of Kafka's newer protocol (group.protocol=consumer) can; the doctor reports it.
 //
 // # Errors
 //
-// [messaging.Permanent]: the message is too large, or its topic cannot be a topic of Kafka. [*messaging.TopicError]: the topic is missing, not permitted, or
-// has too few replicas. [messaging.ErrBrokerDown]: nothing was sent. [messaging.ErrUnknown]: no receipt came in time. [messaging.ErrBehind]: an earlier
+// [messaging.Permanent]: the message is too large, or its topic cannot be a topic of Kafka. [*messaging.TopicError]: the topic is missing, or has too few
+// replicas, or a right on it is missing; the text has the command that mends it. [messaging.ErrBrokerDown]: nothing was sent. [messaging.ErrUnknown]: no receipt came in time. [messaging.ErrBehind]: an earlier
 // message of the key in the same call has such an error.
 //
 // [Connect] waits for a broker that cannot be reached at the start. If a subscription belongs to another service, the error is a
@@ -47,6 +53,6 @@
 //   - oncebox.broker.published: messages by topic and outcome (ok, permanent, topic, broker_down, unknown, behind)
 //   - oncebox.broker.publish.duration: seconds per call of Publish, by outcome (ok, failed)
 //
-// Read first: broker.go:Connect, then publish.go:Broker.Publish and flight.go:flight.run, then receiver.go:receiver.Receive, account.go:account and
+// Read first: broker.go:Connect, then publish.go:Broker.Publish and flight.go:flight.run, then receiver.go:receiver.Receive, fetch.go:receiver.add, account.go:account and
 // rebalance.go:receiver.revoked.
 package kafka

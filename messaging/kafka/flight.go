@@ -26,6 +26,7 @@ import (
 // A refused batch fails with all its messages, and all later ones of its partition. Only a message that was sent alone is known to be the reason. So
 // after such a refusal the messages of the topic are sent one by one, until a call goes well.
 type flight struct {
+	keeper   *topics.Keeper
 	producer *producer
 	of       map[string]*topic // by name
 	msgs     []event.Envelope
@@ -33,8 +34,8 @@ type flight struct {
 	faulty   atomic.Bool // the broker, or the client, has refused a message
 }
 
-func newFlight(p *producer, of map[string]*topic, msgs []event.Envelope) *flight {
-	f := &flight{producer: p, of: of, msgs: msgs}
+func newFlight(k *topics.Keeper, p *producer, of map[string]*topic, msgs []event.Envelope) *flight {
+	f := &flight{keeper: k, producer: p, of: of, msgs: msgs}
 	for _, t := range of {
 		f.careful = f.careful || t != nil && t.careful.Load()
 	}
@@ -62,7 +63,7 @@ func (f *flight) run(ctx context.Context, indexes []int) (failed map[int]error, 
 func (f *flight) send(_ context.Context, i int, receipt func(error)) error {
 	env := &f.msgs[i]
 	t := f.of[env.Topic]
-	r := record(t, env)
+	r := t.record(env)
 	if size := sizeOf(r); size > t.limit {
 		receipt(messaging.Permanent(fmt.Errorf("kafka: the message takes up to %d bytes, at most %d are allowed "+
 			"(Config.MaxMessageBytes, ONCEBOX_KAFKA_MAX_MESSAGE_BYTES, or %s of topic %s)", size, t.limit, topics.MaxMessageBytes, t.full)))
@@ -72,33 +73,18 @@ func (f *flight) send(_ context.Context, i int, receipt func(error)) error {
 	f.producer.client.Produce(context.Background(), r, func(_ *kgo.Record, err error) {
 		if err != nil {
 			f.faulty.Store(true)
+			t.stale.Store(true)
 			if isRefusal(err) && !f.careful {
 				t.careful.Store(true)
 			}
 		}
-		receipt(classify(t.name, err, f.careful))
+		receipt(f.classify(t.name, err))
 	})
 	return nil
 }
 
 // format is the binding of CloudEvents for Kafka.
 var format = wire.NewFormat(wire.Binding{Prefix: "ce_"}) //nolint:gochecknoglobals // a constant
-
-// record returns the message of Kafka for an event.
-func record(t *topic, env *event.Envelope) *kgo.Record {
-	properties := format.Properties(nil, env)
-	r := &kgo.Record{Topic: t.full, Value: env.Payload, Headers: make([]kgo.RecordHeader, 0, len(properties))}
-	if env.RoutingKey != "" {
-		r.Key = []byte(env.RoutingKey)
-	}
-	if r.Value == nil {
-		r.Value = []byte{} // null is a tombstone for tools that compact a topic
-	}
-	for name, value := range properties {
-		r.Headers = append(r.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
-	}
-	return r
-}
 
 const (
 	// batchOverhead and headerOverhead are what Kafka's format takes at most beside the content (record batch v2): a batch with one record, and the
@@ -118,23 +104,21 @@ func sizeOf(r *kgo.Record) int {
 
 // isRefusal reports whether the broker refuses a batch because of one of its messages.
 func isRefusal(err error) bool {
-	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge) || errors.Is(err, kerr.InvalidRecord) ||
-		errors.Is(err, kerr.InvalidTimestamp)
+	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge) || errors.Is(err, kerr.InvalidRecord)
 }
 
-// classify turns an error that the client reported for one message into an error of one of the classes of package messaging. alone says
-// that the message had a batch of its own.
-func classify(topic string, err error, alone bool) error {
+// classify turns an error that the client reported for one message into an error of one of the classes of package messaging.
+func (f *flight) classify(topic string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case isRefusal(err) && alone:
+	case isRefusal(err) && f.careful: // it had a batch of its own
 		return messaging.Permanent(fmt.Errorf("kafka: %w", err))
 	case isRefusal(err):
 		return fmt.Errorf("%w: kafka: it was not stored, because the broker refuses a message of its batch: %w", messaging.ErrUnknown, err)
-	case topics.IsTopicTrouble(err):
-		return &messaging.TopicError{Topic: topic, Err: fmt.Errorf("kafka: %w", err)}
-	default:
-		return fmt.Errorf("%w: kafka: %w", messaging.ErrUnknown, err)
 	}
+	if trouble := f.keeper.Trouble("publish", messaging.Subscription{Topic: topic}, err); trouble != nil {
+		return trouble
+	}
+	return fmt.Errorf("%w: kafka: %w", messaging.ErrUnknown, err)
 }

@@ -51,6 +51,7 @@ type producers struct {
 
 	mu     sync.Mutex
 	idle   []*producer
+	since  time.Time // producers that were made before are not used again
 	closed bool
 }
 
@@ -58,7 +59,8 @@ func newProducers(b *Broker) *producers {
 	return &producers{broker: b, permits: make(chan struct{}, b.cfg.Producers)}
 }
 
-// take returns a producer that only the caller uses, until giveBack or retire.
+// take returns a producer that only the caller uses, until giveBack or retire. Its error is a [messaging.ErrUnknown] if none is free, else what the broker
+// says.
 func (ps *producers) take(ctx context.Context) (*producer, error) {
 	select {
 	case ps.permits <- struct{}{}:
@@ -89,7 +91,7 @@ func (ps *producers) start(ctx context.Context) (*producer, error) {
 	client, err := kgo.NewClient(b.cfg.clientOptions(b.tls, b.log,
 		kgo.WithHooks(p),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
-		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),        // murmur2 of the key, as all clients
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),              // see topic.partition
 		kgo.ManualFlushing(), kgo.MaxBufferedRecords(math.MaxInt32), // see flight
 		kgo.ProducerBatchMaxBytesFn(b.batchBytes),
 		kgo.ProduceRequestTimeout(b.cfg.OperationTimeout),
@@ -100,12 +102,12 @@ func (ps *producers) start(ctx context.Context) (*producer, error) {
 		}),
 	)...)
 	if err != nil {
-		return nil, fmt.Errorf("kafka: make a producer: %w", err)
+		return nil, err
 	}
 	p.client = client
 	if _, _, err := client.ProducerID(ctx); err != nil {
 		ps.ending.Go(client.Close)
-		return nil, fmt.Errorf("%w: kafka: make a producer: %w", messaging.ErrBrokerDown, err)
+		return nil, err
 	}
 	return p, nil
 }
@@ -113,7 +115,7 @@ func (ps *producers) start(ctx context.Context) (*producer, error) {
 // giveBack returns a producer whose messages all have receipts.
 func (ps *producers) giveBack(p *producer) {
 	ps.mu.Lock()
-	if !ps.closed && time.Since(p.made) < producerLife {
+	if !ps.closed && time.Since(p.made) < producerLife && p.made.After(ps.since) {
 		ps.idle = append(ps.idle, p)
 		p = nil
 	}
@@ -133,13 +135,21 @@ func (ps *producers) retire(p *producer) {
 	<-ps.permits
 }
 
-func (ps *producers) close() {
+// renew makes the next calls begin with new producers.
+func (ps *producers) renew() {
 	ps.mu.Lock()
 	idle := ps.idle
-	ps.idle, ps.closed = nil, true
+	ps.idle, ps.since = nil, time.Now()
 	ps.mu.Unlock()
 	for _, p := range idle {
-		p.client.Close()
+		ps.ending.Go(p.client.Close)
 	}
+}
+
+func (ps *producers) close() {
+	ps.mu.Lock()
+	ps.closed = true
+	ps.mu.Unlock()
+	ps.renew()
 	ps.ending.Wait()
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -76,15 +75,39 @@ func sequences(t *testing.T, b *Broker, topic string) map[string][]int64 {
 	return found
 }
 
-// The broker's limit becomes lower than the program knows. It refuses whole batches. No message in them counts as the fault, until each is sent alone.
-func TestBrokerRefusesABatchBecauseOfOneMessage(t *testing.T) {
+// The broker's limit becomes lower than the program knows. It refuses a whole batch. No message in it counts as the fault, until the limit is known.
+func TestBrokersLimitBecomesLower(t *testing.T) {
 	t.Parallel()
 	cfg := configOf(cluster(t).ListenAddrs()...)
 	cfg.Partitions = 1
 	b := connect(t, cfg)
 	require.NoError(t, b.Publish(t.Context(), series("order", "z", 1)))
 	set(t, b, "order", "max.message.bytes", "20000")
+	requireOneIsFound(t, b)
+}
 
+// The broker refuses a message for a reason that the program cannot know. The messages are sent one by one, until it is found.
+func TestBrokerRefusesABatchBecauseOfOneMessage(t *testing.T) {
+	t.Parallel()
+	c := cluster(t)
+	cfg := configOf(c.ListenAddrs()...)
+	cfg.Partitions = 1
+	b := connect(t, cfg)
+	c.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		produce := req.(*kmsg.ProduceRequest)
+		if len(produce.Topics[0].Partitions[0].Records) > 20_000 {
+			return refusing(produce, kerr.InvalidRecord.Code), nil, true
+		}
+		return nil, nil, false
+	})
+	require.NoError(t, b.Publish(t.Context(), series("order", "z", 1)))
+	requireOneIsFound(t, b)
+}
+
+// requireOneIsFound publishes messages of which one is refused for good.
+func requireOneIsFound(t *testing.T, b *Broker) {
+	t.Helper()
 	msgs := append(series("order", "a", 3), series("order", "b", 2)...)
 	msgs[1].Payload = random(30_000)
 	failed := failures(t, b.Publish(t.Context(), msgs))
@@ -101,6 +124,36 @@ func TestBrokerRefusesABatchBecauseOfOneMessage(t *testing.T) {
 	require.Equal(t, map[string][]int64{"a": {1, 3}, "b": {1, 2}, "z": {1}}, sequences(t, b, "order"))
 }
 
+// The broker refuses the first batch of a call. The later messages of its partition are not stored, although the client gets many of them only after the
+// refusal would have come.
+func TestNothingIsSentBehindARefusedBatch(t *testing.T) {
+	t.Parallel()
+	c := cluster(t)
+	cfg := configOf(c.ListenAddrs()...)
+	cfg.Partitions = 1
+	b := connect(t, cfg)
+	require.NoError(t, b.Publish(t.Context(), series("order", "z", 1)))
+	c.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		return refusing(req.(*kmsg.ProduceRequest), kerr.InvalidRecord.Code), nil, true
+	})
+	const n = 20_000
+	require.Len(t, failures(t, b.Publish(t.Context(), series("order", "a", n))), n)
+	require.Equal(t, map[string][]int64{"z": {1}}, sequences(t, b, "order"), "messages behind the refused ones were stored")
+}
+
+// A broker forgets a producer after a day without messages. So no producer is used for long.
+func TestOldProducersAreNotUsed(t *testing.T) {
+	t.Parallel()
+	b := connect(t, configOf(cluster(t).ListenAddrs()...))
+	require.NoError(t, b.Publish(t.Context(), series("order", "a", 1)))
+	first := b.producers.idle[0]
+	require.NoError(t, b.Publish(t.Context(), series("order", "a", 1)))
+	require.Same(t, first, b.producers.idle[0], "each call has a new producer")
+	first.made = first.made.Add(-producerLife)
+	require.NoError(t, b.Publish(t.Context(), series("order", "a", 1)))
+	require.Empty(t, b.producers.idle, "an old producer is used again")
+}
+
 // random returns a payload that does not get smaller by compression.
 func random(n int) []byte {
 	out := make([]byte, n)
@@ -110,18 +163,6 @@ func random(n int) []byte {
 		out[i] = byte(state >> 24)
 	}
 	return out
-}
-
-func TestTopicsOwnLimitCounts(t *testing.T) {
-	t.Parallel()
-	b := connect(t, configOf(cluster(t).ListenAddrs()...))
-	require.NoError(t, b.Declare(t.Context(), []string{"order"}, nil))
-	set(t, b, "order", "max.message.bytes", "20000")
-	msgs := series("order", "a", 2)
-	msgs[0].Payload = random(30_000)
-	failed := failures(t, b.Publish(t.Context(), msgs))
-	require.True(t, messaging.IsPermanent(failed[0]), "%v", failed[0])
-	require.ErrorContains(t, failed[0], "max.message.bytes")
 }
 
 // The broker does not answer the first batch. When the deadline is over, the call's producer is ended: what it had in hand is not sent behind its back.
@@ -169,21 +210,6 @@ func refusing(req *kmsg.ProduceRequest, code int16) *kmsg.ProduceResponse {
 		resp.Topics = append(resp.Topics, out)
 	}
 	return resp
-}
-
-func TestTooFewReplicasIsATroubleOfTheTopic(t *testing.T) {
-	t.Parallel()
-	c := cluster(t)
-	b := connect(t, configOf(c.ListenAddrs()...))
-	c.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
-		c.KeepControl()
-		return refusing(req.(*kmsg.ProduceRequest), kerr.NotEnoughReplicas.Code), nil, true
-	})
-	for _, err := range failures(t, b.Publish(t.Context(), series("order", "a", 3))) {
-		found, ok := errors.AsType[*messaging.TopicError](err)
-		require.True(t, ok, "%v", err)
-		require.ErrorIs(t, found, kerr.NotEnoughReplicas)
-	}
 }
 
 func TestBrokerThatIsAwayGetsNothing(t *testing.T) {
@@ -264,22 +290,5 @@ func TestLeadersMove(t *testing.T) {
 			next = max(next, n+1)
 		}
 		require.EqualValues(t, perKey+1, next, "key %s", key)
-	}
-}
-
-// The key decides the partition as with all clients: murmur2 of the key, without the sign, modulo the partitions.
-func TestKeyDecidesThePartition(t *testing.T) {
-	t.Parallel()
-	cfg := configOf(cluster(t, kfake.SeedTopics(1, "other")).ListenAddrs()...)
-	cfg.Partitions = 12
-	b := connect(t, cfg)
-	r := subscribe(t, b, messaging.Subscription{Topic: "order", Name: "s"})
-	// The numbers are those of org.apache.kafka.common.utils.Utils: toPositive(murmur2(key)) % 12.
-	for key, want := range map[string]int32{"21": int32(uint32(-973932308&0x7fffffff) % 12), "foobar": int32(uint32(-790332482&0x7fffffff) % 12)} {
-		require.NoError(t, b.Publish(t.Context(), series("order", key, 1)))
-		m, err := r.Receive(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, want, m.Receipt().(*delivery).record.Partition, key)
-		require.NoError(t, r.Ack(t.Context(), m))
 	}
 }

@@ -41,7 +41,7 @@ func (r *receiver) offsets(_ context.Context, _ *kgo.Client, found *kmsg.OffsetF
 				}
 				r.owner = r.owner.Or(is)
 				if a := r.accounts[p.Partition]; a != nil && p.Offset >= 0 {
-					a.next = p.Offset
+					a.next, a.epoch = p.Offset, p.LeaderEpoch
 					if is == r.owner {
 						a.committed = p.Offset
 					}

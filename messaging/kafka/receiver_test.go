@@ -16,13 +16,29 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
+// soon limits what comes in a second if it comes at all. So a test without it fails with a text, long before the time of all tests is over.
+func soon(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 func receive(t *testing.T, r messaging.Receiver) *messaging.Message {
 	t.Helper()
-	ctx, done := await.Context(t.Context(), t, "a message")
-	defer done()
-	m, err := r.Receive(ctx)
-	require.NoError(t, err)
+	m, err := r.Receive(soon(t))
+	require.NoError(t, err, "no message comes")
 	return m
+}
+
+// eventually waits for ok, as soon does.
+func eventually(t *testing.T, ok func() bool, what string) {
+	t.Helper()
+	ctx := soon(t)
+	await.True(t, func() bool {
+		require.NoError(t, ctx.Err(), "waited in vain for: %s", what)
+		return ok()
+	}, "%s", what)
 }
 
 // partitions returns how many partitions belong to a receiver.
@@ -59,7 +75,7 @@ func TestPartitionMovesAfterItsMessagesInWork(t *testing.T) {
 	cfg := configOf(cluster(t).ListenAddrs()...)
 	cfg.HandoverTimeout = time.Hour
 	b, first, second, held := pair(t, cfg)
-	await.True(t, func() bool {
+	eventually(t, func() bool {
 		first.mu.Lock()
 		defer first.mu.Unlock()
 		for _, a := range first.accounts {
@@ -73,7 +89,7 @@ func TestPartitionMovesAfterItsMessagesInWork(t *testing.T) {
 	for _, m := range held {
 		require.NoError(t, first.Ack(t.Context(), m))
 	}
-	await.True(t, func() bool { return partitions(second) == 1 && partitions(first) == 1 }, "each has a partition")
+	eventually(t, func() bool { return partitions(second) == 1 && partitions(first) == 1 }, "each has a partition")
 	for _, key := range []string{"a", "b", "c", "d", "e", "f"} {
 		require.NoError(t, b.Publish(t.Context(), series("order", key, 1)))
 	}
@@ -119,7 +135,7 @@ func TestPartitionDoesNotWaitForEver(t *testing.T) {
 	second.mu.Lock()
 	mark := state.account.watermark()
 	second.mu.Unlock()
-	require.Equal(t, state.record.Offset, mark, "an acknowledgement of the former receiver counts at the new one")
+	require.Equal(t, state.record.Offset, mark.offset, "an acknowledgement of the former receiver counts at the new one")
 }
 
 // A consumer that the broker has lost sight of gets no messages, and its acknowledgements do not count.
@@ -134,13 +150,13 @@ func TestLostPartitions(t *testing.T) {
 	require.NoError(t, b.Publish(t.Context(), series("order", "a", 2)))
 	m := receive(t, first)
 	l.setDown(true)
-	await.True(t, func() bool { return first.Connection().IsAway() }, "the receiver reports its connection")
+	eventually(t, func() bool { return first.Connection().IsAway() }, "the receiver reports its connection")
 	require.Error(t, first.Connection().Err)
 	second := subscribe(t, b, billing)
 	again := receive(t, second)
 	require.Equal(t, m.ID, again.ID)
 	l.setDown(false)
-	await.True(t, func() bool { return !first.Connection().IsAway() && m.Receipt().(*delivery).gone(first) }, "the first receiver joins again")
+	eventually(t, func() bool { return !first.Connection().IsAway() && m.Receipt().(*delivery).gone(first) }, "the first receiver joins again")
 	require.NoError(t, first.Ack(t.Context(), m))
 	require.NoError(t, second.Ack(t.Context(), again))
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -26,13 +25,13 @@ func topicIsMadeAnew(t *testing.T, cfg *Config) {
 		require.NoError(t, r.Ack(t.Context(), receive(t, r)))
 	}
 	full := b.cfg.names().FullName("order")
-	await.True(t, func() bool {
+	eventually(t, func() bool {
 		state, err := b.ReadSubscription(t.Context(), "order", "billing")
 		return err == nil && state.Settled == 3
 	}, "the commit")
 	_, err := admin(t, b).DeleteTopic(t.Context(), full)
 	require.NoError(t, err)
-	await.True(t, func() bool {
+	eventually(t, func() bool {
 		topics, err := admin(t, b).ListTopics(t.Context(), full)
 		return err == nil && topics[full].Err != nil
 	}, "the end of the topic")
@@ -40,8 +39,7 @@ func topicIsMadeAnew(t *testing.T, cfg *Config) {
 	other := connect(t, cfg)
 	sent := series("order", "b", 6)
 	require.NoError(t, other.Publish(t.Context(), sent))
-	ctx, done := await.Context(t.Context(), t, "the messages of the new topic")
-	defer done()
+	ctx := soon(t)
 	var consumer messaging.Receiver = r
 	for n := 0; n < len(sent); {
 		m, err := consumer.Receive(ctx)

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
 	"net"
@@ -44,28 +45,113 @@ func TestSASL(t *testing.T) {
 	require.ErrorIs(t, err, kerr.SaslAuthenticationFailed, "waiting does not mend it")
 }
 
-func TestTLS(t *testing.T) {
-	t.Parallel()
+// authority is a certificate authority of a test.
+type authority struct {
+	folder string
+	cert   *x509.Certificate
+	key    *ecdsa.PrivateKey
+	serial int64
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	a := &authority{folder: t.TempDir(), key: key}
+	a.cert = &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, a.cert, a.cert, &key.PublicKey, key)
 	require.NoError(t, err)
-	trusted := filepath.Join(t.TempDir(), "ca.pem")
-	require.NoError(t, os.WriteFile(trusted, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
-	c := cluster(t, kfake.TLS(&tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}))
+	a.write(t, a.trusted(), &pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return a
+}
 
-	cfg := configOf(c.ListenAddrs()...)
-	cfg.TLSTrustCerts = trusted
-	require.NoError(t, connect(t, cfg).Publish(t.Context(), series("order", "a", 1)))
-	cfg.TLSTrustCerts, cfg.TLSAllowInsecure = "", true
-	require.NoError(t, connect(t, cfg).Publish(t.Context(), series("order", "a", 1)))
-	cfg.TLSAllowInsecure, cfg.TLS, cfg.Required, cfg.ConnectTimeout = false, true, true, 5*time.Second
-	_, err = Connect(t.Context(), cfg)
-	require.ErrorContains(t, err, "certificate")
-	cfg.TLSTrustCerts = filepath.Join(t.TempDir(), "missing")
-	_, err = Connect(t.Context(), cfg)
+// trusted is the path of the authority's own certificate.
+func (a *authority) trusted() string { return filepath.Join(a.folder, "ca.pem") }
+
+// issue writes a key and a certificate for 127.0.0.1, and returns their paths.
+func (a *authority) issue(t *testing.T, name string) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	a.serial++
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(1 + a.serial), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}, a.cert, &private.PublicKey, a.key)
+	require.NoError(t, err)
+	text, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	cert, key = filepath.Join(a.folder, name+".pem"), filepath.Join(a.folder, name+".key")
+	a.write(t, cert, &pem.Block{Type: "CERTIFICATE", Bytes: der})
+	a.write(t, key, &pem.Block{Type: "PRIVATE KEY", Bytes: text})
+	return cert, key
+}
+
+func (*authority) write(t *testing.T, path string, block *pem.Block) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t)
+	server, err := tls.LoadX509KeyPair(ca.issue(t, "broker"))
+	require.NoError(t, err)
+	pool := x509.NewCertPool()
+	text, err := os.ReadFile(ca.trusted())
+	require.NoError(t, err)
+	require.True(t, pool.AppendCertsFromPEM(text))
+	own := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{server}}
+	cfg := configOf(cluster(t, kfake.TLS(own)).ListenAddrs()...)
+	testServerCertificate(t, cfg, ca)
+
+	mutual := own.Clone()
+	mutual.ClientAuth, mutual.ClientCAs = tls.RequireAndVerifyClientCert, pool
+	testClientCertificate(t, configOf(cluster(t, kfake.TLS(mutual)).ListenAddrs()...), ca)
+}
+
+// testServerCertificate checks which brokers a client trusts. An error is returned at once, because waiting does not mend it.
+func testServerCertificate(t *testing.T, cfg *Config, ca *authority) {
+	t.Helper()
+	trusting := *cfg
+	trusting.TLSTrustCerts = ca.trusted()
+	require.NoError(t, connect(t, &trusting).Publish(t.Context(), series("order", "a", 1)))
+	insecure := *cfg
+	insecure.TLSAllowInsecure = true
+	require.NoError(t, connect(t, &insecure).Publish(t.Context(), series("order", "a", 1)))
+	unknown := *cfg
+	unknown.TLS = true
+	_, err := Connect(t.Context(), &unknown)
+	require.ErrorContains(t, err, "x509: certificate signed by unknown authority")
+	missing := *cfg
+	missing.TLSTrustCerts = filepath.Join(t.TempDir(), "missing")
+	_, err = Connect(t.Context(), &missing)
 	require.ErrorContains(t, err, "Config.TLSTrustCerts")
+	plain := *cfg
+	plain.Required, plain.ConnectTimeout = true, 2*time.Second
+	_, err = Connect(t.Context(), &plain)
+	require.ErrorContains(t, err, "is TLS missing?")
+}
+
+// testClientCertificate checks that the broker knows a client by its certificate.
+func testClientCertificate(t *testing.T, cfg *Config, ca *authority) {
+	t.Helper()
+	known := *cfg
+	known.TLSTrustCerts = ca.trusted()
+	known.TLSCert, known.TLSKey = ca.issue(t, "alice")
+	require.NoError(t, connect(t, &known).Publish(t.Context(), series("order", "a", 1)))
+	nobody := *cfg
+	nobody.TLSTrustCerts = ca.trusted()
+	_, err := Connect(t.Context(), &nobody)
+	require.ErrorContains(t, err, "tls: ")
+	stranger := *cfg
+	stranger.TLSTrustCerts = ca.trusted()
+	stranger.TLSCert, stranger.TLSKey = newAuthority(t).issue(t, "mallory")
+	_, err = Connect(t.Context(), &stranger)
+	require.ErrorContains(t, err, "tls: ")
 }
 
 func TestConfigIsCheckedAtTheStart(t *testing.T) {

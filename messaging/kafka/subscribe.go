@@ -42,7 +42,7 @@ func (b *Broker) Subscribe(ctx context.Context, s messaging.Subscription) (messa
 		marked bool
 	)
 	err = adapters.Insist(ctx, func() (err error) {
-		if err = b.keeper.Ensure(ctx, s.Topic); err == nil {
+		if _, err = b.keeper.Ensure(ctx, s.Topic, topics.Read); err == nil {
 			is, marked, err = b.keeper.Place(ctx, s)
 		}
 		return err
@@ -63,6 +63,11 @@ func (b *Broker) Subscribe(ctx context.Context, s messaging.Subscription) (messa
 	return r, nil
 }
 
+// balancer gives out partitions under a name of its own, so that no other program can join the group.
+type balancer struct{ kgo.GroupBalancer }
+
+func (balancer) ProtocolName() string { return topics.Protocol }
+
 // receiver makes a receiver, whose client joins the group in the background.
 func (b *Broker) receiver(s messaging.Subscription, is topics.Owner, marked bool) (*receiver, error) {
 	r := newReceiver(b, s, is)
@@ -74,7 +79,7 @@ func (b *Broker) receiver(s messaging.Subscription, is topics.Owner, marked bool
 	client, err := kgo.NewClient(b.cfg.clientOptions(b.tls, b.log,
 		kgo.ClientID(name),
 		kgo.WithHooks(r.links),
-		kgo.ConsumerGroup(r.group), kgo.ConsumeTopics(r.full), kgo.Balancers(kgo.CooperativeStickyBalancer()),
+		kgo.ConsumerGroup(r.group), kgo.ConsumeTopics(r.full), kgo.Balancers(balancer{kgo.CooperativeStickyBalancer()}),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), // without an offset, or if it is out of range
 		kgo.DisableAutoCommit(),
 		kgo.SessionTimeout(b.cfg.SessionTimeout), kgo.HeartbeatInterval(b.cfg.SessionTimeout/beatsPerSession),

@@ -3,7 +3,7 @@ package topics
 import (
 	"context"
 	"errors"
-	"slices"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +18,13 @@ import (
 const (
 	uncleanElection = "unclean.leader.election.enable"
 	offsetRetention = "offsets.retention.minutes"
+	retentionBytes  = "retention.bytes"
+	timestampType   = "message.timestamp.type"
+	timestampBefore = "message.timestamp.before.max.ms"
+	timestampAfter  = "message.timestamp.after.max.ms"
+	// shortTolerance is how much the clocks of programs may differ from those of the brokers, and how long a batch may be under way, before messages are
+	// refused.
+	shortTolerance = 5 * time.Minute
 	// shortRetention is the retention below which a consumer that stands still over a long weekend loses messages.
 	shortRetention = 4 * 24 * time.Hour
 )
@@ -31,6 +38,10 @@ func (k *Keeper) Examine(ctx context.Context, e *diagnosis.Examination, limit in
 	}
 	found, err := k.examineBroker(ctx)
 	errs := []error{err}
+	groups, err := k.admin.ListGroups(ctx)
+	if err != nil {
+		errs = append(errs, fmt.Errorf("kafka: list the consumer groups: %w", err))
+	}
 	for _, name := range k.examined(e, all.Topics) {
 		detail := all.Topics[k.cfg.FullName(name)]
 		if detail.Err != nil || len(detail.Partitions) == 0 {
@@ -45,7 +56,7 @@ func (k *Keeper) Examine(ctx context.Context, e *diagnosis.Examination, limit in
 		}
 		found = append(found, k.examineCopies(name, settings, detail.Partitions.NumReplicas(), len(all.Brokers))...)
 		found = append(found, k.examineSettings(name, settings, limit)...)
-		more, err := k.examineSubscriptions(ctx, e, name)
+		more, err := k.examineSubscriptions(ctx, e, name, groups)
 		found = append(found, more...)
 		errs = append(errs, err)
 	}
@@ -128,6 +139,17 @@ func (k *Keeper) examineSettings(name string, settings map[string]string, limit 
 		fault(diagnosis.Warning, retentionMillis, "604800000",
 			"%s is %s, so a subscription that stands still for longer loses events", retentionMillis, kept)
 	}
+	if most, err := strconv.ParseInt(settings[retentionBytes], 10, 64); err == nil && most >= 0 && strings.Contains(policy, "delete") {
+		fault(diagnosis.Warning, retentionBytes, "-1",
+			"%s is %d, so a partition with more bytes loses events, whether they were consumed or not", retentionBytes, most)
+	}
+	for _, setting := range []string{timestampBefore, timestampAfter} {
+		millis, err := strconv.ParseInt(settings[setting], 10, 64)
+		if settings[timestampType] == "CreateTime" && err == nil && millis < shortTolerance.Milliseconds() {
+			fault(diagnosis.Warning, setting, "3600000",
+				"%s is %d ms, so events of a machine whose clock differs by more are refused", setting, millis)
+		}
+	}
 	if most, err := strconv.Atoi(settings[MaxMessageBytes]); err == nil && most < limit {
 		fault(diagnosis.Warning, MaxMessageBytes, strconv.Itoa(limit),
 			"%s is %d, and ONCEBOX_KAFKA_MAX_MESSAGE_BYTES is %d: events between become dead letters", MaxMessageBytes, most, limit)
@@ -136,23 +158,20 @@ func (k *Keeper) examineSettings(name string, settings map[string]string, limit 
 }
 
 // examineSubscriptions looks at the consumer groups of a topic.
-func (k *Keeper) examineSubscriptions(ctx context.Context, e *diagnosis.Examination, name string) (found []diagnosis.Finding, err error) {
-	full := k.cfg.FullName(name)
-	groups, err := k.admin.ListGroups(ctx)
-	if err != nil {
-		return nil, k.sorted("list the consumer groups", name, err)
-	}
+func (k *Keeper) examineSubscriptions(
+	ctx context.Context, e *diagnosis.Examination, name string, groups kadm.ListedGroups,
+) (found []diagnosis.Finding, err error) {
 	topic := diagnosis.Topic{Name: name}
 	if topic.Retained, err = k.Retention(ctx, name); err != nil {
 		return nil, err
 	}
-	for _, group := range slices.Sorted(slices.Values(groups.Groups())) {
-		subscription, ours := strings.CutPrefix(group, full+ofGroup)
+	for _, group := range groups.Sorted() {
+		subscription, ours := strings.CutPrefix(group.Group, k.cfg.FullName(name)+ofGroup)
 		if !ours {
 			continue
 		}
 		s := messaging.Subscription{Topic: name, Name: subscription}
-		state, err := k.State(ctx, s)
+		lag, err := k.Lag(ctx, s)
 		if err != nil {
 			return found, err
 		}
@@ -160,35 +179,39 @@ func (k *Keeper) examineSubscriptions(ctx context.Context, e *diagnosis.Examinat
 		if err != nil {
 			return found, err
 		}
+		state := k.stateOf(s, &lag)
 		topic.Subscriptions = append(topic.Subscriptions, diagnosis.Subscription{
 			Name: subscription, Owner: diagnosis.Publisher{Source: is.Source, Installation: is.Installation},
 			Waiting: state.Messages, Consumers: state.Consumers, Unattended: state.Unattended,
-			Remove: "kafka-consumer-groups.sh --bootstrap-server " + k.cfg.Host + " --delete --group '" + group + "'",
+			Remove: "kafka-consumer-groups.sh --bootstrap-server " + k.cfg.Host + " --delete --group '" + group.Group + "'",
 		})
-		deleted, err := k.deleted(ctx, s)
-		if err != nil {
-			return found, err
-		}
-		if deleted > 0 {
-			found = append(found, diagnosis.Find(diagnosis.Broker, diagnosis.Problem, k.alteration(full, retentionMillis, "-1")+
-				", until the subscription has caught up",
-				"topic %s: %d events were deleted before the subscription %s received them", name, deleted, subscription))
-		}
+		found = append(found, k.examineGroup(s, &group, &lag)...)
 	}
 	more, err := e.Compare(ctx, &topic)
 	return append(found, more...), err
 }
 
-// deleted returns how many messages the broker has deleted before a subscription received them.
-func (k *Keeper) deleted(ctx context.Context, s messaging.Subscription) (n int64, err error) {
-	lag, err := k.Lag(ctx, s)
-	if err != nil {
-		return 0, err
-	}
-	for _, part := range lag.Lag[k.cfg.FullName(s.Topic)] {
+// examineGroup finds messages that were deleted before they were consumed, and members of a group that are other programs.
+func (k *Keeper) examineGroup(s messaging.Subscription, group *kadm.ListedGroup, lag *kadm.DescribedGroupLag) (found []diagnosis.Finding) {
+	full := k.cfg.FullName(s.Topic)
+	deleted := int64(0)
+	for _, part := range lag.Lag[full] {
 		if part.Commit.At >= 0 && part.Start.Err == nil {
-			n += max(part.Start.Offset-part.Commit.At, 0)
+			deleted += max(part.Start.Offset-part.Commit.At, 0)
 		}
 	}
-	return n, nil
+	if deleted > 0 {
+		found = append(found, diagnosis.Find(diagnosis.Broker, diagnosis.Problem, k.alteration(full, retentionMillis, "-1")+
+			", until the subscription has caught up",
+			"topic %s: %d events were deleted before the subscription %s received them", s.Topic, deleted, s.Name))
+	}
+	who := stranger(lag.Protocol, lag.Members)
+	if group.GroupType == "consumer" && group.State != "Empty" { // of KIP-848, which oncebox does not use
+		who = "a program with group.protocol=consumer"
+	}
+	if who != "" {
+		found = append(found, diagnosis.Find(diagnosis.Broker, diagnosis.Problem, "stop it, or give it a consumer group of its own",
+			"topic %s: another program consumes in the group of the subscription %s, and gets messages of it: %s", s.Topic, s.Name, who))
+	}
+	return found
 }

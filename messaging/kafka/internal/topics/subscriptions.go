@@ -3,6 +3,7 @@ package topics
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -15,18 +16,22 @@ import (
 // one, so that a start that is refused for one of them has made none.
 func (k *Keeper) Declare(ctx context.Context, names []string, subscriptions []messaging.Subscription) error {
 	for _, name := range names {
-		if err := k.Ensure(ctx, name); err != nil {
+		t, err := k.Ensure(ctx, name, Write)
+		if err != nil {
 			return err
 		}
-		if err := k.unusable(ctx, name); err != nil {
+		if err := k.unusable(ctx, name, t); err != nil {
 			return err
 		}
 	}
 	for _, s := range subscriptions {
-		if err := k.Ensure(ctx, s.Topic); err != nil {
+		if _, err := k.Ensure(ctx, s.Topic, Read); err != nil {
 			return err
 		}
 		if _, _, err := k.admit(ctx, s); err != nil {
+			return err
+		}
+		if err := k.refuseStrangers(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -46,7 +51,7 @@ func (k *Keeper) admit(ctx context.Context, s messaging.Subscription) (kadm.Offs
 		err = found.Error()
 	}
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
-		return nil, Owner{}, k.sorted("read the offsets of consumer group "+group, s.Topic, err)
+		return nil, Owner{}, k.Sorted("read the offsets of consumer group "+group, s, err)
 	}
 	var is Owner
 	for _, o := range found[full] {
@@ -56,6 +61,35 @@ func (k *Keeper) admit(ctx context.Context, s messaging.Subscription) (kadm.Offs
 		return "kafka-consumer-groups.sh --bootstrap-server " + k.cfg.Host + " --group '" + group + "' --topic " + full +
 			" --reset-offsets --to-current --execute, while no consumer of the group runs"
 	})
+}
+
+// Protocol is the name by which the consumers of a group agree on its partitions. A program that does not know it cannot join the group, and get a part
+// of the messages.
+const Protocol = "oncebox"
+
+// refuseStrangers returns an error if another program consumes in the group of a subscription.
+func (k *Keeper) refuseStrangers(ctx context.Context, s messaging.Subscription) error {
+	group := k.cfg.Group(s)
+	all, err := k.admin.DescribeGroups(ctx, group)
+	found := all[group]
+	if err == nil {
+		err = found.Err
+	}
+	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+		return k.Sorted("look up consumer group "+group, s, err)
+	}
+	if who := stranger(found.Protocol, found.Members); who != "" {
+		return k.Trouble("look up consumer group "+group, s, fmt.Errorf("%w: %s is in it", kerr.InconsistentGroupProtocol, who))
+	}
+	return nil
+}
+
+// stranger describes a member of a group whose protocol is not ours; empty if there is none.
+func stranger(protocol string, members []kadm.DescribedGroupMember) string {
+	if len(members) == 0 || protocol == "" || protocol == Protocol {
+		return ""
+	}
+	return fmt.Sprintf("the client %q at %s (%s)", members[0].ClientID, members[0].ClientHost, protocol)
 }
 
 // Place gives a subscription its place in each partition, the earliest message where it has none, and marks it with its owner. marked is false if the
@@ -68,13 +102,16 @@ func (k *Keeper) Place(ctx context.Context, s messaging.Subscription) (is Owner,
 	if err != nil {
 		return is, false, err
 	}
+	if err := k.refuseStrangers(ctx, s); err != nil {
+		return is, false, err
+	}
 	full, group := k.cfg.FullName(s.Topic), k.cfg.Group(s)
 	started, err := k.admin.ListStartOffsets(ctx, full)
 	if err == nil {
 		err = started.Error()
 	}
 	if err != nil {
-		return is, false, k.sorted("read the first offsets of topic "+full, s.Topic, err)
+		return is, false, k.Sorted("read the first offsets of topic "+full, s, err)
 	}
 	owned := OwnerOf(s).Or(is)
 	commit, fresh := kadm.Offsets{}, true
@@ -100,7 +137,7 @@ func (k *Keeper) Place(ctx context.Context, s messaging.Subscription) (is Owner,
 	case isOccupied(err):
 		return owned, false, nil
 	case err != nil:
-		return owned, false, k.sorted("commit the first offsets of consumer group "+group, s.Topic, err)
+		return owned, false, k.Sorted("commit the first offsets of consumer group "+group, s, err)
 	case fresh:
 		k.log.InfoContext(ctx, "oncebox: the subscription has no offsets at the broker and begins at the earliest message; if it is not new, its offsets "+
 			"have expired (offsets.retention.minutes), and it receives again what the topic still has", "topic", full, "group", group)
@@ -123,7 +160,7 @@ func (k *Keeper) Lag(ctx context.Context, s messaging.Subscription) (kadm.Descri
 		err = lag.Error()
 	}
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
-		return lag, k.sorted("read the lag of consumer group "+group, s.Topic, err)
+		return lag, k.Sorted("read the lag of consumer group "+group, s, err)
 	}
 	return lag, nil
 }
@@ -134,6 +171,10 @@ func (k *Keeper) State(ctx context.Context, s messaging.Subscription) (messaging
 	if err != nil {
 		return messaging.SubscriptionState{}, err
 	}
+	return k.stateOf(s, &lag), nil
+}
+
+func (k *Keeper) stateOf(s messaging.Subscription, lag *kadm.DescribedGroupLag) messaging.SubscriptionState {
 	state := messaging.SubscriptionState{Missing: true, Consumers: len(lag.Members)}
 	for _, part := range lag.Lag[k.cfg.FullName(s.Topic)] {
 		state.Missing = state.Missing && part.Commit.At < 0
@@ -143,5 +184,5 @@ func (k *Keeper) State(ctx context.Context, s messaging.Subscription) (messaging
 			state.Unattended++
 		}
 	}
-	return state, nil
+	return state
 }
