@@ -156,8 +156,9 @@ func (m *Maker) complete(ctx context.Context, env event.Envelope) (event.Envelop
 	}
 	if len(env.Payload) > limit && limit > 0 {
 		return env, fmt.Errorf("%s: %w", env.Type, &event.InvalidError{
-			Field:  "Payload",
-			Reason: fmt.Sprintf("has %d bytes, at most %d are allowed (MaxPayload): store it elsewhere and send a reference", len(env.Payload), limit),
+			Field: "Payload",
+			Reason: fmt.Sprintf("has %d bytes, at most %d are allowed (MaxPayload, ONCEBOX_MAX_PAYLOAD): store it elsewhere and send a reference",
+				len(env.Payload), limit),
 		})
 	}
 	return env, nil

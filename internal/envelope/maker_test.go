@@ -204,7 +204,7 @@ func TestPayloadLimit(t *testing.T) {
 		require.ErrorAs(t, err, &invalid)
 		require.Equal(t, "Payload", invalid.Field)
 		require.ErrorContains(t, err, "at most")
-		require.ErrorContains(t, err, "MaxPayload")
+		require.ErrorContains(t, err, "(MaxPayload, ONCEBOX_MAX_PAYLOAD)")
 	}
 	m := aMaker()
 	m.MaxPayload = 10
