@@ -68,7 +68,8 @@ func TestTopicIsMadeAsConfigured(t *testing.T) {
 	require.EqualValues(t, -1, kept)
 }
 
-// Topics with settings that lose events, or refuse all, are errors at the start. Each error names the setting, both values and the command.
+// Topics with settings that lose events, or refuse all, are errors at the start, or when somebody publishes to them for the first time: a service does
+// not list its topics. Each error names the setting, both values and the command.
 func TestUnusableTopics(t *testing.T) {
 	t.Parallel()
 	cfg := configOf(cluster(t).ListenAddrs()...)
@@ -83,8 +84,11 @@ func TestUnusableTopics(t *testing.T) {
 		require.Equal(t, topic, found.Topic)
 		require.ErrorContains(t, err, "kafka-configs.sh")
 		require.ErrorContains(t, err, "--add-config "+command)
+		require.Contains(t, requireTrouble(t, failures(t, b.Publish(t.Context(), series(topic, "a", 1)))[0]), command)
 	}
 	require.NoError(t, b.Declare(t.Context(), nil, []messaging.Subscription{billing}), "a topic of others may be compacted")
+	set(t, b, "order", "cleanup.policy", "delete")
+	require.NoError(t, b.Publish(t.Context(), series("order", "a", 1)))
 }
 
 func TestExamineFindsTheSettingsThatHurt(t *testing.T) {

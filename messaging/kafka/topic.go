@@ -41,6 +41,9 @@ func (b *Broker) topic(ctx context.Context, name string) (*topic, error) {
 		look = b.keeper.Look
 	}
 	found, err := look(ctx, name, topics.Write)
+	if err == nil {
+		err = b.keeper.Unusable(ctx, name, found)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -227,9 +227,9 @@ func (k *Keeper) Settings(ctx context.Context, name string) (map[string]string, 
 	return settings, nil
 }
 
-// unusable returns an error if the settings of a topic that this program publishes to lose messages or refuse all of them. Other settings are used as they
+// Unusable returns an error if the settings of a topic that this program publishes to lose messages or refuse all of them. Other settings are used as they
 // are.
-func (k *Keeper) unusable(ctx context.Context, name string, t Topic) error {
+func (k *Keeper) Unusable(ctx context.Context, name string, t Topic) error {
 	settings, err := k.Settings(ctx, name)
 	if _, refused := errors.AsType[*messaging.TopicError](err); refused {
 		return nil // without the right to read them there is nothing to check
