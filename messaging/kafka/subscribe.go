@@ -15,6 +15,9 @@ import (
 const (
 	// beatsPerSession is how many heartbeats fit into Config.SessionTimeout, so that a lost heartbeat does not end a session.
 	beatsPerSession = 6
+	// fetchWait is how long the broker may wait for messages before it answers that there are none. A partition that the receiver gets is not fetched before
+	// the answer: with the client's default, 5s, its messages would wait as long.
+	fetchWait = 500 * time.Millisecond
 	// slack is added to Config.HandoverTimeout for the time that the other consumers have to join a group again.
 	slack = 30 * time.Second
 )
@@ -84,6 +87,7 @@ func (b *Broker) receiver(s messaging.Subscription, is topics.Owner, marked bool
 		kgo.DisableAutoCommit(),
 		kgo.SessionTimeout(b.cfg.SessionTimeout), kgo.HeartbeatInterval(b.cfg.SessionTimeout/beatsPerSession),
 		kgo.RebalanceTimeout(b.cfg.HandoverTimeout+slack),
+		kgo.FetchMaxWait(fetchWait),
 		kgo.FetchMaxBytes(int32(b.cfg.FetchBytes)), kgo.FetchMaxPartitionBytes(int32(min(b.cfg.FetchBytes, 1<<20))), //nolint:gosec // Validate limits it
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), // not what a transaction of another program took back
 		kgo.OnPartitionsAssigned(r.assigned), kgo.OnPartitionsRevoked(r.revoked), kgo.OnPartitionsLost(r.lost),
