@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"slices"
@@ -89,10 +90,19 @@ func Connect(ctx context.Context, cfg *Config) (*Broker, error) {
 func (b *Broker) greet(ctx context.Context) error {
 	reaching, cancel := context.WithTimeout(ctx, b.cfg.OperationTimeout)
 	defer cancel()
-	if err := b.client.Ping(reaching); err != nil {
+	if err := b.ping(reaching); err != nil {
 		return err
 	}
 	return b.keeper.Declare(ctx, b.cfg.Topics, b.cfg.Subscriptions)
+}
+
+// ping asks any broker. A listener of another kind hangs up, or says nothing.
+func (b *Broker) ping(ctx context.Context) error {
+	err := b.client.Ping(ctx)
+	if errors.Is(err, io.EOF) || errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w (this client speaks %s: does the listener at this address, too? See Config.TLS and Config.SASL)", err, b.cfg.protocol())
+	}
+	return err
 }
 
 // lasts reports whether waiting does not mend an error.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -127,6 +128,9 @@ type Config struct {
 	metadataAge time.Duration                                                     // of tests; 0: the constant
 }
 
+// shortest is the shortest time that the client takes for SessionTimeout and OperationTimeout.
+const shortest = 100 * time.Millisecond
+
 // Validate names every field that cannot be used.
 func (c *Config) Validate() error {
 	d := c.WithDefaults()
@@ -151,6 +155,9 @@ func (c *Config) Validate() error {
 		"PublishTimeout": d.PublishTimeout, "CloseTimeout": d.CloseTimeout,
 	} {
 		check.That(v > 0, field, v, "give a duration")
+	}
+	for field, v := range map[string]time.Duration{"SessionTimeout": d.SessionTimeout, "OperationTimeout": d.OperationTimeout} {
+		check.That(v >= shortest, field, v, "the client needs 100ms or more")
 	}
 	check.That(d.LogInterval == -1 || d.LogInterval >= time.Second, "LogInterval", d.LogInterval, "give 1s or more, or -1 for every failure")
 	d.checkCredentials(check)
@@ -182,7 +189,12 @@ func (c *Config) checkURL(check *configs.Check) {
 		check.Add(errors.New("kafka: Config.URL is empty: " + advice))
 	}
 	for _, host := range hosts {
-		check.That(!strings.ContainsAny(host, "/ "), "URL", host, advice)
+		_, port, err := net.SplitHostPort(host)
+		if !strings.Contains(host, ":") {
+			port, err = "9092", nil
+		}
+		number, wrong := strconv.ParseUint(port, 10, 16)
+		check.That(!strings.ContainsAny(host, "/ ") && err == nil && wrong == nil && number > 0, "URL", host, advice)
 	}
 }
 
@@ -238,6 +250,20 @@ func (c *Config) WithDefaults() Config {
 		out.Name, _ = os.Hostname() // an error leaves the name empty
 	}
 	return out
+}
+
+// protocol returns Kafka's name of what the client speaks (security.protocol).
+func (c *Config) protocol() string {
+	switch {
+	case c.SASL != "" && c.TLS:
+		return "SASL_SSL"
+	case c.SASL != "":
+		return "SASL_PLAINTEXT"
+	case c.TLS:
+		return "SSL"
+	default:
+		return "PLAINTEXT"
+	}
 }
 
 func (c *Config) names() topics.Prefix { return topics.Prefix(c.Prefix) }

@@ -9,6 +9,7 @@ import (
 	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/diagnosis"
+	"github.com/oncebox/oncebox/messaging/kafka/internal/topics"
 	"github.com/oncebox/oncebox/telemetry"
 )
 
@@ -83,9 +84,13 @@ func (b *Broker) Retention(ctx context.Context, topic string) (time.Duration, er
 func (b *Broker) Examine(ctx context.Context, e diagnosis.Examination) ([]diagnosis.Finding, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.OperationTimeout)
 	defer cancel()
-	if err := b.client.Ping(ctx); err != nil {
+	if err := b.ping(ctx); err != nil {
+		mend := "start the broker, or correct ONCEBOX_KAFKA_URL"
+		if topics.IsNotLetIn(err) || adapters.IsTLSFault(err) {
+			mend = "correct ONCEBOX_KAFKA_SASL, ONCEBOX_KAFKA_USERNAME and ONCEBOX_KAFKA_PASSWORD, or ONCEBOX_KAFKA_TLS and the certificates"
+		}
 		return []diagnosis.Finding{diagnosis.Find(diagnosis.Connection, diagnosis.Problem,
-			"start the broker, or correct ONCEBOX_KAFKA_URL", "Kafka at %s does not answer: %v", b.cfg.URL, err)}, nil
+			mend, "Kafka at %s does not answer: %v", b.cfg.URL, err)}, nil
 	}
 	return b.keeper.Examine(ctx, &e, b.cfg.MaxMessageBytes)
 }

@@ -4,11 +4,13 @@ package kafka
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/devenv"
@@ -79,10 +81,41 @@ func TestLeaderIsKilled(t *testing.T) {
 	messagingtest.RunKilled(t, h, 3)
 }
 
-func TestRealTopicIsMadeAnew(t *testing.T) {
+// What others do to topics and groups, on a real broker.
+func TestRealTopicsAndGroups(t *testing.T) {
 	t.Parallel()
 	server, err := devenv.Kafka(t.Context(), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
-	topicIsMadeAnew(t, realConfig(server.URL))
+	for name, run := range map[string]func(*testing.T, *Config){
+		"topic made anew": topicIsMadeAnew, "added partitions": addedPartitions, "aborted messages": abortedMessages, "stranger": strangerInAGroup,
+		"stranger of KIP-848": newStrangerInAGroup,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, realConfig(server.URL))
+		})
+	}
+}
+
+// A consumer of the newer protocol can join a group: the broker turns the group into one of its kind. The doctor reports it.
+func newStrangerInAGroup(t *testing.T, cfg *Config) {
+	t.Helper()
+	b := connect(t, cfg)
+	r := subscribe(t, b, billing)
+	eventually(t, func() bool { return partitions(r) == 4 }, "the partitions")
+	opted := context.WithValue(t.Context(), "opt_in_kafka_next_gen_balancer_beta", true) //nolint:revive,staticcheck // the client wants a string
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.cfg.hosts()...), kgo.WithContext(opted), kgo.ConsumerGroup(b.cfg.names().Group(billing)),
+		kgo.ConsumeTopics(b.cfg.names().FullName("order")))
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	eventually(t, func() bool {
+		found, err := b.Examine(t.Context(), examination())
+		require.NoError(t, err)
+		return strings.Contains(problems(found), "a program with group.protocol=consumer")
+	}, "the finding of the doctor")
+	client.Close()
+	require.NoError(t, b.Publish(t.Context(), append(series("order", "a", 1), series("order", "b", 1)...)))
+	receive(t, r)
+	receive(t, r)
 }

@@ -113,6 +113,21 @@ func TestTLS(t *testing.T) {
 	testClientCertificate(t, configOf(cluster(t, kfake.TLS(mutual)).ListenAddrs()...), ca)
 }
 
+// The error of a client that speaks another protocol than the listener names its own.
+func TestListenerOfAnotherKind(t *testing.T) {
+	t.Parallel()
+	for says, change := range map[string]func(*Config){
+		"this client speaks SSL: ":            func(c *Config) { c.TLS = true },
+		"this client speaks SASL_PLAINTEXT: ": func(c *Config) { c.SASL, c.Username, c.Password = Plain, "alice", "secret" },
+	} {
+		cfg := configOf(cluster(t).ListenAddrs()...)
+		cfg.Required, cfg.ConnectTimeout, cfg.OperationTimeout = true, 2*time.Second, time.Second
+		change(cfg)
+		_, err := Connect(t.Context(), cfg)
+		require.ErrorContains(t, err, says)
+	}
+}
+
 // testServerCertificate checks which brokers a client trusts. An error is returned at once, because waiting does not mend it.
 func testServerCertificate(t *testing.T, cfg *Config, ca *authority) {
 	t.Helper()
@@ -159,6 +174,9 @@ func TestConfigIsCheckedAtTheStart(t *testing.T) {
 	for says, change := range map[string]func(*Config){
 		"ONCEBOX_KAFKA_URL":                func(c *Config) { c.URL = " , " },
 		"give the addresses of brokers":    func(c *Config) { c.URL = "http://host:9092" },
+		"ONCEBOX_KAFKA_URL)":               func(c *Config) { c.URL = "127.0.0.1:x" },
+		"OperationTimeout":                 func(c *Config) { c.OperationTimeout = 50 * time.Millisecond },
+		"SessionTimeout":                   func(c *Config) { c.SessionTimeout = 50 * time.Millisecond },
 		`give "make" or "check"`:           func(c *Config) { c.Declare = "manage" },
 		"ONCEBOX_KAFKA_PREFIX":             func(c *Config) { c.Prefix = "a/b" },
 		"ONCEBOX_KAFKA_PARTITIONS":         func(c *Config) { c.Partitions = -1 },

@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"sync/atomic"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -41,13 +40,19 @@ func (b *Broker) topic(ctx context.Context, name string) (*topic, error) {
 		look = b.keeper.Look
 	}
 	found, err := look(ctx, name, topics.Write)
-	if err == nil {
-		err = b.keeper.Unusable(ctx, name, found)
-	}
 	if err != nil {
 		return nil, err
 	}
-	t := &topic{name: name, full: b.cfg.names().FullName(name), id: found.ID, limit: b.limit(ctx, name), partitions: found.Partitions}
+	limit, err := b.keeper.Inspect(ctx, name, found)
+	if err != nil {
+		return nil, err
+	}
+	if limit == 0 { // not known: the broker refuses what is too large
+		limit = b.cfg.MaxMessageBytes
+	}
+	t := &topic{
+		name: name, full: b.cfg.names().FullName(name), id: found.ID, limit: min(limit, b.cfg.MaxMessageBytes), partitions: found.Partitions,
+	}
 	if known == nil {
 		first, _ := b.topics.LoadOrStore(name, t)
 		return first.(*topic), nil //nolint:forcetypeassert // it holds nothing else
@@ -73,19 +78,6 @@ func (b *Broker) known(name string) *topic {
 		return nil
 	}
 	return t.(*topic) //nolint:forcetypeassert // it holds nothing else
-}
-
-// limit returns the size of the largest message of a topic. If its settings cannot be read, the broker refuses what is too large.
-func (b *Broker) limit(ctx context.Context, name string) int {
-	settings, err := b.keeper.Settings(ctx, name)
-	if err != nil {
-		return b.cfg.MaxMessageBytes
-	}
-	limit, err := strconv.Atoi(settings[topics.MaxMessageBytes])
-	if err != nil {
-		return b.cfg.MaxMessageBytes
-	}
-	return min(b.cfg.MaxMessageBytes, limit)
 }
 
 // batchBytes returns the size of the largest batch of a topic.

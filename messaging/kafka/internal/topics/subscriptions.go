@@ -20,7 +20,7 @@ func (k *Keeper) Declare(ctx context.Context, names []string, subscriptions []me
 		if err != nil {
 			return err
 		}
-		if err := k.Unusable(ctx, name, t); err != nil {
+		if _, err := k.Inspect(ctx, name, t); err != nil {
 			return err
 		}
 	}

@@ -227,26 +227,27 @@ func (k *Keeper) Settings(ctx context.Context, name string) (map[string]string, 
 	return settings, nil
 }
 
-// Unusable returns an error if the settings of a topic that this program publishes to lose messages or refuse all of them. Other settings are used as they
-// are.
-func (k *Keeper) Unusable(ctx context.Context, name string, t Topic) error {
+// Inspect reads the settings of a topic that this program publishes to. It returns an error if they lose messages, or refuse all of them. limit is the
+// size of the largest message; 0 if it is not known, because this program may not read the settings.
+func (k *Keeper) Inspect(ctx context.Context, name string, t Topic) (limit int, err error) {
 	settings, err := k.Settings(ctx, name)
 	if _, refused := errors.AsType[*messaging.TopicError](err); refused {
-		return nil // without the right to read them there is nothing to check
+		return 0, nil
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	full := k.cfg.FullName(name)
 	if policy := settings[cleanupPolicy]; strings.Contains(policy, "compact") {
-		return &messaging.TopicError{Topic: name, Err: fmt.Errorf("kafka: the topic %s has %s=%s, and delete is needed: compaction removes the earlier "+
+		return 0, &messaging.TopicError{Topic: name, Err: fmt.Errorf("kafka: the topic %s has %s=%s, and delete is needed: compaction removes the earlier "+
 			"events of a key, whether they were consumed or not. Mend it with: %s", full, cleanupPolicy, policy, k.alteration(full, cleanupPolicy, "delete"))}
 	}
 	if need, err := strconv.Atoi(settings[minInSync]); err == nil && t.copies > 0 && need > t.copies {
-		return &messaging.TopicError{Topic: name, Err: fmt.Errorf("kafka: the topic %s has %s=%d and %d copies of each partition, so the broker refuses every "+
-			"message. Mend it with: %s", full, minInSync, need, t.copies, k.alteration(full, minInSync, strconv.Itoa(t.copies)))}
+		return 0, &messaging.TopicError{Topic: name, Err: fmt.Errorf("kafka: the topic %s has %s=%d and %d copies of each partition, so the broker refuses "+
+			"every message. Mend it with: %s", full, minInSync, need, t.copies, k.alteration(full, minInSync, strconv.Itoa(t.copies)))}
 	}
-	return nil
+	limit, _ = strconv.Atoi(settings[MaxMessageBytes]) // without a number nothing is known
+	return limit, nil
 }
 
 // Retention returns how long a topic keeps messages; -1: for ever. A topic that is only compacted keeps the last message of each key for ever.
