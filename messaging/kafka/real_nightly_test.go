@@ -104,8 +104,7 @@ func newStrangerInAGroup(t *testing.T, cfg *Config) {
 	b := connect(t, cfg)
 	r := subscribe(t, b, billing)
 	eventually(t, func() bool { return partitions(r) == 4 }, "the partitions")
-	opted := context.WithValue(t.Context(), "opt_in_kafka_next_gen_balancer_beta", true) //nolint:revive,staticcheck // the client wants a string
-	client, err := kgo.NewClient(kgo.SeedBrokers(b.cfg.hosts()...), kgo.WithContext(opted), kgo.ConsumerGroup(b.cfg.names().Group(billing)),
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.cfg.hosts()...), kgo.ServerSideBalancer(), kgo.ConsumerGroup(b.cfg.names().Group(billing)),
 		kgo.ConsumeTopics(b.cfg.names().FullName("order")))
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
