@@ -26,7 +26,9 @@ func TestOwnerAdmits(t *testing.T) {
 		{shop, ask("", "two"), nil},
 		{adapters.Owner{}, ask("bank", "two"), nil},
 		{adapters.Owner{Source: "shop"}, ask("shop", "two"), nil},
-		{shop, ask("bank", "one"), &messaging.SourceError{Topic: "order", Subscription: "billing", Owner: "shop", Source: "bank", Mend: "hand over the source"}},
+		{shop, ask("bank", "one"), &messaging.SourceError{
+			Topic: "order", Subscription: "billing", Owner: "shop", Source: "bank", Mend: "hand over the source",
+		}},
 		{shop, ask("shop", "two"), &messaging.InstallationError{
 			Topic: "order", Subscription: "billing", Source: "shop", Owner: "one", Installation: "two", Mend: "hand over the installation",
 		}},

@@ -171,7 +171,8 @@ func (b *Broker) Close() error {
 		b.keeper.Admin.Close()
 	}
 	if !ended {
-		return fmt.Errorf("pulsar: close: the broker %s has not confirmed the end of the connection within %s", adapters.Redacted(b.cfg.URL), b.cfg.CloseTimeout)
+		return fmt.Errorf("pulsar: close: the broker %s has not confirmed the end of the connection within %s",
+			adapters.Redacted(b.cfg.URL), b.cfg.CloseTimeout)
 	}
 	return nil
 }
