@@ -82,9 +82,9 @@ func (h *queues) queueOf(ctx context.Context, l *progress.Lane, head *outboxdb.R
 	q := &queue{lane: l, key: head.Key}
 	for i := range rows {
 		r := &rows[i]
-		// A row for another topic or routing key would not keep its order, and a row may have to wait or be
-		// expired. It becomes due as the head.
-		if i > 0 && (r.Waits || r.Expired || r.Topic != head.Topic || r.RoutingKey != head.RoutingKey) {
+		// A row for another topic or routing key would not keep its order, and a row may have to wait, be expired, or
+		// be no valid event. It becomes due as the head.
+		if i > 0 && (r.Waits || r.Expired || r.Refusal() != "" || r.Topic != head.Topic || r.RoutingKey != head.RoutingKey) {
 			break
 		}
 		q.rows = append(q.rows, r)
@@ -143,21 +143,27 @@ func (h *queues) settleQueue(ctx context.Context, q *queue, errs map[int]error) 
 
 // expire makes dead letters of the due rows that have expired, all at once, and returns the other due rows. There may
 // be thousands of expired rows in front of rows that are still wanted, and one write for each of them would take too
-// long.
+// long. A row that is no valid event has a reason of its own, so it is written down by itself.
 func (h *queues) expire(ctx context.Context, lanes map[int16]*progress.Lane, due []lanedb.DueRow) (alive []lanedb.DueRow, moved int, err error) {
 	var expired []*outboxdb.Row
 	for i := range due {
 		r := &due[i].Row
 		l := lanes[r.Lane]
 		switch {
-		case !r.Expired:
+		case !r.Expired && r.Refusal() == "":
 			alive = append(alive, due[i])
-		case h.isTurn(l, r):
+		case !h.isTurn(l, r):
+		case r.Refusal() != "":
+			n, err := h.settle.giveUp(ctx, lanes, []*outboxdb.Row{r}, r.Refusal(), h.rules.BlocksDead)
+			if moved += n; err != nil {
+				return nil, moved, err
+			}
+		default:
 			expired = append(expired, r)
 		}
 	}
-	moved, err = h.settle.giveUp(ctx, lanes, expired, progress.ErrExpired.Error(), h.rules.BlocksExpired)
-	return alive, moved, err
+	n, err := h.settle.giveUp(ctx, lanes, expired, progress.ErrExpired.Error(), h.rules.BlocksExpired)
+	return alive, moved + n, err
 }
 
 // isTurn reports whether the block of its key allows a due row to be sent: there is a block, and it is not that of a

@@ -11,6 +11,7 @@ import (
 func TestGuidesHaveTheMappings(t *testing.T) {
 	for shape, guide := range map[string]string{
 		"handwritten": "hand-written", "debezium": "debezium", "watermill": "watermill", "river": "river", "oagudo": "library",
+		"masstransit": "masstransit",
 	} {
 		page, err := os.ReadFile("../../docs/migrating/" + guide + ".md")
 		require.NoError(t, err)

@@ -1,10 +1,10 @@
-// Command adopt shows the way from an outbox table that a service has already to oncebox, for five kinds of tables. It starts a PostgreSQL of its own,
+// Command adopt shows the way from an outbox table that a service has already to oncebox, for six kinds of tables. It starts a PostgreSQL of its own,
 // lets old code write the table, and takes the steps of the guides in docs/migrating: adopt runs, rows are forwarded, old and new code write together,
 // old code ends. Then it counts what has arrived.
 //
 //	go run -C examples/adopt . river
 //
-// The names are handwritten, debezium, watermill, river and oagudo.
+// The names are handwritten, debezium, watermill, river, oagudo and masstransit.
 package main
 
 import (

@@ -20,7 +20,7 @@ type shape struct {
 	open  func(ctx context.Context, s *site) (oldCode, error)
 }
 
-// shapes are the five tables. Each has a guide in docs/migrating.
+// shapes are the six tables. Each has a guide in docs/migrating.
 func shapes() []shape {
 	return []shape{
 		{"handwritten", "order", openHandwritten},
@@ -28,6 +28,7 @@ func shapes() []shape {
 		{"watermill", "order", openWatermill},
 		{"river", "order", openRiver},
 		{"oagudo", "order", openOagudo},
+		{"masstransit", "order", openMassTransit},
 	}
 }
 

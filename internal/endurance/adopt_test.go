@@ -29,8 +29,9 @@ import (
 const (
 	adoptKills      = 10
 	adoptKeys       = 40
-	adoptWriters    = 4
-	eventsPerSecond = 200
+	adoptWriters    = 4   // processes of the service, which are deployed one after the other
+	adoptSessions   = 6   // of each: one in twenty sleeps with the lock of its key, and others wait for it
+	eventsPerSecond = 200 // that are committed, when the machine has the time
 
 	oldTables = `
 CREATE TABLE counters (id text PRIMARY KEY, n bigint NOT NULL DEFAULT 0);
@@ -102,6 +103,31 @@ func (c *changer) change(ctx context.Context) error {
 	return err
 }
 
+// paced returns a channel that yields n values a second until ctx is done. What nobody took in time is yielded later, as requests wait in a queue.
+func paced(ctx context.Context, n int) <-chan struct{} {
+	due := make(chan struct{}, 100*n)
+	go func() {
+		defer close(due)
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		began, given := time.Now(), 0
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			for ; given < int(time.Since(began).Seconds()*float64(n)); given++ {
+				select {
+				case due <- struct{}{}:
+				default: // a hundred seconds behind
+				}
+			}
+		}
+	}()
+	return due
+}
+
 // The switch under load: old code writes its table, processes that move the rows are killed, rows are forwarded, and new code takes over, writer by writer.
 // Each number of each key is published, for the first time in its turn.
 func TestSwitchUnderLoad(t *testing.T) {
@@ -127,19 +153,20 @@ func TestSwitchUnderLoad(t *testing.T) {
 	writing, stop := context.WithCancel(t.Context())
 	defer stop()
 	var group sync.WaitGroup
-	writers := make([]*changer, adoptWriters)
+	db.SetMaxOpenConns(adoptWriters*adoptSessions + 2)
+	writers, due := make([]*changer, adoptWriters), paced(writing, eventsPerSecond*20/19) // one in twenty is rolled back
 	for i := range writers {
 		c := &changer{db: db.DB, store: store, done: &done}
 		writers[i] = c
-		group.Go(func() {
-			pace := time.NewTicker(adoptWriters * time.Second / eventsPerSecond)
-			defer pace.Stop()
-			for writing.Err() == nil {
-				<-pace.C
-				_ = c.change(context.WithoutCancel(writing)) // rolled back on purpose, or counted
-			}
-		})
+		for range adoptSessions {
+			group.Go(func() {
+				for range due {
+					_ = c.change(context.WithoutCancel(writing)) // rolled back on purpose, or counted
+				}
+			})
+		}
 	}
+	began := time.Now()
 	kill := func(n int) {
 		for range n {
 			upTo := w.count() + 2*eventsPerSecond
@@ -163,6 +190,7 @@ func TestSwitchUnderLoad(t *testing.T) {
 	await.True(t, seldom(func() bool { return w.count() > upTo }), "new code alone is published")
 	stop()
 	group.Wait()
+	rate := float64(done.Load()) / time.Since(began).Seconds()
 	left, err := m.Once(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, left.Left)
@@ -194,7 +222,7 @@ func TestSwitchUnderLoad(t *testing.T) {
 		seen[e] = true
 	}
 	v := judge(firsts, sent)
-	t.Logf("switch kills=%d events=%d lost=%d disorder=%d stored_twice=%d wire_duplicates=%d", adoptKills, committed, v.lost, v.disorder, stored-committed,
-		len(w.rows)-len(firsts))
+	t.Logf("switch kills=%d events=%d per_second=%.0f lost=%d disorder=%d stored_twice=%d wire_duplicates=%d", adoptKills, committed, rate, v.lost,
+		v.disorder, stored-committed, len(w.rows)-len(firsts))
 	require.Equal(t, verdict{}, verdict{lost: v.lost, disorder: v.disorder, twice: stored - committed}, v.details)
 }

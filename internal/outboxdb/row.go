@@ -31,6 +31,13 @@ type Row struct {
 	encoded string // the metadata of an event that is stored
 }
 
+// Refused is the entry of the metadata of a row that no valid event could be made of: why. Writers who may not fail store such a row all the same (the
+// parameter refused of oncebox_add), because later events of its key must not pass it. The relay gives it up in its turn.
+const Refused = "oncebox.refused"
+
+// Refusal returns why the row must not be published; "": it may be.
+func (r *Row) Refusal() string { return r.Metadata[Refused] }
+
 // RowColumns lists the columns that ScanRow takes, from a relation with the columns of "outbox". RowEnd follows the
 // payload, or the expression in its place.
 const (

@@ -228,6 +228,21 @@ CREATE INDEX outbox_tenant_paused ON outbox_tenant (tenant_id) WHERE paused_at I
 -- that no tenant ever moved, and does not call outbox_first_lane.
 CREATE SEQUENCE outbox_moves AS bigint;
 
+-- The old tables that package adopt takes over, for doctor and status: a mover enters its table, and the end of forwarding takes it out.
+CREATE TABLE outbox_adopted (
+    old_table  text        PRIMARY KEY,                    -- with its schema
+    mapping    text        NOT NULL,                       -- in YAML, as last used
+    since      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    moved      bigint      NOT NULL DEFAULT 0,             -- by movers; rows that the trigger forwards are not counted
+    moved_at   timestamptz,                                -- the last of them; NULL: none
+    looked_at  timestamptz,                                -- when a mover last looked for rows; NULL: none has
+    stay       bigint      NOT NULL DEFAULT 0,             -- rows that no event can be made of, as of then
+    inserted   bigint      NOT NULL DEFAULT 0,             -- into the old table, as the statistics of the server count
+    written_at timestamptz,                                -- when a mover last saw that number change: old code writes; NULL: it never did
+    error      text        NOT NULL DEFAULT '',            -- why rows were last not moved; '': they are
+    failed_at  timestamptz                                 -- when that was; NULL: never
+) WITH (fillfactor = 50);
+
 -- The keys that producers gave their events (event.WithDedupKey), each with the first event of that key. A later event of the same
 -- key is not stored; it is counted here.
 CREATE TABLE outbox_dedup (
@@ -342,11 +357,77 @@ BEGIN
     low := low # (high >> 1);
 END $f$;
 
--- A part of a text that should be JSON, as text; NULL if it is not JSON or has no such part. A cast would make the whole statement fail because of one
--- row. It is for package adopt, which reads tables of others.
+-- The next three are for package adopt, which reads tables of others. A cast would make the whole statement fail because of one row, so they return
+-- NULL in place of an error.
+
+-- A part of a text that should be JSON, as text; NULL if it is not JSON or has no such part.
 CREATE FUNCTION oncebox_json(of bytea, path text[]) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp AS $f$
 BEGIN
     RETURN convert_from(oncebox_json.of, 'UTF8')::json #>> path;
+EXCEPTION WHEN data_exception THEN
+    RETURN NULL;
+END $f$;
+
+-- A time: the number of seconds (s), milliseconds (ms), microseconds (us) or nanoseconds (ns) since 1970, or a text ('') such as that of ISO 8601. A
+-- text without a zone is in UTC.
+CREATE FUNCTION oncebox_time(of text, unit text) RETURNS timestamptz LANGUAGE plpgsql STABLE STRICT SET search_path = pg_catalog, pg_temp
+SET timezone = 'UTC' SET datestyle = 'ISO, YMD' AS $f$
+DECLARE
+    at timestamptz;
+BEGIN
+    at := CASE unit
+        WHEN '' THEN oncebox_time.of::timestamptz
+        WHEN 's' THEN timestamptz 'epoch' + floor(oncebox_time.of::numeric * 1000000)::float8 * interval '1 microsecond'
+        WHEN 'ms' THEN timestamptz 'epoch' + floor(oncebox_time.of::numeric * 1000)::float8 * interval '1 microsecond'
+        WHEN 'us' THEN timestamptz 'epoch' + floor(oncebox_time.of::numeric)::float8 * interval '1 microsecond'
+        WHEN 'ns' THEN timestamptz 'epoch' + floor(oncebox_time.of::numeric / 1000)::float8 * interval '1 microsecond' END;
+    RETURN CASE WHEN isfinite(at) THEN at END;
+EXCEPTION WHEN data_exception THEN
+    RETURN NULL;
+END $f$;
+
+-- The entries of a header, as an object of texts. of is an object, a list of pairs (["k", "v"], or objects with key or name, and value), or the text of
+-- an hstore. Values that are no texts stay the JSON that they are, and null is left out.
+CREATE FUNCTION oncebox_headers(of bytea) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp AS $f$
+DECLARE
+    given text;
+    parsed json;
+    entry CONSTANT text := '("(?:[^"\\]|\\.)*"|[^\s",=>]+)\s*=>\s*("(?:[^"\\]|\\.)*"|[^\s",=>]+)'; -- of an hstore
+BEGIN
+    given := convert_from(oncebox_headers.of, 'UTF8');
+    IF btrim(given) = '' THEN
+        RETURN '{}';
+    END IF;
+    BEGIN
+        parsed := given::json;
+    EXCEPTION WHEN data_exception THEN
+        IF btrim(regexp_replace(given, entry, '', 'g'), E' ,\t\r\n') <> '' THEN
+            RETURN NULL;
+        END IF;
+        RETURN coalesce((
+            SELECT jsonb_object_agg(regexp_replace(regexp_replace(e[1], '^"|"$', '', 'g'), '\\(.)', '\1', 'g'),
+                regexp_replace(regexp_replace(e[2], '^"|"$', '', 'g'), '\\(.)', '\1', 'g'))
+            FROM regexp_matches(given, entry, 'g') e WHERE upper(e[2]) <> 'NULL'), '{}');
+    END;
+    CASE json_typeof(parsed)
+    WHEN 'object' THEN
+        RETURN coalesce((
+            SELECT jsonb_object_agg(m.key, CASE json_typeof(m.value) WHEN 'string' THEN m.value #>> '{}' ELSE m.value::text END)
+            FROM json_each(parsed) m WHERE json_typeof(m.value) <> 'null'), '{}');
+    WHEN 'array' THEN
+        RETURN (
+            SELECT CASE WHEN bool_and(p.name IS NOT NULL) IS NOT FALSE THEN coalesce(jsonb_object_agg(p.name, CASE json_typeof(p.value)
+                WHEN 'string' THEN p.value #>> '{}' ELSE p.value::text END) FILTER (WHERE p.name IS NOT NULL AND json_typeof(p.value) <> 'null'), '{}') END
+            FROM (
+                SELECT CASE json_typeof(x) WHEN 'array' THEN CASE json_array_length(x) WHEN 2 THEN x ->> 0 END
+                        WHEN 'object' THEN coalesce(x ->> 'key', x ->> 'Key', x ->> 'name', x ->> 'Name') END AS name,
+                    CASE json_typeof(x) WHEN 'array' THEN x -> 1 WHEN 'object' THEN coalesce(x -> 'value', x -> 'Value') END AS value
+                FROM json_array_elements(parsed) x) p);
+    WHEN 'null' THEN
+        RETURN '{}';
+    ELSE
+        RETURN NULL;
+    END CASE;
 EXCEPTION WHEN data_exception THEN
     RETURN NULL;
 END $f$;
@@ -359,6 +440,9 @@ END $f$;
 -- A payload that is not JSON, or whose bytes must stay as they are, is passed as payload_bytes with its content_type, beside payload => NULL. If the
 -- content_type is one of JSON, the bytes must be valid JSON.
 --
+-- refused is why the event is no valid one, for a caller who may not fail: then nothing is refused. The event is stored as far as it can be, and
+-- becomes a dead letter in its turn, which holds up later events of its key. An operator replays it with another payload, or discards it.
+--
 -- '' and NULL mean "not set". source names the service; without it the setting oncebox.source counts (ALTER ROLE shop SET
 -- oncebox.source = 'shop'). metadata is an object of strings. All checks are those of the Go writers; what they refuse fails with 22023.
 -- A commit wakes no projector: the event leaves when a projector polls.
@@ -370,22 +454,28 @@ CREATE FUNCTION oncebox_add(topic text, payload jsonb, event_type text, aggregat
     routing_key text DEFAULT '', dedup_key text DEFAULT '', not_before timestamptz DEFAULT NULL, expires_at timestamptz DEFAULT NULL,
     max_attempts integer DEFAULT 0, source text DEFAULT '', schema_id text DEFAULT '', schema_version integer DEFAULT 1,
     occurred_at timestamptz DEFAULT NULL, id uuid DEFAULT NULL, max_payload integer DEFAULT 1048576, payload_bytes bytea DEFAULT NULL,
-    content_type text DEFAULT 'application/json') RETURNS uuid
+    content_type text DEFAULT 'application/json', refused text DEFAULT NULL) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
 #variable_conflict use_column
 DECLARE
-    v_topic CONSTANT text := coalesce(oncebox_add.topic, '');
-    v_type CONSTANT text := coalesce(nullif(oncebox_add.event_type, ''), v_topic);
+    v_refused CONSTANT boolean := coalesce(oncebox_add.refused, '') <> '';
+    v_most CONSTANT integer := CASE WHEN v_refused THEN 255 ELSE 2147483647 END; -- an index of dead letters takes no long texts
+    v_topic CONSTANT text := left(coalesce(oncebox_add.topic, ''), v_most);
+    v_type CONSTANT text := left(coalesce(nullif(oncebox_add.event_type, ''), v_topic), v_most);
     v_kind CONSTANT text := coalesce(oncebox_add.aggregate_type, '');
     v_aggregate CONSTANT text := coalesce(oncebox_add.aggregate_id, '');
-    v_tenant CONSTANT text := coalesce(nullif(oncebox_add.tenant_id, ''), 'default');
+    v_tenant CONSTANT text := left(coalesce(nullif(oncebox_add.tenant_id, ''), 'default'), v_most);
     v_key CONSTANT text := coalesce(oncebox_add.ordering_key, '');
     v_routing CONSTANT text := coalesce(nullif(oncebox_add.routing_key, ''), nullif(v_key, ''), v_aggregate);
     v_timed CONSTANT boolean := v_key = '' AND v_aggregate <> '' AND oncebox_add.not_before IS NOT NULL; -- in an order of its own
     v_dedup CONSTANT text := coalesce(oncebox_add.dedup_key, '');
     v_source CONSTANT text := coalesce(nullif(oncebox_add.source, ''), current_setting('oncebox.source', true), '');
-    v_metadata CONSTANT jsonb := coalesce(oncebox_add.metadata, '{}');
-    v_occurred CONSTANT timestamptz := coalesce(oncebox_add.occurred_at, clock_timestamp());
+    v_metadata CONSTANT jsonb := CASE WHEN v_refused
+        THEN CASE jsonb_typeof(oncebox_add.metadata) WHEN 'object' THEN oncebox_add.metadata ELSE '{}' END || jsonb_build_object('oncebox.refused', oncebox_add.refused)
+        ELSE coalesce(oncebox_add.metadata, '{}') END;
+    v_occurred CONSTANT timestamptz := CASE WHEN oncebox_add.occurred_at IS NULL
+            OR v_refused AND (oncebox_add.occurred_at < '0001-01-01 00:00:00Z' OR oncebox_add.occurred_at >= '10000-01-01 00:00:00Z')
+        THEN clock_timestamp() ELSE oncebox_add.occurred_at END;
     v_bytes CONSTANT bytea := coalesce(oncebox_add.payload_bytes, convert_to(oncebox_add.payload::text, 'UTF8'));
     v_content CONSTANT text := coalesce(nullif(oncebox_add.content_type, ''), 'application/json');
     v_id uuid := oncebox_add.id;
@@ -443,13 +533,15 @@ BEGIN
             bad := 'payload_bytes is not valid JSON: ' || SQLERRM;
         END;
     END IF;
-    IF bad IS NOT NULL THEN
+    IF bad IS NOT NULL AND NOT v_refused THEN
         RAISE EXCEPTION 'oncebox_add: %', bad USING ERRCODE = '22023', HINT = CASE WHEN bad = 'source is empty' THEN
             'Pass source => ''the name of this service'', or set oncebox.source for the role or the session.' ELSE '' END;
     END IF;
 
     -- As event.Envelope.OrderingKey: the parts are joined by "|", which is escaped within a part.
     ordering := CASE
+        -- No valid event has such a key, so none waits for this one.
+        WHEN v_refused AND greatest(octet_length(v_key), octet_length(v_kind), octet_length(v_aggregate)) > 255 THEN NULL
         WHEN v_key <> '' THEN regexp_replace(v_tenant, '([\\|])', '\\\1', 'g') || '|' || regexp_replace(v_key, '([\\|])', '\\\1', 'g')
         WHEN v_aggregate <> '' AND NOT v_timed THEN regexp_replace(v_tenant, '([\\|])', '\\\1', 'g') || '|' || regexp_replace(v_kind, '([\\|])', '\\\1', 'g')
             || '|' || regexp_replace(v_aggregate, '([\\|])', '\\\1', 'g') END;
@@ -484,7 +576,7 @@ BEGIN
         CASE WHEN v_timed THEN coalesce(nullif(oncebox_add.routing_key, ''), v_id::text) ELSE nullif(v_routing, '') END, nullif(oncebox_add.schema_id, ''), nullif(v_dedup, ''),
         -- as the Go writers write it
         (SELECT '{' || coalesce(string_agg(to_json(m.key) || ':' || to_json(m.value), ',' ORDER BY m.key COLLATE "C"), '') || '}' FROM jsonb_each_text(v_metadata) m),
-        v_bytes, v_content, oncebox_add.not_before, oncebox_add.expires_at, nullif(oncebox_add.max_attempts, 0));
+        coalesce(v_bytes, ''), v_content, oncebox_add.not_before, oncebox_add.expires_at, nullif(oncebox_add.max_attempts, 0));
     IF NOT FOUND THEN
         RAISE EXCEPTION 'oncebox_add: the event was not stored, because a trigger on the table outbox returned NULL for its row'
             USING HINT = 'Drop or correct that trigger.';
@@ -631,6 +723,7 @@ COMMENT ON TABLE outbox_dead IS 'Events that were given up: the dead letters of 
 COMMENT ON TABLE outbox_sent IS 'Events that were published out of their turn, in daily partitions.';
 COMMENT ON TABLE outbox_sent_default IS 'Events of outbox_sent of days without a partition.';
 COMMENT ON TABLE outbox_tenant IS 'The first 1000 tenants that have stored an event, and all that were moved to a group of lanes or paused.';
+COMMENT ON TABLE outbox_adopted IS 'The old tables that oncebox adopt takes over.';
 COMMENT ON TABLE outbox_dedup IS 'The keys by which producers keep an event from being stored twice, each with its first event.';
 COMMENT ON VIEW outbox_cursor IS 'The latest entry of outbox_progress of each lane.';
 COMMENT ON VIEW outbox_taken IS 'The latest entry of outbox_claim of each lane that a relay has.';

@@ -28,7 +28,11 @@ const (
 	kindBytea     = "bytea"
 	kindTime      = "timestamptz"
 	kindTimestamp = "timestamp"
+	kindHstore    = "hstore"
 )
+
+// numbers are the kinds of columns that may have the seconds since 1970.
+func numbers() []string { return []string{"int2", "int4", "int8", "numeric", "float4", "float8"} }
 
 func (c *compiler) refuse(field string, err error) string {
 	c.errs = append(c.errs, fmt.Errorf("adopt: mapping: %s: %w", field, err))
@@ -84,6 +88,8 @@ func (c *compiler) reference(p *part) (string, error) {
 		return c.box + ".oncebox_json(convert_to(" + name + "::text, 'UTF8'), " + path + ")", nil
 	case kindBytea:
 		return c.box + ".oncebox_json(" + name + ", " + path + ")", nil
+	case kindHstore: // the cast is found without a search_path, unlike hstore's operators
+		return "(" + name + "::jsonb #>> " + path + ")", nil
 	default:
 		return "", fmt.Errorf("the column %q is of type %s, which has no parts: only json, jsonb, text and bytea can have JSON in them", col.name, col.kind)
 	}
@@ -107,6 +113,8 @@ func (c *compiler) bytes(field, text string) string {
 		switch col.kind {
 		case kindBytea:
 			return "r." + ident(col.name)
+		case kindHstore:
+			return "convert_to((r." + ident(col.name) + "::json)::text, 'UTF8')"
 		case kindJSON, kindJSONB, kindText, kindVarchar, "bpchar":
 		default:
 			return c.refuse(field, fmt.Errorf("the column %q is of type %s: give one of type json, jsonb, text or bytea", col.name, col.kind))
@@ -119,28 +127,39 @@ func (c *compiler) bytes(field, text string) string {
 	return "convert_to(" + value + ", 'UTF8')"
 }
 
-// time is a field with a time. Infinite times, which no event can have, are NULL.
-func (c *compiler) time(field, text string) string {
+// time is occurred_at. Infinite times, which no event can have, are NULL.
+func (c *compiler) time(m *Mapping) string {
 	const none = "NULL::timestamptz"
-	t, err := parseTemplate(text)
+	t, err := parseTemplate(m.OccurredAt)
 	if err != nil || len(t) == 0 {
 		return none
 	}
-	col, err := c.table.column(t.single().column)
+	ref := t.single()
+	value, err := c.reference(ref)
 	if err != nil {
-		c.refuse(field, err)
+		c.refuse("occurred_at", err)
 		return none
 	}
-	name := "r." + ident(col.name)
-	switch {
-	case len(t.single().path) > 0, col.kind != kindTime && col.kind != kindTimestamp:
-		c.refuse(field, fmt.Errorf("%s is of type %s: give a column of type timestamptz or timestamp", text, col.kind))
-		return none
-	case col.kind == kindTimestamp:
-		return fmt.Sprintf("CASE WHEN isfinite(%[1]s) THEN %[1]s AT TIME ZONE 'UTC' END", name)
-	default:
+	col, _ := c.table.column(ref.column)
+	name, kind := "r."+ident(col.name), col.kind
+	if len(ref.path) > 0 {
+		kind = kindText
+	}
+	switch isNumber := slices.Contains(numbers(), kind); {
+	case (kind == kindTime || kind == kindTimestamp) && m.OccurredAtUnit != "":
+		c.refuse("occurred_at_unit", fmt.Errorf("%s is of type %s, and a unit is for numbers: leave it out", m.OccurredAt, kind))
+	case kind == kindTime:
 		return fmt.Sprintf("CASE WHEN isfinite(%[1]s) THEN %[1]s END", name)
+	case kind == kindTimestamp:
+		return fmt.Sprintf("CASE WHEN isfinite(%[1]s) THEN %[1]s AT TIME ZONE 'UTC' END", name)
+	case isNumber && m.OccurredAtUnit == "":
+		c.refuse("occurred_at", fmt.Errorf("%s is a number: say in occurred_at_unit what it counts since 1970, such as ms (one of s, ms, us, ns)", m.OccurredAt))
+	case !isNumber && kind != kindText && kind != kindVarchar:
+		c.refuse("occurred_at", fmt.Errorf("%s is of type %s: give a column of type timestamptz or timestamp, a number or a text", m.OccurredAt, kind))
+	default:
+		return c.box + ".oncebox_time(" + value + ", " + literal(m.OccurredAtUnit) + ")"
 	}
+	return none
 }
 
 // unsent is the condition of rows that were not published yet.
@@ -200,18 +219,21 @@ func (c *compiler) order(names []string) string {
 }
 
 // mark is what an UPDATE sets.
-func (c *compiler) mark(m *Mapping) string {
-	var list []string
+func (c *compiler) mark(m *Mapping) (list []marked) {
 	for _, name := range slices.Sorted(maps.Keys(m.Mark)) {
 		col, err := c.table.column(name)
-		if err == nil && col.generated {
+		value := values(m.Mark[name])[0]
+		switch {
+		case err != nil:
+		case col.generated:
 			err = fmt.Errorf("the column %q is generated, nobody can write to it", name)
+		case col.notNull && value == null:
+			err = fmt.Errorf("the column %q is NOT NULL: give it another value than null", name)
 		}
 		if err != nil {
 			c.refuse("mark", err)
 			continue
 		}
-		value := values(m.Mark[name])[0]
 		switch {
 		case value == null:
 			value = "NULL"
@@ -224,10 +246,13 @@ func (c *compiler) mark(m *Mapping) string {
 		default:
 			c.refuse("mark", fmt.Errorf("the column %q is of type %s, and now() is for timestamptz and timestamp", name, col.kind))
 		}
-		list = append(list, ident(name)+" = "+value)
+		list = append(list, marked{name, value})
 	}
-	return strings.Join(list, ", ")
+	return list
 }
+
+// marked is a column that an UPDATE sets, and its value in SQL.
+type marked struct{ column, value string }
 
 func (c *compiler) contentType(m *Mapping) string {
 	if m.ContentType != "" {

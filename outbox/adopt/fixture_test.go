@@ -5,10 +5,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/outbox/adopt"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
@@ -26,6 +28,10 @@ func newFixture(t *testing.T, ddl string) *fixture {
 	f := &fixture{t, db, outbox.NewStore(db.DB, &outbox.Config{Source: "shop"})}
 	f.exec(ddl)
 	return f
+}
+
+func (f *fixture) storeOf(db *bun.DB, to telemetry.Config) *outbox.Store {
+	return outbox.NewStore(db, &outbox.Config{Source: "shop", Telemetry: to})
 }
 
 func (f *fixture) exec(query string, args ...any) {

@@ -2,21 +2,17 @@ package adopt
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/outbox"
 )
-
-// forwardTrigger is the name of the trigger.
-const forwardTrigger = "oncebox_forward"
 
 // forwardTries is how often Forward asks for the lock of the table. While it waits, all writers of the table wait behind it, so it waits briefly.
 const forwardTries = 10
@@ -24,7 +20,7 @@ const forwardTries = 10
 const (
 	boundForward = `SET LOCAL lock_timeout = '1s'`
 
-	hasTrigger = `SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = $1::regclass AND tgname = $2 AND NOT tgisinternal)`
+	hasTrigger = `SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = $1::regclass AND tgname = $2 AND tgenabled <> 'D')`
 )
 
 // Forward moves the rest of the table and, in the same transaction, makes a trigger that forwards each new row when the transaction of its writer commits.
@@ -32,11 +28,16 @@ const (
 // table stays empty, and old code may run as long as it likes.
 //
 // The trigger does what a [Mover] does: it adds the event in the writer's transaction and marks or deletes the row. Like each writer of an outbox it locks
-// the ordering key, from the COMMIT on. A row that no event can be made of stays for the mover to report, and does not hold up later ones.
+// the ordering key, from the COMMIT on.
 //
-// It is refused while rows are left that cannot be moved. The role needs the right to make functions in the schema of oncebox, to call oncebox_add, and to
-// make triggers at the table; the trigger acts with its rights. The table needs a primary key. Calling it again replaces the function, for
-// a mapping that has changed.
+// A row that no event can be made of becomes a dead letter in its turn. Later events of its key, of old and of new code, wait until an operator replays it
+// with another payload, or discards it. On the topics of projector.Config.ContinueAfterDead they go on.
+//
+// It is refused while rows are left that cannot be moved. The role needs the right to make functions and views in the schema of oncebox, to call
+// oncebox_add, and to make triggers at the table; the trigger acts with its rights. The table needs a primary key. Calling it again replaces
+// the function, for a mapping that has changed.
+//
+// While rows are forwarded, PostgreSQL refuses to drop the table, or a column that the mapping names.
 func (m *Mover) Forward(ctx context.Context) error {
 	if len(m.plan.table.key) == 0 {
 		return fmt.Errorf("adopt: forward %s: the table has no primary key, by which the trigger finds its row: make one", m.plan.table.label())
@@ -61,17 +62,83 @@ func (m *Mover) Forward(ctx context.Context) error {
 	}
 }
 
-// StopForwarding removes the trigger of [Mover.Forward]. Rows that are written afterwards stay in the table until they are moved.
+// StopForwarding removes the trigger of [Mover.Forward], and ends the report of the table in [States] until a mover runs again. Rows that are written
+// afterwards stay in the table until they are moved.
 func (m *Mover) StopForwarding(ctx context.Context) error {
+	label := m.plan.table.label()
 	err := m.inForward(ctx, func(ctx context.Context, tx bun.Tx) error {
-		_, err := tx.Tx.ExecContext(ctx, fmt.Sprintf("DROP TRIGGER IF EXISTS %s ON %s; DROP FUNCTION IF EXISTS %s()",
-			forwardTrigger, m.plan.table.sql(), m.plan.forwardFunction()))
-		return err
+		return stopForwarding(ctx, tx, m.plan.box, label, m.plan.table.sql())
 	})
-	return wrap("stop forwarding "+m.plan.table.label(), err)
+	m.noted = time.Time{}
+	return wrap("stop forwarding "+label, err)
 }
 
-// IsForwarding reports whether the table has the trigger.
+// Forget ends the report of a table in [States] that does not exist any more, and removes what [Mover.Forward] has left. mapping names the table with its
+// schema. If the table exists, it is for [Mover.StopForwarding].
+func Forget(ctx context.Context, store *outbox.Store, mapping *Mapping) error {
+	db := store.Handle().DB
+	box, err := boxOf(ctx, store)
+	if err != nil {
+		return err
+	}
+	schema, name, err := splitTable(mapping.Table)
+	if err != nil {
+		return fmt.Errorf("adopt: mapping: table: %w", err)
+	}
+	return wrap("forget "+mapping.Table, db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		var label string
+		err := tx.Tx.QueryRowContext(ctx, fmt.Sprintf(findGone, box), pgx.QueryExecModeExec, schema, name).Scan(&label)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return stopForwarding(ctx, tx, box, label, "")
+	}))
+}
+
+// findGone finds a table that was adopted and does not exist any more.
+const findGone = `
+SELECT a.old_table FROM %s.outbox_adopted a
+WHERE CASE WHEN $1 = '' THEN right(a.old_table, length($2) + 1) = '.' || $2 ELSE a.old_table = $1 || '.' || $2 END
+	AND NOT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE n.nspname || '.' || c.relname = a.old_table AND c.relkind IN ('r', 'p'))
+LIMIT 1`
+
+// stopForwarding removes the trigger, if there is a table, and all else that Forward made.
+func stopForwarding(ctx context.Context, tx bun.Tx, box, label, table string) error {
+	if table != "" {
+		if err := removeTrigger(ctx, tx, table); err != nil {
+			return err
+		}
+	}
+	if _, err := tx.Tx.ExecContext(ctx, dropForward(forwardName(box, label))); err != nil {
+		return err
+	}
+	_, err := tx.Tx.ExecContext(ctx, fmt.Sprintf("DELETE FROM %s.outbox_adopted WHERE old_table = $1", box), pgx.QueryExecModeExec, label)
+	return err
+}
+
+// functionOfTrigger names the function of a trigger. It has the name that the table had when the trigger was made.
+const functionOfTrigger = `
+SELECT quote_ident(n.nspname) || '.' || quote_ident(p.proname) FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid JOIN pg_namespace n ON n.oid = p.pronamespace
+WHERE t.tgrelid = $1::regclass AND t.tgname = $2`
+
+// removeTrigger removes the trigger of a table, if it has one, with its function and its view.
+func removeTrigger(ctx context.Context, tx bun.Tx, table string) error {
+	var name string
+	err := tx.Tx.QueryRowContext(ctx, functionOfTrigger, pgx.QueryExecModeExec, table, forwardTrigger).Scan(&name)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err == nil {
+		_, err = tx.Tx.ExecContext(ctx, "DROP TRIGGER "+forwardTrigger+" ON "+table+"; "+dropForward(name))
+	}
+	return err
+}
+
+// IsForwarding reports whether the table has the trigger, and nobody has disabled it.
 func (m *Mover) IsForwarding(ctx context.Context) (is bool, err error) {
 	err = m.store.Handle().DB.DB.QueryRowContext(ctx, hasTrigger, pgx.QueryExecModeExec, m.plan.table.sql(), forwardTrigger).Scan(&is)
 	return is, wrap("look for the trigger of "+m.plan.table.label(), err)
@@ -99,90 +166,36 @@ func (m *Mover) beginForward(ctx context.Context, tx bun.Tx) error {
 		return err
 	}
 	const most = 2000 // moved in about a tenth of a second
-	evs, problems, read, err := m.move(ctx, tx, most)
+	h, err := m.move(ctx, tx, most)
 	switch {
 	case err != nil:
 		return err
-	case len(problems) > 0:
-		return fmt.Errorf("row %q cannot be moved: %s", problems[0].Row, problems[0].Reason)
-	case read == most:
+	case len(h.problems) > 0:
+		return fmt.Errorf("row %q cannot be moved: %s", h.problems[0].Row, h.problems[0].Reason)
+	case h.read == most:
 		return errNotDrained
 	}
 	// A name that the trigger does not find would fail each writer.
 	if _, err := tx.Tx.ExecContext(ctx, "SET LOCAL search_path = pg_catalog, pg_temp; EXPLAIN "+m.plan.count()); err != nil {
 		return fmt.Errorf("the trigger runs with the search_path pg_catalog, so where has to name tables and functions with their schemas: %w", err)
 	}
-	if _, err := tx.Tx.ExecContext(ctx, m.plan.forward(m.store.Source(), m.store.Handle().DefaultTenant, m.store.Handle().MaxPayload)); err != nil {
+	if err := removeTrigger(ctx, tx, m.plan.table.sql()); err != nil {
 		return err
 	}
-	var there bool
-	if err := tx.Tx.QueryRowContext(ctx, hasTrigger, pgx.QueryExecModeExec, m.plan.table.sql(), forwardTrigger).Scan(&there); err != nil {
+	name, box := forwardName(m.plan.box, m.plan.table.label()), m.store.Handle()
+	if _, err := tx.Tx.ExecContext(ctx, m.plan.forward(name, m.store.Source(), box.DefaultTenant, box.MaxPayload)); err != nil {
 		return err
 	}
-	if !there {
-		// Deferred: the locks of ordering keys are held during COMMIT only, as those of a unit of work are.
-		trigger := "CREATE CONSTRAINT TRIGGER " + forwardTrigger + " AFTER INSERT ON " + m.plan.table.sql() + //nolint:gosec // quoted names
-			" DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION " + m.plan.forwardFunction() + "()"
-		if _, err := tx.Tx.ExecContext(ctx, trigger); err != nil {
-			return err
-		}
+	// So would a value that does not fit its column.
+	if _, err := tx.Tx.ExecContext(ctx, "EXPLAIN "+m.plan.forwardTake(name)); err != nil {
+		return err
 	}
-	m.moved += int64(len(evs))
-	return nil
-}
-
-// forwardFunction is the name of the function of the trigger, one for each table.
-func (p *plan) forwardFunction() string {
-	hash := sha256.Sum256([]byte(p.table.label()))
-	return p.box + "." + forwardTrigger + "_" + hex.EncodeToString(hash[:8])
-}
-
-// forward makes the function of the trigger. It acts with the rights of the role that makes it, because writers of the old table may do nothing else.
-// Therefore it qualifies all names (see oncebox_create).
-func (p *plan) forward(source, tenant string, maxPayload int) string {
-	e := &p.expr
-	payload := e.payload
-	if p.mapping.Base64 {
-		payload = "decode(convert_from(" + payload + ", 'UTF8'), 'base64')"
+	// Deferred: the locks of ordering keys are held during COMMIT only, as those of a unit of work are.
+	trigger := "CREATE CONSTRAINT TRIGGER " + forwardTrigger + " AFTER INSERT ON " + m.plan.table.sql() + //nolint:gosec // quoted names
+		" DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION " + name + "()"
+	if _, err := tx.Tx.ExecContext(ctx, trigger); err != nil {
+		return err
 	}
-	// As row.metadataOf.
-	metadata := []string{fmt.Sprintf(`coalesce((
-			SELECT jsonb_object_agg(m.key, CASE json_typeof(m.value) WHEN 'string' THEN m.value #>> '{}' ELSE m.value::text END)
-			FROM json_each(nullif(convert_from(%s, 'UTF8'), '')::json) m WHERE json_typeof(m.value) <> 'null'), '{}')`, e.metadata)}
-	for i, name := range p.headers {
-		metadata = append(metadata, fmt.Sprintf("jsonb_strip_nulls(jsonb_build_object(%s, %s))", literal(name), e.headers[i]))
-	}
-	var key []string
-	for _, column := range p.table.key {
-		key = append(key, fmt.Sprintf("r.%[1]s = NEW.%[1]s", ident(column)))
-	}
-	own := strings.Join(key, " AND ")
-	take := "DELETE FROM " + p.table.sql() + " r WHERE " + own
-	if !p.mapping.Delete {
-		take = "UPDATE " + p.table.sql() + " r SET " + p.mark + " WHERE " + own
-	}
-	body := fmt.Sprintf(`
-BEGIN
-	-- A row that is refused stays in the table. Other errors, such as a deadlock, are the writer's.
-	PERFORM %s.oncebox_add(topic => %s, payload => NULL, event_type => %s, aggregate_type => %s, aggregate_id => %s,
-		tenant_id => coalesce(nullif(%s, ''), %s), metadata => %s, aggregate_version => (%s)::bigint, ordering_key => %s,
-		source => coalesce(nullif(%s, ''), %s), occurred_at => %s, id => x.id, max_payload => %d, payload_bytes => %s, content_type => %s)
-	FROM %s r CROSS JOIN LATERAL (SELECT (%s) AS id OFFSET 0) x WHERE %s AND %s AND x.id IS NOT NULL;
-	IF FOUND THEN
-		%s;
-	END IF;
-	RETURN NULL;
-EXCEPTION WHEN data_exception THEN
-	RETURN NULL;
-END `, p.box, e.topic, e.typ, e.kind, e.aggregate, e.tenant, literal(orDefault(tenant)), strings.Join(metadata, " || "), e.version, e.key,
-		e.source, literal(source), e.at, maxPayload, payload, literal(p.contentType), p.table.sql(), e.id, own, p.unsent, take)
-	return fmt.Sprintf("CREATE OR REPLACE FUNCTION %[1]s() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS %[2]s;"+
-		"REVOKE ALL ON FUNCTION %[1]s() FROM PUBLIC", p.forwardFunction(), literal(body))
-}
-
-func orDefault(tenant string) string {
-	if tenant == "" {
-		return "default"
-	}
-	return tenant
+	m.moved, m.dead = m.moved+int64(len(h.places)), m.dead+int64(len(h.dead))
+	return m.note(ctx, tx, h)
 }

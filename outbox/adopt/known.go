@@ -19,6 +19,8 @@ func (g *guess) known(ctx context.Context, db querier) error {
 		g.river()
 	case g.has("aggregatetype", "aggregateid", "type", "payload"):
 		g.debezium()
+	case g.find("sequencenumber") != nil && g.find("messageid") != nil && g.find("outboxid") != nil && g.find("destinationaddress") != nil:
+		g.massTransit()
 	case g.has("id", "created_at", "scheduled_at", "metadata", "payload", "times_attempted"):
 		g.oagudo()
 	}
@@ -85,4 +87,20 @@ func (g *guess) oagudo() {
 	g.m.Topic = "{metadata.topic}"
 	g.notes = slices.DeleteFunc(g.notes, func(note string) bool { return strings.HasPrefix(note, "topic:") || strings.HasPrefix(note, "key:") })
 	g.notef("topic, type, key: the publisher knows them. Write which entries of the metadata have them, for example \"{metadata.key}\", or constants.")
+}
+
+// massTransit is the table of MassTransit's outbox with Entity Framework. Its names may be in Pascal case or in snake case.
+func (g *guess) massTransit() {
+	m, topic := g.m, ""
+	m.ContentType = "application/vnd.masstransit+json"
+	m.Where = ident(g.find("outboxid").name) + " IS NOT NULL"
+	m.Unsent, m.Mark, m.Delete = nil, nil, true
+	g.notes = slices.DeleteFunc(g.notes, func(note string) bool { return !strings.HasPrefix(note, "order:") })
+	if payload := g.find(payloadNames); payload != nil {
+		topic = `, for example "{` + quotedName(payload.name) + `.message.orderId}"`
+	}
+	g.notef("topic: the table has the address of an exchange or a queue. Write the topic that consumers read.")
+	g.notef("key: write aggregate_type and aggregate_id%s. Without them the events have no order.", topic)
+	g.notef("where: rows without OutboxId are those of consumers with an inbox, and MassTransit sends them itself.")
+	g.notef("payload: it is MassTransit's envelope. A part of it is the bare message, with content_type application/json.")
 }

@@ -41,8 +41,11 @@ type Mapping struct {
 	Tenant string `yaml:"tenant,omitempty"`
 	// Source is the service that has written the row. Default: that of the store.
 	Source string `yaml:"source,omitempty"`
-	// OccurredAt is one column with a time. A timestamp without time zone is read as UTC. Default: the time of the move.
+	// OccurredAt is one column with a time, or a part of one: a timestamp, a number (see OccurredAtUnit) or a text such as that of ISO 8601. A time without a
+	// zone is in UTC. Default: the time of the move, also for a row whose time is infinite or cannot be read.
 	OccurredAt string `yaml:"occurred_at,omitempty"`
+	// OccurredAtUnit is what the numbers of OccurredAt count since 1970: "s", "ms", "us" or "ns". Default: none, it is no number.
+	OccurredAtUnit string `yaml:"occurred_at_unit,omitempty"`
 
 	// Payload is one column of type json, jsonb, text or bytea, or a part of such a column: "{message.body}". Required.
 	Payload string `yaml:"payload"`
@@ -51,7 +54,8 @@ type Mapping struct {
 	// ContentType is the media type of the payload. If it is one of JSON, a row whose payload is not valid JSON stays where it is. Default:
 	// application/json, and application/octet-stream if the column is of type bytea or Base64 is set.
 	ContentType string `yaml:"content_type,omitempty"`
-	// Metadata is one column with a JSON object, or a part of one. Its texts become metadata; other values do so as JSON. Default: none.
+	// Metadata is one column with a JSON object, or a part of one. Its texts become metadata; other values do so as JSON. In place of an object it may be a
+	// list of pairs (["k", "v"] or {"key": "k", "value": "v"}), or an hstore. Default: none.
 	Metadata string `yaml:"metadata,omitempty"`
 	// Headers are further entries of the metadata, by name. Default: none.
 	Headers map[string]string `yaml:"headers,omitempty"`
@@ -155,6 +159,9 @@ func (m *Mapping) Validate() error {
 		if list := values(value); len(list) != 1 {
 			refuse("mark."+column, fmt.Sprintf("%v is not one value: give a text, a number, true, false, null or now()", value))
 		}
+	}
+	if m.OccurredAtUnit != "" && !slices.Contains([]string{"s", "ms", "us", "ns"}, m.OccurredAtUnit) {
+		refuse("occurred_at_unit", fmt.Sprintf("%q is not known: give s, ms, us or ns", m.OccurredAtUnit))
 	}
 	switch {
 	case m.Delete && len(m.Mark) > 0:

@@ -11,10 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
 
-	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/internal/pgerr"
-	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -27,7 +25,9 @@ type Mover struct {
 
 	stay  staying
 	moved int64
+	dead  int64     // those of them that became dead letters
 	told  time.Time // when Run last logged how many rows it has moved
+	noted time.Time // when outbox_adopted was last written
 }
 
 // New returns the mover of the table that a mapping names. It asks the database whether the columns exist and fit.
@@ -40,12 +40,10 @@ func New(ctx context.Context, store *outbox.Store, mapping *Mapping, cfg *Config
 		return nil, err
 	}
 	db := store.Handle().DB
-	// The schema, quoted, as the statements of the outbox have it.
-	text, err := store.Handle().Run.TextFor(ctx, db, "{schema}.outbox")
+	box, err := boxOf(ctx, store)
 	if err != nil {
-		return nil, wrap("find the schema of oncebox", err)
+		return nil, err
 	}
-	box := strings.TrimSuffix(text, ".outbox")
 	p, err := newPlan(ctx, db.DB, mapping, box)
 	if err != nil {
 		return nil, err
@@ -55,10 +53,18 @@ func New(ctx context.Context, store *outbox.Store, mapping *Mapping, cfg *Config
 	return m, nil
 }
 
+// boxOf returns the schema of oncebox, quoted, as the statements of the outbox have it.
+func boxOf(ctx context.Context, store *outbox.Store) (string, error) {
+	text, err := store.Handle().Run.TextFor(ctx, store.Handle().DB, "{schema}.outbox")
+	return strings.TrimSuffix(text, ".outbox"), wrap("find the schema of oncebox", err)
+}
+
 // Summary is what a mover has done.
 type Summary struct {
 	// Moved is how many rows it has moved.
 	Moved int64 `json:"moved"`
+	// Dead is how many of them became dead letters, because no event can be made of them and rows are forwarded, see [Mover.Forward].
+	Dead int64 `json:"dead,omitempty"`
 	// Left is how many unsent rows are still in the table: rows that no event can be made of, and rows behind them in their order.
 	Left int64 `json:"left"`
 	// Problems are the first 1000 rows that no event can be made of.
@@ -93,6 +99,7 @@ func (m *Mover) Run(ctx context.Context) error {
 		m.moved += int64(n)
 		if err != nil && !errors.Is(err, errBusy) && ctx.Err() == nil {
 			log.WarnContext(ctx, "oncebox: rows wait to be adopted", "table", m.plan.table.label(), "error", err)
+			m.noteError(ctx, err)
 		}
 		if now := time.Now(); n > 0 && now.Sub(m.told) >= time.Minute {
 			m.told = now
@@ -109,7 +116,7 @@ func (m *Mover) Run(ctx context.Context) error {
 
 // Summary counts what was moved and what is left.
 func (m *Mover) Summary(ctx context.Context) (Summary, error) {
-	s := Summary{Moved: m.moved, Problems: m.stay.list()}
+	s := Summary{Moved: m.moved, Dead: m.dead, Problems: m.stay.list()}
 	err := m.store.Handle().DB.DB.QueryRowContext(ctx, m.plan.count(), pgx.QueryExecModeExec).Scan(&s.Left)
 	return s, wrap("count the rows of "+m.plan.table.label(), err)
 }
@@ -131,14 +138,12 @@ const (
 	boundWait = `SET LOCAL lock_timeout = '5s'`
 )
 
-// batch moves the first rows that can be moved, in one transaction.
+// batch moves the first rows that can be moved, in one transaction. It returns how many.
 //
 // Each batch looks from the beginning, and no position is kept: a row whose transaction took long appears before rows that were moved already, and rows
 // of its key that were written after its commit must not be taken before it.
 func (m *Mover) batch(ctx context.Context) (moved int, err error) {
-	var evs []event.Envelope
-	var problems []Problem
-	var read int
+	var h haul
 	// READ COMMITTED, whatever the default is: rows have to be read as of after the lock.
 	err = m.store.Handle().DB.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
 		var mine bool
@@ -151,73 +156,30 @@ func (m *Mover) batch(ctx context.Context) (moved int, err error) {
 		if _, err := tx.Tx.ExecContext(ctx, boundWait); err != nil {
 			return err
 		}
-		evs, problems, read, err = m.move(ctx, tx, m.cfg.BatchSize)
-		return err
+		if h, err = m.move(ctx, tx, m.cfg.BatchSize); err != nil {
+			return err
+		}
+		return m.note(ctx, tx, h)
 	})
 	if err != nil {
 		return 0, wrap("move rows of "+m.plan.table.label(), err)
 	}
-	if m.stay.add(problems); len(m.stay.byPlace) > mostProblems {
+	log := m.store.Telemetry().Logger
+	if m.stay.add(h.problems); len(m.stay.byPlace) > mostProblems {
 		return 0, m.tooMany()
 	}
-	m.stay.ended = read < m.cfg.BatchSize
-	for _, p := range problems {
-		m.store.Telemetry().Logger.WarnContext(ctx, "oncebox: a row cannot be adopted and stays", "table", m.plan.table.label(), "row", p.Row, "at", p.At,
-			"error", p.Reason)
+	m.stay.ended = h.read < m.cfg.BatchSize && len(h.dead) == 0
+	for _, p := range h.problems {
+		log.WarnContext(ctx, "oncebox: a row cannot be adopted and stays", "table", m.plan.table.label(), "row", p.Row, "at", p.At, "error", p.Reason)
 	}
-	if len(evs) > 0 {
-		m.store.Committed(ctx, evs)
+	for _, p := range h.dead {
+		log.WarnContext(ctx, "oncebox: a row cannot be adopted and becomes a dead letter", "table", m.plan.table.label(), "row", p.Row, "error", p.Reason)
 	}
-	return len(evs), nil
-}
-
-// move adds the events of at most limit rows to the outbox, and marks or deletes the rows. read is how many rows were there.
-func (m *Mover) move(ctx context.Context, tx bun.Tx, limit int) (evs []event.Envelope, problems []Problem, read int, err error) {
-	var places, ctids []string
-	blocked := map[string]bool{}
-	rows := pgsql.QueryPlain(ctx, tx.Tx, m.plan.read(), pgx.QueryExecModeExec, m.stay.places(), m.stay.keys(), limit)
-	err = pgsql.Each(rows, func(scan pgsql.Scan) error {
-		var r row
-		if err := r.scan(m.plan, scan); err != nil {
-			return err
-		}
-		read++
-		if blocked[r.block.String] { // behind a row that stays
-			return nil
-		}
-		env, err := r.envelope(ctx, m.plan, m.store)
-		if err != nil {
-			problems = append(problems, Problem{Row: r.label.String, At: r.at, Reason: err.Error(), place: r.place(), key: r.block.String})
-			if r.block.Valid {
-				blocked[r.block.String] = true
-			}
-			return nil
-		}
-		evs = append(evs, env)
-		places, ctids = append(places, r.part+r.at), append(ctids, r.at)
-		return nil
-	})
-	if err != nil || len(evs) == 0 {
-		return nil, problems, read, err
+	if len(h.evs) > 0 {
+		m.store.Committed(ctx, h.evs)
 	}
-	if err := m.store.Flush(ctx, tx, evs); err != nil {
-		return nil, nil, 0, err
-	}
-	taken, err := pgsql.Collect(pgsql.QueryPlain(ctx, tx.Tx, m.plan.take(), pgx.QueryExecModeExec, ctids, places),
-		func(scan pgsql.Scan, unsent *bool) error { return scan(unsent) })
-	if err != nil {
-		return nil, nil, 0, err
-	}
-	for _, unsent := range taken {
-		if unsent {
-			return nil, nil, 0, errStillUnsent
-		}
-	}
-	if len(taken) != len(evs) {
-		return nil, nil, 0, fmt.Errorf("%d rows were read and %d were marked: "+
-			"a trigger of the table, or a policy of row security, keeps rows from being changed", len(evs), len(taken))
-	}
-	return evs, problems, read, nil
+	m.dead += int64(len(h.dead))
+	return len(h.evs) + len(h.dead), nil
 }
 
 // tooMany is the error of a mapping that fits no row, or hardly any. It forgets the rows, so that the next batch begins again.

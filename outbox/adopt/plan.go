@@ -23,11 +23,13 @@ type plan struct {
 		id, label                            string // the UUID, and what stands in the table, for people
 		topic, typ, kind, aggregate, version string
 		key, tenant, source, at              string
-		payload, metadata                    string
+		payload                              string
+		metadata, entries                    string // the bytes of the column, and what oncebox_headers makes of them
 		headers                              []string
 		block                                string // equal for two rows whose events are in one order, NULL for an unordered one
 	}
-	unsent, order, mark string
+	unsent, order string
+	mark          []marked
 }
 
 // newPlan compiles a mapping.
@@ -43,15 +45,18 @@ func newPlan(ctx context.Context, db querier, m *Mapping, box string) (*plan, er
 		return nil, fmt.Errorf("adopt: mapping: table: %s is oncebox's own outbox: name the table that is to be taken over", t.label())
 	}
 	c := &compiler{table: t, box: box}
-	p := &plan{table: t, mapping: m, box: box, headers: slices.Sorted(maps.Keys(m.Headers))}
+	full := *m // names its table for each search_path
+	full.Table = t.mapped()
+	p := &plan{table: t, mapping: &full, box: box, headers: slices.Sorted(maps.Keys(m.Headers))}
 	e := &p.expr
 	e.label = c.text("id", m.ID)
-	e.id = uuidOf(t, e.label)
+	e.id = uuidOf(t.label(), e.label)
 	e.topic, e.typ, e.key = c.text("topic", m.Topic), c.text("type", m.Type), c.text("key", m.Key)
 	e.kind, e.aggregate = c.text("aggregate_type", m.AggregateType), c.text("aggregate_id", m.AggregateID)
-	e.version, e.at = c.text("aggregate_version", m.AggregateVersion), c.time("occurred_at", m.OccurredAt)
+	e.version, e.at = c.text("aggregate_version", m.AggregateVersion), c.time(m)
 	e.tenant, e.source = c.text("tenant", m.Tenant), c.text("source", m.Source)
 	e.payload, e.metadata = c.bytes("payload", m.Payload), c.bytes("metadata", m.Metadata)
+	e.entries = fmt.Sprintf("%s.oncebox_headers(%s)", box, e.metadata)
 	for _, name := range p.headers {
 		e.headers = append(e.headers, c.text("headers."+name, m.Headers[name]))
 	}
@@ -66,8 +71,8 @@ func newPlan(ctx context.Context, db querier, m *Mapping, box string) (*plan, er
 }
 
 // uuidOf is the id of an event: the text itself if it is a UUID, and else a hash of it (UUIDv8, RFC 9562, section 5.8).
-func uuidOf(t *table, text string) string {
-	hash := fmt.Sprintf("encode(sha256(convert_to(%s || %s, 'UTF8')), 'hex')", literal(t.label()+" "), text)
+func uuidOf(within, text string) string {
+	hash := fmt.Sprintf("encode(sha256(convert_to(%s || %s, 'UTF8')), 'hex')", literal(within+" "), text)
 	return fmt.Sprintf(`CASE WHEN %[1]s = '' THEN NULL WHEN %[1]s ~* '^[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}$' THEN (%[1]s)::uuid
 	ELSE overlay(overlay(left(%[2]s, 32) PLACING '8' FROM 13) PLACING '8' FROM 17)::uuid END`, text, hash)
 }
@@ -77,7 +82,7 @@ func (p *plan) columns() string {
 	e := &p.expr
 	list := []string{
 		"r.tableoid::text", "r.ctid::text", "r.xmin::text", e.label, "(" + e.id + ")::text", e.topic, e.typ, e.kind, e.aggregate, e.version, e.key,
-		e.tenant, e.source, e.at, e.payload, e.metadata, e.block,
+		e.tenant, e.source, e.at, e.payload, e.metadata, "(" + e.entries + ")::text", e.block,
 	}
 	return strings.Join(append(list, e.headers...), ",\n\t")
 }
@@ -111,7 +116,11 @@ func (p *plan) take() string {
 	if p.mapping.Delete {
 		return "DELETE FROM " + p.table.sql() + " r" + where + " RETURNING false"
 	}
-	return "UPDATE " + p.table.sql() + " r SET " + p.mark + where + " RETURNING coalesce(" + p.unsent + ", false)"
+	set := make([]string, len(p.mark))
+	for i, m := range p.mark {
+		set[i] = ident(m.column) + " = " + m.value
+	}
+	return "UPDATE " + p.table.sql() + " r SET " + strings.Join(set, ", ") + where + " RETURNING coalesce(" + p.unsent + ", false)"
 }
 
 // isJSON reports whether the payload has to be JSON.

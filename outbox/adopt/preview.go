@@ -22,6 +22,10 @@ type Preview struct {
 	// Unmapped is how many rows no event can be made of, and Behind how many rows would stay behind them. Problems has the first 1000 of Unmapped.
 	Unmapped, Behind int64
 	Problems         []Problem
+	// Advice is what to know before rows are moved, such as an index that is missing.
+	Advice []string
+	// Fault is the error with which a mover would end, although events can be made of the rows; nil if it would move them.
+	Fault error
 }
 
 // TopicCount is the number of rows for a topic.
@@ -30,7 +34,8 @@ type TopicCount struct {
 	Rows  int64  `json:"rows"`
 }
 
-// Preview reads all unsent rows, and returns the events of the first ones. It runs in a read-only transaction: the server refuses any change.
+// Preview reads all unsent rows, and returns the events of the first ones. It does so in a read-only transaction: the server refuses any change. Then it
+// moves the first few rows in a transaction that is rolled back, because only the server knows whether the role may, and whether the mark fits.
 func (m *Mover) Preview(ctx context.Context, first int) (Preview, error) {
 	var p Preview
 	topics, blocked := map[string]int64{}, map[string]bool{}
@@ -66,5 +71,10 @@ func (m *Mover) Preview(ctx context.Context, first int) (Preview, error) {
 		p.Topics = append(p.Topics, TopicCount{topic, n})
 	}
 	slices.SortFunc(p.Topics, func(a, b TopicCount) int { return cmp.Compare(a.Topic, b.Topic) })
-	return p, wrap("read the rows of "+m.plan.table.label(), err)
+	if err != nil {
+		return p, wrap("read the rows of "+m.plan.table.label(), err)
+	}
+	p.Fault = m.rehearse(ctx)
+	p.Advice, err = m.plan.advise(ctx, m.store.Handle().DB)
+	return p, err
 }

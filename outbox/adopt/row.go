@@ -22,6 +22,7 @@ type row struct {
 	tenant, source                            sql.NullString
 	occurred                                  sql.NullTime
 	payload, metadata                         []byte
+	entries                                   sql.NullString // of the metadata, as a JSON object of texts
 	block                                     sql.NullString
 	headers                                   []sql.NullString
 }
@@ -31,7 +32,7 @@ func (r *row) scan(p *plan, scan pgsql.Scan) error {
 	r.headers = make([]sql.NullString, len(p.headers))
 	dest := []any{
 		&r.part, &r.at, &r.xmin, &r.label, &r.id, &r.topic, &r.typ, &r.kind, &r.aggregate, &r.version, &r.key,
-		&r.tenant, &r.source, &r.occurred, &r.payload, &r.metadata, &r.block,
+		&r.tenant, &r.source, &r.occurred, &r.payload, &r.metadata, &r.entries, &r.block,
 	}
 	for i := range r.headers {
 		dest = append(dest, &r.headers[i])
@@ -41,11 +42,17 @@ func (r *row) scan(p *plan, scan pgsql.Scan) error {
 
 func (r *row) place() string { return r.part + r.at + r.xmin }
 
+// Why there is no event of a row. The trigger says the same.
+var (
+	errNoID       = errors.New("the id is NULL or empty")
+	errNoMetadata = errors.New("the metadata is not a JSON object, a list of pairs or an hstore, or has a NUL")
+)
+
 // envelope makes the event of a row, or says why there is none.
 func (r *row) envelope(ctx context.Context, p *plan, store *outbox.Store) (event.Envelope, error) {
 	none := event.Envelope{}
 	if !r.id.Valid {
-		return none, errors.New("the id is NULL or empty")
+		return none, errNoID
 	}
 	if r.topic.String == "" { // Add would take the type of the aggregate
 		return none, errors.New("the topic is NULL or empty")
@@ -93,22 +100,16 @@ func (r *row) payloadOf(p *plan) ([]byte, error) {
 	return payload, nil
 }
 
-// metadataOf reads the object of the metadata. A value that is not a text is kept as the JSON that it is, and null is left out.
+// metadataOf has the entries of the metadata and the headers of the mapping.
 func (r *row) metadataOf(p *plan) (event.Metadata, error) {
-	var object map[string]json.RawMessage
-	if len(r.metadata) > 0 {
-		if err := json.Unmarshal(r.metadata, &object); err != nil {
-			return nil, fmt.Errorf("the metadata is not a JSON object: %w", err)
-		}
-	}
 	metadata := event.Metadata{}
-	for name, value := range object {
-		var text *string
-		if json.Unmarshal(value, &text) != nil {
-			metadata[name] = string(value)
-		} else if text != nil {
-			metadata[name] = *text
+	switch {
+	case r.entries.Valid:
+		if err := json.Unmarshal([]byte(r.entries.String), &metadata); err != nil {
+			return nil, fmt.Errorf("the metadata: %w", err)
 		}
+	case r.metadata != nil:
+		return nil, errNoMetadata
 	}
 	for i, name := range p.headers {
 		if r.headers[i].Valid {

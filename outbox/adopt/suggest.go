@@ -2,6 +2,8 @@ package adopt
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -9,7 +11,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
@@ -21,7 +22,7 @@ func Suggest(ctx context.Context, db *bun.DB, named string) (m *Mapping, notes [
 	if err != nil {
 		return nil, nil, err
 	}
-	g := &guess{table: t, m: &Mapping{Table: quotedName(t.schema) + "." + quotedName(t.name)}}
+	g := &guess{table: t, m: &Mapping{Table: t.mapped()}}
 	if err := g.fields(ctx, db.DB); err != nil {
 		return nil, nil, err
 	}
@@ -34,12 +35,11 @@ func (m *Mapping) WriteTo(to io.Writer, notes []string) error {
 	for _, note := range notes {
 		b.WriteString("# " + note + "\n")
 	}
-	enc := yaml.NewEncoder(&b)
-	enc.SetIndent(2)
-	if err := enc.Encode(m); err != nil {
-		return fmt.Errorf("adopt: write the mapping: %w", err)
+	text, err := m.text()
+	if err != nil {
+		return err
 	}
-	_, err := io.WriteString(to, b.String())
+	_, err = io.WriteString(to, b.String()+text)
 	return err
 }
 
@@ -132,14 +132,38 @@ func (g *guess) fields(ctx context.Context, db querier) error {
 	if m.Payload == "" {
 		g.notef("payload: no column looks like it.")
 	}
-	m.Metadata = ref(g.find(metadataNames, textual...))
-	m.OccurredAt = ref(g.find(occurredNames, times...))
+	m.Metadata = ref(g.find(metadataNames, append(textual, kindHstore)...))
+	if err := g.occurred(ctx, db, times); err != nil {
+		return err
+	}
 	g.topic()
 	g.order()
 	if err := g.unsent(ctx, db); err != nil {
 		return err
 	}
 	return g.known(ctx, db)
+}
+
+// unitOf guesses what a number counts since 1970, by its size: the units are a thousand apart, and times are of this age.
+const unitOf = `SELECT CASE WHEN v < 1e11 THEN 's' WHEN v < 1e14 THEN 'ms' WHEN v < 1e17 THEN 'us' ELSE 'ns' END FROM (SELECT max(v)::numeric AS v FROM (
+	SELECT %s AS v FROM %s LIMIT 1000) x) y WHERE v IS NOT NULL`
+
+// occurred guesses the time, which may be a number.
+func (g *guess) occurred(ctx context.Context, db querier, times []string) error {
+	c := g.find(occurredNames, times...)
+	if c == nil {
+		c = g.find(occurredNames+" createdms createdatms", numbers()...)
+	}
+	if g.m.OccurredAt = ref(c); c == nil || slices.Contains(times, c.kind) {
+		return nil
+	}
+	g.m.OccurredAtUnit = "ms"
+	err := db.QueryRowContext(ctx, fmt.Sprintf(unitOf, ident(c.name), g.table.sql()), pgx.QueryExecModeExec).Scan(&g.m.OccurredAtUnit)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return wrap("look at a time", err)
+	}
+	g.notef("occurred_at_unit: guessed from the size of the numbers. --dry-run shows the times.")
+	return nil
 }
 
 func (g *guess) topic() {

@@ -32,8 +32,8 @@ type column struct {
 const (
 	// findTable looks for an ordinary or a partitioned table. Rows of views and of foreign tables have no place that stays the same.
 	findTable = `
-SELECT c.oid::bigint, n.nspname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relname = $2 AND c.relkind IN ('r', 'p') AND CASE WHEN $1 = '' THEN pg_table_is_visible(c.oid) ELSE n.nspname = $1 END`
+SELECT c.oid::bigint, n.nspname::text, c.relkind::text, row_security_active(c.oid) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relname = $2 AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND CASE WHEN $1 = '' THEN pg_table_is_visible(c.oid) ELSE n.nspname = $1 END`
 
 	// nearNames finds other spellings of a name, and other schemas.
 	nearNames = `
@@ -56,6 +56,9 @@ FROM pg_index i WHERE i.indrelid = $1::bigint::oid AND i.indisunique AND i.indis
 ORDER BY i.indisprimary DESC, i.indexrelid LIMIT 1`
 )
 
+// ErrNoTable is the error of [New] for a mapping that names no table of the database.
+var ErrNoTable = errors.New("there is no table")
+
 // lookUp describes the table that a mapping names.
 func lookUp(ctx context.Context, db querier, named string) (*table, error) {
 	schema, name, err := splitTable(named)
@@ -64,12 +67,21 @@ func lookUp(ctx context.Context, db querier, named string) (*table, error) {
 	}
 	t := &table{name: name}
 	var oid int64
-	err = db.QueryRowContext(ctx, findTable, pgx.QueryExecModeExec, schema, name).Scan(&oid, &t.schema)
+	var kind string
+	var hidden bool
+	err = db.QueryRowContext(ctx, findTable, pgx.QueryExecModeExec, schema, name).Scan(&oid, &t.schema, &kind, &hidden)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, notThere(ctx, db, named, name)
 	}
 	if err != nil {
 		return nil, wrap("look for the table "+named, err)
+	}
+	switch {
+	case kind != "r" && kind != "p":
+		return nil, fmt.Errorf("adopt: %s is a view or a foreign table: name the table that has its rows", t.label())
+	case hidden:
+		return nil, fmt.Errorf("adopt: row security hides rows of %s from this role, and they would never be published: "+
+			"run as the owner of the table, or as a role with BYPASSRLS", t.label())
 	}
 	err = pgsql.Each(pgsql.QueryPlain(ctx, db, listColumns, pgx.QueryExecModeExec, oid), func(scan pgsql.Scan) error {
 		var c column
@@ -104,9 +116,9 @@ func notThere(ctx context.Context, db querier, named, name string) error {
 		return wrap("look for tables like "+named, err)
 	}
 	if near == "" {
-		return fmt.Errorf("adopt: there is no table %s: name it with its schema, as in app.outbox", named)
+		return fmt.Errorf("adopt: %w %s: name it with its schema, as in app.outbox", ErrNoTable, named)
 	}
-	return fmt.Errorf("adopt: there is no table %s in that place. There is: %s", named, near)
+	return fmt.Errorf("adopt: %w %s in that place. There is: %s", ErrNoTable, named, near)
 }
 
 // column returns a column, or an error that lists the columns that there are.
@@ -124,6 +136,9 @@ func (t *table) column(name string) (*column, error) {
 
 // label is the name of the table for people and for the ids of its rows.
 func (t *table) label() string { return t.schema + "." + t.name }
+
+// mapped is the name of the table as a mapping writes it.
+func (t *table) mapped() string { return quotedName(t.schema) + "." + quotedName(t.name) }
 
 // sql is the name of the table in statements.
 func (t *table) sql() string { return ident(t.schema) + "." + ident(t.name) }

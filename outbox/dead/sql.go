@@ -84,8 +84,10 @@ noted AS (
 	SELECT 'outbox', $1::text, $2::text, $3::text, count(*), tenant_id, topic, event_type FROM d GROUP BY tenant_id, topic, event_type)` +
 		freeKeys
 
-	// editDead gives the dead letters at $1, $2 another payload.
-	editDead = `UPDATE {schema}.outbox_dead d SET payload = $3::bytea FROM unnest($1::smallint[], $2::bigint[]) a(lane, seq)
+	// editDead gives the dead letters at $1, $2 another payload. Then they count as valid events.
+	editDead = `UPDATE {schema}.outbox_dead d SET payload = $3::bytea, event_metadata = CASE
+	WHEN jsonb_exists(event_metadata::jsonb, '` + outboxdb.Refused + `') THEN (event_metadata::jsonb - '` + outboxdb.Refused + `')::text ELSE event_metadata END
+FROM unnest($1::smallint[], $2::bigint[]) a(lane, seq)
 WHERE d.lane = a.lane AND d.seq = a.seq`
 
 	// wakeHeads makes the first held row of each key due, unless a dead letter blocks the key. The condition on retry_after

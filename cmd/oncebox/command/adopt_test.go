@@ -76,17 +76,51 @@ func TestAdopt(t *testing.T) {
 	require.Equal(t, outbox.Summary{}, document[outbox.Summary](t, a.oncebox(t.Context(), "--map", a.file, "--source", "shop", "--once", "--json")))
 	require.Contains(t, a.oncebox(t.Context(), "--map", a.file, "--source", "shop", "--stop-forwarding").out, "not forwarded any more")
 
-	a.write("bad", "5")
+	a.write("4", "bad", "6")
 	dry = a.oncebox(t.Context(), "--map", a.file, "--source", "shop", "--dry-run")
 	require.Equal(t, cli.ExitFindings, dry.code)
 	require.Contains(t, dry.errs, "no event can be made of 1 row, and 1 row is behind them")
 	once := a.oncebox(t.Context(), "--map", a.file, "--source", "shop", "--once")
 	require.Equal(t, cli.ExitFindings, once.code)
 	require.Contains(t, once.errs, "2 rows are left in the table")
-	require.Regexp(t, `(?m)^4 +\(\d+,\d+\) +the payload is not valid JSON`, once.out)
+	require.Regexp(t, `(?m)^5 +\(\d+,\d+\) +the payload is not valid JSON`, once.out)
 	var stored int
 	require.NoError(t, a.db.NewRaw("SELECT count(*) FROM outbox").Scan(t.Context(), &stored))
-	require.Equal(t, 3, stored)
+	require.Equal(t, 4, stored)
+}
+
+// The status shows the old table until the end of the switch, also if the table was dropped. A row that no event can be made of is a dead letter, which
+// can be published with the payload that it has.
+func TestStatusOfAnOldTable(t *testing.T) {
+	t.Parallel()
+	a := newAdopting(t)
+	a.write("1")
+	suggested := a.oncebox(t.Context(), "--from", a.app+".outbox", "--suggest")
+	require.NoError(t, os.WriteFile(a.file, []byte(suggested.out), 0o600))
+	run := func(args ...string) answer {
+		return commandWithin(t.Context(), &cli.Terminal{}, append([]string{"--database-url", pgtest.URL(t), "--schema", a.db.Schema}, args...)...)
+	}
+	require.NotContains(t, run("status").out, "OLD TABLE")
+	require.Zero(t, a.oncebox(t.Context(), "--map", a.file, "--source", "shop", "--forward").code)
+	a.write("2")
+	a.exec("ALTER TABLE " + a.app + ".outbox DISABLE TRIGGER oncebox_forward")
+	a.write("3")
+	require.Regexp(t, `(?m)^OLD TABLE +WAITING[^\n]+\n`+a.app+`\.outbox +1 +- +0 +disabled`, run("status").out)
+	a.exec("ALTER TABLE " + a.app + ".outbox ENABLE TRIGGER oncebox_forward")
+	a.exec("INSERT INTO " + a.app + ".outbox (topic, aggregate_type, aggregate_id, payload) VALUES ('a/b', 'order', 'o-1', '4')")
+	var id string
+	a.exec("WITH o AS (DELETE FROM outbox WHERE event_metadata LIKE '%oncebox.refused%' RETURNING *) INSERT INTO outbox_dead SELECT o.*, now(), 'no topic' FROM o")
+	require.NoError(t, a.db.NewRaw("SELECT id FROM outbox_dead").Scan(t.Context(), &id))
+	same := filepath.Join(t.TempDir(), "payload")
+	require.NoError(t, os.WriteFile(same, []byte("4"), 0o600))
+	edited := run("dead", "edit", id, "--payload-file", same, "--by", "ann", "--why", "it was right", "--yes")
+	require.Zero(t, edited.code, edited.errs)
+	a.exec("DROP TABLE " + a.app + ".outbox CASCADE")
+	require.Contains(t, run("status").out, "there is no table")
+	require.Contains(t, a.oncebox(t.Context(), "--map", a.file, "--source", "shop", "--stop-forwarding").out, "What was left of its adoption is removed")
+	require.NotContains(t, run("status").out, "OLD TABLE")
+	missing := a.oncebox(t.Context(), "--map", a.file, "--source", "shop", "--once")
+	require.Contains(t, missing.errs, "there is no table")
 }
 
 // Without --once it runs until it is stopped, and moves what comes meanwhile.

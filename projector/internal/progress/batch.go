@@ -78,6 +78,8 @@ func (b *Batch) Sort(rows []outboxdb.Row) {
 		case r.Key != "" && ways[r.Key] != "" && ways[r.Key] != b.way(r):
 			b.Left[r.Lane] = true
 			stays[r.Key] = true
+		case r.Refusal() != "":
+			b.Die(r, r.Refusal(), b.rules.BlocksDead)
 		case r.IsTimed(): // also when its time has come: a transaction may be about to cancel it, see lanedb.Moves.Delay
 			b.Timed = append(b.Timed, outboxdb.RowID{Lane: r.Lane, Seq: r.Sequence})
 		case r.Expired:
@@ -97,13 +99,13 @@ func (b *Batch) Sort(rows []outboxdb.Row) {
 //   - The broker keeps the order within a topic and a routing key.
 //   - Rows that were in flight are sent after all other rows, so they are a group of their own.
 //   - Rows that were in flight and are counted are sent one by one, so each is a group of its own.
-//   - Rows that are not sent at all, because they have expired or wait, are a group too.
+//   - Rows that are not sent at all, because they have expired, wait, or are no valid events, are a group too.
 //
 // The name is never "".
 func (b *Batch) way(r *outboxdb.Row) string {
 	place := r.Topic + "\x00" + r.RoutingKey
 	switch {
-	case r.Expired || r.Waits:
+	case r.Expired || r.Waits || r.Refusal() != "":
 		return "\x00held"
 	case !b.wasInFlight(r):
 		return place

@@ -27,10 +27,11 @@ const long = `Move the unsent rows of an outbox table that the service has alrea
 it is stopped (SIGTERM), and moves what old code writes meanwhile. Any number of processes may run it.
 
 A file says which column becomes which field of an event; --suggest prints one for a table, to be edited. --dry-run shows what would be moved where,
-and writes nothing. A row that no event can be made of stays in the table, with the rows behind it; the command then ends with code 3.
+and leaves nothing behind. A row that no event can be made of stays in the table, with the rows behind it; the command then ends with code 3.
 
-Switch the old publisher off first. --forward makes a trigger by which old and new code can write at the same time, in one order. The guides are in
-docs/migrating.`
+Switch the old publisher off first. --forward makes a trigger by which old and new code can write at the same time, in one order. From then on a row that
+no event can be made of becomes a dead letter, behind which its key waits (oncebox dead). oncebox status and oncebox doctor report the table until
+--stop-forwarding. The guides are in docs/migrating.`
 
 // New makes the command adopt.
 func New(s *cli.Session) *cobra.Command {
@@ -103,7 +104,14 @@ func (f *flags) run(cmd *cobra.Command, s *cli.Session) error {
 	if s.Cfg.Outbox.Source == "" && mapping.Source == "" {
 		return cli.Usage(cmd, errors.New("the events need the name of their service: give --source, ONCEBOX_SOURCE, or source in the mapping"))
 	}
-	mover, err := adopt.New(ctx, outbox.NewStore(s.DB, &s.Cfg.Outbox), mapping, &adopt.Config{BatchSize: f.batch})
+	store := outbox.NewStore(s.DB, &s.Cfg.Outbox)
+	mover, err := adopt.New(ctx, store, mapping, &adopt.Config{BatchSize: f.batch})
+	if f.stopForward && errors.Is(err, adopt.ErrNoTable) { // it was dropped
+		if err := adopt.Forget(ctx, store, mapping); err != nil {
+			return err
+		}
+		return said(s, mapping.Table, "forgotten", "There is no table "+mapping.Table+". What was left of its adoption is removed.")
+	}
 	if err != nil {
 		return err
 	}
@@ -179,6 +187,9 @@ func printSummary(s *cli.Session, sum adopt.Summary) error {
 		}
 	} else {
 		fmt.Fprintf(s.Out, "%s moved.\n", cli.Several(sum.Moved, "row was", "rows were"))
+		if sum.Dead > 0 {
+			fmt.Fprintf(s.Out, "%s of them: %s\n", cli.Several(sum.Dead, "dead letter was made", "dead letters were made"), s.Typed("dead", "list"))
+		}
 		if err := printProblems(s, sum.Problems); err != nil {
 			return err
 		}
@@ -220,6 +231,7 @@ type preview struct {
 	Unmapped int64              `json:"unmapped"`
 	Behind   int64              `json:"behind"`
 	Problems []adopt.Problem    `json:"problems,omitempty"`
+	Advice   []string           `json:"advice,omitempty"`
 }
 
 func (f *flags) preview(ctx context.Context, s *cli.Session, mover *adopt.Mover) error {
@@ -227,7 +239,9 @@ func (f *flags) preview(ctx context.Context, s *cli.Session, mover *adopt.Mover)
 	if err != nil {
 		return err
 	}
-	doc := preview{First: []event{}, Topics: append([]adopt.TopicCount{}, p.Topics...), Unmapped: p.Unmapped, Behind: p.Behind, Problems: p.Problems}
+	doc := preview{
+		First: []event{}, Topics: append([]adopt.TopicCount{}, p.Topics...), Unmapped: p.Unmapped, Behind: p.Behind, Problems: p.Problems, Advice: p.Advice,
+	}
 	for i := range p.First {
 		e := &p.First[i]
 		doc.First = append(doc.First, event{e.ID, e.Topic, e.Type, e.TenantID, e.OrderingKey(), len(e.Payload), e.Metadata, cli.Moment(e.OccurredAt)})
@@ -237,6 +251,9 @@ func (f *flags) preview(ctx context.Context, s *cli.Session, mover *adopt.Mover)
 	} else {
 		err = doc.print(s)
 	}
+	if err == nil && p.Fault != nil {
+		return p.Fault // as it would end the run
+	}
 	if err == nil && p.Unmapped > 0 {
 		err = cli.Exit(cli.ExitFindings, fmt.Errorf("no event can be made of %s, and %s behind them",
 			cli.Several(p.Unmapped, "row", "rows"), cli.Several(p.Behind, "row is", "rows are")))
@@ -245,6 +262,9 @@ func (f *flags) preview(ctx context.Context, s *cli.Session, mover *adopt.Mover)
 }
 
 func (p *preview) print(s *cli.Session) error {
+	for _, advice := range p.Advice {
+		fmt.Fprintln(s.Errs, "note:", advice)
+	}
 	if len(p.Topics) == 0 && p.Unmapped == 0 {
 		fmt.Fprintln(s.Errs, "No row is unsent.")
 		return nil

@@ -16,6 +16,7 @@ import (
 
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/ops"
 )
@@ -74,6 +75,7 @@ type editable struct {
 
 	ref     ops.LetterRef
 	payload []byte
+	refused bool // its writer could make no valid event; a payload that is given, also the same one, makes it one
 }
 
 // only reads the selected dead letter with its payload. It refuses a selection of several, because one text cannot be
@@ -97,7 +99,7 @@ func only(ctx context.Context, s *cli.Session, f *selection) (*editable, error) 
 	if errors.Is(err, operator.ErrNotDead) {
 		return nil, cli.Exit(cli.ExitNothing, err)
 	}
-	return &editable{letterOf(&l), l.Ref, l.Envelope.Payload}, err
+	return &editable{letterOf(&l), l.Ref, l.Envelope.Payload, l.Envelope.Metadata[outboxdb.Refused] != ""}, err
 }
 
 // newPayload returns the content of the file, or the operator's text from the editor, after checking it.
@@ -141,7 +143,7 @@ func (d *editable) check(p cli.Program, payload []byte) error {
 	switch {
 	case len(payload) == 0:
 		return errors.New("the payload is empty")
-	case bytes.Equal(payload, d.payload):
+	case bytes.Equal(payload, d.payload) && !d.refused:
 		return errors.New("the payload was not changed; to replay it unchanged: " + p.Decided("dead", "replay", d.ID))
 	default:
 		return nil

@@ -25,6 +25,7 @@ import (
 	"github.com/oncebox/oncebox/messaging/pulsar"
 	"github.com/oncebox/oncebox/migrations"
 	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/adopt"
 	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -273,6 +274,42 @@ var plants = map[string]plant{
 		mend:  func(s *setUp) { s.exec("UPDATE outbox_tenant SET resumed_at = now() WHERE paused_at IS NOT NULL") },
 		check: "pauses", says: "ann did so: night: if that was forgotten: oncebox tenants resume acme",
 	},
+	"an old table that nobody moves": {
+		fault: func(s *setUp) {
+			s.adopt(false)
+			s.exec("INSERT INTO old (n) VALUES ('2')", "UPDATE outbox_adopted SET looked_at = looked_at - interval '2 minutes'")
+		},
+		mend:  (*setUp).endAdoption,
+		check: "adopted", says: "(1), and no process moves them: start oncebox adopt",
+	},
+	"a row of an old table that is no event": {
+		fault: func(s *setUp) { s.adopt(false); s.exec("UPDATE outbox_adopted SET stay = 1") },
+		mend:  (*setUp).endAdoption,
+		check: "adopted", says: "no event can be made of 1 row of",
+	},
+	"a mover that fails": {
+		fault: func(s *setUp) { s.adopt(false); s.exec("UPDATE outbox_adopted SET error = 'no right', failed_at = now()") },
+		mend:  (*setUp).endAdoption,
+		check: "adopted", says: "no right: mend what the error says",
+	},
+	"a trigger of an old table that is off": {
+		fault: func(s *setUp) { s.adopt(true); s.exec("ALTER TABLE old DISABLE TRIGGER oncebox_forward") },
+		mend:  (*setUp).endAdoption,
+		check: "adopted", says: "ENABLE TRIGGER oncebox_forward",
+	},
+	"a switch that nobody has ended": {
+		fault: func(s *setUp) {
+			s.adopt(true)
+			s.exec("UPDATE outbox_adopted SET since = since - interval '8 days', written_at = NULL, inserted = 1")
+		},
+		mend:  (*setUp).endAdoption,
+		check: "adopted", says: "still forwarded, and no old code has written to it since",
+	},
+	"an old table that was dropped": {
+		fault: func(s *setUp) { s.adopt(false); s.exec("DROP TABLE old") },
+		mend:  (*setUp).endAdoption,
+		check: "adopted", says: "there is no table",
+	},
 	"a dead letter that somebody has deleted": {
 		fault: func(s *setUp) { s.exec("INSERT INTO outbox_block VALUES (7, 'order|a', 1, 'dead')") },
 		mend:  func(s *setUp) { s.exec("DELETE FROM outbox_block") },
@@ -370,6 +407,27 @@ var plants = map[string]plant{
 		},
 		check: "broker", says: "ONCEBOX_PULSAR_ADMIN_URL",
 	},
+}
+
+// adopt takes over an old table with one row, and forwards its rows if it is told to.
+func (s *setUp) adopt(forward bool) {
+	s.t.Helper()
+	s.exec("CREATE TABLE old (id bigserial PRIMARY KEY, n text)", "INSERT INTO old (n) VALUES ('1')")
+	mapping := &adopt.Mapping{Table: "old", ID: "{id}", Topic: "order", Payload: "{n}", Order: []string{"id"}, Delete: true}
+	cfg := s.config()
+	m, err := adopt.New(s.t.Context(), outbox.NewStore(s.db.DB, &cfg.Outbox), mapping, nil)
+	require.NoError(s.t, err)
+	_, err = m.Once(s.t.Context())
+	require.NoError(s.t, err)
+	if forward {
+		require.NoError(s.t, m.Forward(s.t.Context()))
+	}
+	s.exec("TRUNCATE outbox CASCADE") // events that wait are another finding
+}
+
+func (s *setUp) endAdoption() {
+	s.exec("DROP TABLE IF EXISTS old CASCADE", "DELETE FROM outbox_adopted",
+		"DO $$ DECLARE f text; BEGIN FOR f IN SELECT oid::regprocedure FROM pg_proc WHERE proname LIKE 'oncebox_forward%' LOOP EXECUTE 'DROP FUNCTION ' || f; END LOOP; END $$")
 }
 
 type orderPlaced struct{}

@@ -21,6 +21,7 @@ func tableChecks() []check {
 		{"deployment", needsTables((*examination).deployment)},
 		{"pauses", needsTables((*examination).pauses)},
 		{"keys", needsTables((*examination).keys)},
+		{"adopted", needsTables((*examination).adopted)},
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/consumers"
 	"github.com/oncebox/oncebox/ops"
+	"github.com/oncebox/oncebox/outbox/adopt"
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
@@ -17,6 +18,7 @@ type Item struct {
 	Relays       []RelayItem           `json:"relays"`
 	Consumers    []consumers.Item      `json:"consumers"`
 	ReadModels   []consumers.ModelItem `json:"projections"`
+	Adopted      []adopt.State         `json:"adopted"`
 	UnknownSteps int                   `json:"unknown_steps"`
 
 	// selects is true if a tenant or topic is selected: numbers that are known only for all events are left out then.
@@ -67,7 +69,7 @@ type RelayItem struct {
 }
 
 // statusOf makes the output. Its lists are empty and not nil, so that JSON has [] and scripts need not handle null.
-func statusOf(p cli.Program, st *ops.Status, filter ops.Filter) *Item {
+func statusOf(p cli.Program, st *ops.Status, adopted []adopt.State, filter ops.Filter) *Item {
 	o := &st.Outbox
 	item := &Item{
 		At: st.Traffic.At,
@@ -78,7 +80,7 @@ func statusOf(p cli.Program, st *ops.Status, filter ops.Filter) *Item {
 			PartitionsMissing: o.PartitionsMissing, SnapshotAgeSeconds: o.SnapshotAge.Seconds(),
 		},
 		Shares: []ShareItem{}, Relays: []RelayItem{}, Consumers: []consumers.Item{}, ReadModels: []consumers.ModelItem{},
-		UnknownSteps: st.UnknownSteps, selects: filter.Tenant != "" || filter.Topic != "", program: p,
+		Adopted: append([]adopt.State{}, adopted...), UnknownSteps: st.UnknownSteps, selects: filter.Tenant != "" || filter.Topic != "", program: p,
 	}
 	for _, s := range o.Shares {
 		item.Shares = append(item.Shares, ShareItem(s))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/ops"
+	"github.com/oncebox/oncebox/outbox/adopt"
 )
 
 // New returns the command.
@@ -57,7 +58,11 @@ one line each time, or one JSON document on a line. --tenant and --topic select 
 		if err != nil {
 			return err
 		}
-		item := statusOf(s.Program, &st, filter)
+		adopted, err := adopt.States(cmd.Context(), s.Outbox())
+		if err != nil {
+			return err
+		}
+		item := statusOf(s.Program, &st, adopted, filter)
 		if s.JSON {
 			return s.Document(item)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/ops"
+	"github.com/oncebox/oncebox/outbox/adopt"
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
@@ -73,7 +74,11 @@ func (w *watcher) read(ctx context.Context) (*Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	item := statusOf(w.session.Program, &st, w.filter)
+	adopted, err := adopt.States(ctx, w.session.Outbox())
+	if err != nil {
+		return nil, err
+	}
+	item := statusOf(w.session.Program, &st, adopted, w.filter)
 	item.since(st.Traffic, w.before)
 	w.before = st.Traffic
 	w.course.add(item)
