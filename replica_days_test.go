@@ -76,6 +76,7 @@ func (r *replicas) everyTable() {
 		"outbox_dead SELECT o.*, now(), 'e' FROM outbox o",
 		"outbox_sent SELECT o.*, now() FROM outbox o",
 		"outbox_dedup VALUES ('t', 'k', gen_random_uuid())",
+		"outbox_adopted (old_table, mapping) VALUES ('public.old', '')",
 		"outbox_projector VALUES ('me', 0, '', now())",
 		"outbox_block VALUES (0, 'k', 1, 'dead')",
 		"inbox_topic VALUES ('order', 'c', true)",

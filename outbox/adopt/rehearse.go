@@ -24,7 +24,7 @@ const (
 // errRehearsed ends the transaction of a rehearsal.
 var errRehearsed = errors.New("rolled back on purpose")
 
-// rehearse moves a few rows and rolls that back. It returns the error with which a mover would fail. That somebody else holds the rows is none.
+// rehearse moves a few rows and rolls that back. It returns the error with which a mover would fail. It returns nil if somebody else holds the rows.
 func (m *Mover) rehearse(ctx context.Context) error {
 	for try := 1; ; try++ {
 		err := m.store.Handle().DB.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {

@@ -71,6 +71,40 @@ order:
 delete: true
 `,
 		},
+		"numbers for a time": {
+			`CREATE TABLE old (id bigint PRIMARY KEY, topic text, key text, payload text, created_at_ms bigint, processed_at timestamptz)`,
+			`INSERT INTO old VALUES (1, 'order', 'k', '1', 1795773600123)`,
+			`id: '{id}'
+topic: '{topic}'
+key: '{key}'
+occurred_at: '{created_at_ms}'
+occurred_at_unit: ms
+payload: '{payload}'
+order:
+  - id
+unsent:
+  processed_at: null
+mark:
+  processed_at: now()
+`,
+		},
+		"masstransit in snake case": {
+			`CREATE TABLE old (sequence_number bigserial PRIMARY KEY, enqueue_time timestamptz, sent_time timestamptz, headers text, outbox_id uuid,
+				message_id uuid, content_type text, message_type text, body text, destination_address text)`,
+			`INSERT INTO old VALUES (1, NULL, now(), '{"a":"b"}', gen_random_uuid(), gen_random_uuid(), '', 'urn:message:Shop:OrderChanged', '{"message":{}}')`,
+			`id: '{message_id}'
+topic: events
+type: '{message_type}'
+occurred_at: '{sent_time}'
+payload: '{body}'
+content_type: application/vnd.masstransit+json
+metadata: '{headers}'
+order:
+  - sequence_number
+where: '"outbox_id" IS NOT NULL'
+delete: true
+`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, c.ddl)

@@ -52,7 +52,7 @@ func New(s *cli.Session) *cobra.Command {
 	to.StringVar(&f.file, "map", "", "the file with the mapping, in YAML")
 	to.StringVar(&f.source, "source", "", "name of the service in the events, in place of ONCEBOX_SOURCE")
 	to.BoolVar(&f.suggest, "suggest", false, "print a mapping for the table --from")
-	to.BoolVar(&f.dryRun, "dry-run", false, "print what would be moved where, and write nothing")
+	to.BoolVar(&f.dryRun, "dry-run", false, "print what would be moved where, and leave nothing behind")
 	to.BoolVar(&f.once, "once", false, "end when no row is left that can be moved")
 	to.BoolVar(&f.forward, "forward", false, "move the rest and make a trigger that forwards each new row in the transaction of its writer")
 	to.BoolVar(&f.stopForward, "stop-forwarding", false, "remove the trigger of --forward")

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"context"
 	"time"
 
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
@@ -15,21 +14,10 @@ const (
 	longForwarded = 7 * 24 * time.Hour
 )
 
-// adopted finds old tables whose rows are not taken over as they should be (oncebox adopt).
-func (e *examination) adopted(ctx context.Context) ([]Finding, error) {
-	states, err := adopt.States(ctx, e.store)
-	var found []Finding
-	for n := range states {
-		found = append(found, e.adoption(&states[n])...)
-	}
-	return found, err
-}
-
-// adoption finds what is wrong with one table.
-func (e *examination) adoption(s *adopt.State) (found []Finding) {
+// adoption finds why the rows of an old table are not taken over as they should be (oncebox adopt).
+func adoption(s *adopt.State, now time.Time) (found []Finding) {
 	const check = "adopted"
 	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-	now := e.Now()
 	if s.Fault != "" {
 		return []Finding{finding(check, Problem, "correct the mapping; if the table was dropped on purpose: oncebox adopt --map FILE --stop-forwarding",
 			"the rows of %s, which oncebox adopt takes over, cannot be read: %s", s.Table, s.Fault)}

@@ -288,7 +288,10 @@ var plants = map[string]plant{
 		check: "adopted", says: "no event can be made of 1 row of",
 	},
 	"a mover that fails": {
-		fault: func(s *setUp) { s.adopt(false); s.exec("UPDATE outbox_adopted SET error = 'no right', failed_at = now()") },
+		fault: func(s *setUp) {
+			s.adopt(false)
+			s.exec("UPDATE outbox_adopted SET error = 'no right', failed_at = now()")
+		},
 		mend:  (*setUp).endAdoption,
 		check: "adopted", says: "no right: mend what the error says",
 	},
