@@ -109,8 +109,9 @@ func TestRowSecurity(t *testing.T) {
 	role := f.db.Schema + "_reader"
 	f.exec("CREATE ROLE " + role)
 	defer f.exec("DROP OWNED BY " + role + "; DROP ROLE " + role)
-	f.exec("GRANT USAGE ON SCHEMA " + f.db.Schema + " TO " + role + "; GRANT ALL ON ALL TABLES IN SCHEMA " + f.db.Schema + " TO " + role)
-	f.exec("ALTER TABLE old ENABLE ROW LEVEL SECURITY; CREATE POLICY some ON old USING (order_id = 'a')")
+	f.exec("GRANT USAGE ON SCHEMA " + f.db.Schema + " TO " + role + "; GRANT ALL ON ALL TABLES IN SCHEMA " + f.db.Schema + " TO " + role +
+		"; GRANT ALL ON ALL SEQUENCES IN SCHEMA " + f.db.Schema + " TO " + role)
+	f.exec("ALTER TABLE old ENABLE ROW LEVEL SECURITY; CREATE POLICY visible ON old USING (order_id = 'a')")
 	f.write("b", "1")
 	require.EqualValues(t, 1, f.once(f.mover(mapOrders)).Moved, "the owner sees all rows")
 	db := f.db.Another(t)

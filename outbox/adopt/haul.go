@@ -2,6 +2,7 @@ package adopt
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -108,8 +109,12 @@ func (m *Mover) refuse(ctx context.Context, tx bun.Tx, r *row, reason string) er
 	}
 	text := fmt.Sprintf(`SELECT %s.oncebox_add(topic => $1, payload => NULL, event_type => $2, aggregate_type => $3, aggregate_id => $4,
 		tenant_id => coalesce(nullif($5, ''), $6), ordering_key => $7, source => coalesce(nullif($8, ''), $9), occurred_at => $10, content_type => $11,
-		id => $12, payload_bytes => $13, metadata => $14, refused => $15)`, m.plan.box)
-	_, err := tx.Tx.ExecContext(ctx, text, pgx.QueryExecModeExec, r.topic, r.typ, r.kind, r.aggregate, r.tenant, orDefault(m.store.Handle().DefaultTenant),
-		r.key, r.source, m.store.Source(), r.occurred, m.plan.contentType, r.id, r.payload, metadata, reason)
+		id => $12, payload_bytes => $13, metadata => $14::text::jsonb, refused => $15)`, m.plan.box)
+	entries, err := json.Marshal(metadata)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Tx.ExecContext(ctx, text, pgx.QueryExecModeExec, r.topic, r.typ, r.kind, r.aggregate, r.tenant, orDefault(m.store.Handle().DefaultTenant),
+		r.key, r.source, m.store.Source(), r.occurred, m.plan.contentType, r.id, r.payload, string(entries), reason)
 	return err
 }

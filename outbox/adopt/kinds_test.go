@@ -23,41 +23,41 @@ func TestKindsOfColumns(t *testing.T) {
 		},
 		"text key, seconds": {
 			`CREATE TABLE old (id text PRIMARY KEY, at int, payload text, done bool DEFAULT false)`,
-			`INSERT INTO old VALUES ('a', 1795773600, '1')`,
+			`INSERT INTO old VALUES ('a', 1606471200, '1')`,
 			`{table: old, id: "{id}", topic: order, key: k, payload: "{payload}", occurred_at: "{at}", occurred_at_unit: s, order: [at], unsent: {done: false},
 				mark: {done: true}}`,
-			"2026-11-27 10:00:00.000000 {} 1",
+			"2020-11-27 10:00:00.000000 {} 1",
 		},
 		"seconds with a fraction": {
 			`CREATE TABLE old (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), at double precision, payload text)`,
-			`INSERT INTO old (at, payload) VALUES (1795773600.25, '1')`,
+			`INSERT INTO old (at, payload) VALUES (1606471200.25, '1')`,
 			`{table: old, id: "{id}", topic: order, payload: "{payload}", occurred_at: "{at}", occurred_at_unit: s, order: [at], delete: true}`,
-			"2026-11-27 10:00:00.250000 {} 1",
+			"2020-11-27 10:00:00.250000 {} 1",
 		},
 		"milliseconds": {
-			`CREATE TABLE old (id bigint PRIMARY KEY, at bigint, payload text)`, `INSERT INTO old VALUES (1, 1795773600123, '1')`,
+			`CREATE TABLE old (id bigint PRIMARY KEY, at bigint, payload text)`, `INSERT INTO old VALUES (1, 1606471200123, '1')`,
 			`{table: old, id: "{id}", topic: order, payload: "{payload}", occurred_at: "{at}", occurred_at_unit: ms, order: [at], delete: true}`,
-			"2026-11-27 10:00:00.123000 {} 1",
+			"2020-11-27 10:00:00.123000 {} 1",
 		},
 		"microseconds": {
-			`CREATE TABLE old (id bigint PRIMARY KEY, at numeric, payload text)`, `INSERT INTO old VALUES (1, 1795773600123456, '1')`,
+			`CREATE TABLE old (id bigint PRIMARY KEY, at numeric, payload text)`, `INSERT INTO old VALUES (1, 1606471200123456, '1')`,
 			`{table: old, id: "{id}", topic: order, payload: "{payload}", occurred_at: "{at}", occurred_at_unit: us, order: [at], delete: true}`,
-			"2026-11-27 10:00:00.123456 {} 1",
+			"2020-11-27 10:00:00.123456 {} 1",
 		},
 		"nanoseconds within JSON": {
-			`CREATE TABLE old (id bigint PRIMARY KEY, payload jsonb)`, `INSERT INTO old VALUES (1, '{"at": 1795773600123456789}')`,
+			`CREATE TABLE old (id bigint PRIMARY KEY, payload jsonb)`, `INSERT INTO old VALUES (1, '{"at": 1606471200123456789}')`,
 			`{table: old, id: "{id}", topic: order, payload: "{payload}", occurred_at: "{payload.at}", occurred_at_unit: ns, order: [id], delete: true}`,
-			`2026-11-27 10:00:00.123456 {} {"at": 1795773600123456789}`,
+			`2020-11-27 10:00:00.123456 {} {"at": 1606471200123456789}`,
 		},
 		"a text with a time": {
-			`CREATE TABLE old (id bigint PRIMARY KEY, payload text, at varchar(40))`, `INSERT INTO old VALUES (1, '1', '2026-11-27T12:00:00.5+02:00')`,
+			`CREATE TABLE old (id bigint PRIMARY KEY, payload text, at varchar(40))`, `INSERT INTO old VALUES (1, '1', '2020-11-27T12:00:00.5+02:00')`,
 			`{table: old, id: "{id}", topic: order, payload: "{payload}", occurred_at: "{at}", order: [id], delete: true}`,
-			"2026-11-27 10:00:00.500000 {} 1",
+			"2020-11-27 10:00:00.500000 {} 1",
 		},
 		"a text without a zone": {
-			`CREATE TABLE old (id bigint PRIMARY KEY, payload text, at text)`, `INSERT INTO old VALUES (1, '1', '2026-11-27 10:00')`,
+			`CREATE TABLE old (id bigint PRIMARY KEY, payload text, at text)`, `INSERT INTO old VALUES (1, '1', '2020-11-27 10:00')`,
 			`{table: old, id: "{id}", topic: order, payload: "{payload}", occurred_at: "{at}", order: [id], delete: true}`,
-			"2026-11-27 10:00:00.000000 {} 1",
+			"2020-11-27 10:00:00.000000 {} 1",
 		},
 		"no time": {
 			`CREATE TABLE old (id bigint PRIMARY KEY, payload text, at text)`, `INSERT INTO old VALUES (1, '1', 'yesterday, about ten')`,
@@ -76,7 +76,7 @@ func TestKindsOfColumns(t *testing.T) {
 		"headers are the text of an hstore": {
 			`CREATE TABLE old (id bigint PRIMARY KEY, headers text)`, `INSERT INTO old VALUES (1, '"k"=>"a \"b\\ c", "n"=>NULL, "e"=>""')`,
 			`{table: old, id: "{id}", topic: order, payload: "{headers}", content_type: text/plain, metadata: "{headers}", order: [id], delete: true}`,
-			`now {"e":"","k":"a \"b\\ c"} "k"=>"a \"b\\ c", "n"=>NULL, "e"=>""`,
+			`now {"e":"","k":"a \"b\\ c"} "k"=>"a \\"b\\\\ c", "n"=>NULL, "e"=>""`,
 		},
 		"no headers": {
 			`CREATE TABLE old (id bigint PRIMARY KEY, headers text, more json)`, `INSERT INTO old VALUES (1, '', 'null')`,
@@ -144,11 +144,11 @@ func TestHstore(t *testing.T) {
 // A unit that is wrong gives times that no event can have, or is seen in the preview. Nothing is moved.
 func TestTimesOfTheWrongUnit(t *testing.T) {
 	f := newFixture(t, `CREATE TABLE old (id bigint PRIMARY KEY, at bigint, payload text)`)
-	f.exec(`INSERT INTO old VALUES (1, 1795773600123, '1')`)
+	f.exec(`INSERT INTO old VALUES (1, 1606471200123, '1')`)
 	m := f.mover(`{table: old, id: "{id}", topic: order, payload: "{payload}", occurred_at: "{at}", occurred_at_unit: s, order: [at], delete: true}`)
 	p, err := m.Preview(t.Context(), 1)
 	require.NoError(t, err)
 	require.Len(t, p.Problems, 1)
-	require.Contains(t, p.Problems[0].Reason, "OccurredAt is in the year 58876")
+	require.Contains(t, p.Problems[0].Reason, "OccurredAt is in the year 52877")
 	require.Equal(t, p.Problems[0].Reason, f.once(m).Problems[0].Reason, "the run says what the preview says")
 }

@@ -18,14 +18,14 @@ const (
 	// noteMove enters the table, or what a mover did there. Movers take turns, so none waits for another one here.
 	noteMove = `
 INSERT INTO %s.outbox_adopted AS a (old_table, mapping, moved, moved_at, looked_at, stay, inserted)
-SELECT $1, $2, $3, CASE WHEN $3 > 0 THEN clock_timestamp() END, clock_timestamp(), $4,
-	(SELECT coalesce(sum(pg_stat_get_tuples_inserted(t.relid)), 0) FROM pg_partition_tree($5::regclass) t)
+SELECT $1::text, $2::text, $3::bigint, CASE WHEN $3::bigint > 0 THEN clock_timestamp() END, clock_timestamp(), $4::bigint,
+	(SELECT coalesce(sum(pg_stat_get_tuples_inserted(t.relid)), 0) FROM (SELECT $5::regclass AS relid UNION SELECT relid FROM pg_partition_tree($5::regclass)) t)
 ON CONFLICT (old_table) DO UPDATE SET mapping = excluded.mapping, moved = a.moved + excluded.moved, moved_at = coalesce(excluded.moved_at, a.moved_at),
 	looked_at = excluded.looked_at, stay = excluded.stay, inserted = excluded.inserted, error = '',
 	written_at = CASE WHEN a.inserted <> excluded.inserted THEN clock_timestamp() ELSE a.written_at END`
 
 	noteError = `
-INSERT INTO %s.outbox_adopted AS a (old_table, mapping, looked_at, error, failed_at) SELECT $1, $2, clock_timestamp(), $3, clock_timestamp()
+INSERT INTO %s.outbox_adopted AS a (old_table, mapping, looked_at, error, failed_at) SELECT $1::text, $2::text, clock_timestamp(), $3::text, clock_timestamp()
 ON CONFLICT (old_table) DO UPDATE SET looked_at = excluded.looked_at, error = excluded.error, failed_at = excluded.failed_at`
 )
 

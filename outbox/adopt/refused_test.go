@@ -123,7 +123,7 @@ func TestForwardKeepsEachRow(t *testing.T) {
 		held bool NOT NULL DEFAULT false)`
 	const mapping = `{table: old, id: "{id}", topic: "{topic}", aggregate_type: order, aggregate_id: "{order_id}", aggregate_version: "{version}",
 		payload: "{payload}", metadata: "{metadata}", headers: {n: "{nr}"}, occurred_at: "{at}", order: [nr],
-		where: "NOT held AND (payload !~ '^\\d+$' OR payload::int > 0)", delete: true}`
+		where: "NOT held AND (payload IS NULL OR payload !~ '^\\d+$' OR payload::int > 0)", delete: true}`
 	for row, reason := range map[string]string{
 		`'1', 'order', 'a', 'no json'`:                           "payload_bytes is not valid JSON",
 		`NULL, 'order', 'a', '1'`:                                "the id is NULL or empty",

@@ -59,7 +59,8 @@ const (
 	// fewRows is the size of a table, in rows as the statistics have it, below which no index is missed.
 	fewRows = 10_000
 
-	tableRows = `SELECT coalesce(sum(greatest(c.reltuples, 0)), 0)::bigint FROM pg_partition_tree($1::regclass) t JOIN pg_class c ON c.oid = t.relid WHERE t.isleaf`
+	tableRows = `SELECT coalesce(sum(greatest(c.reltuples, 0)), 0)::bigint FROM pg_class c
+WHERE c.relkind = 'r' AND (c.oid = $1::regclass OR c.oid IN (SELECT relid FROM pg_partition_tree($1::regclass)))`
 	// byIndex makes the planner choose an index if one fits.
 	byIndex = `SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off; SET LOCAL max_parallel_workers_per_gather = 0`
 )

@@ -58,7 +58,8 @@ const (
 	listAdopted = `
 SELECT a.old_table, a.mapping, a.since, a.moved, a.moved_at, a.looked_at, a.stay, a.error, a.failed_at, greatest(a.written_at, CASE
 		WHEN c.oid IS NOT NULL AND a.looked_at IS NOT NULL AND a.inserted <> (
-			SELECT coalesce(sum(pg_stat_get_tuples_inserted(t.relid)), 0) FROM pg_partition_tree(c.oid) t) THEN clock_timestamp() END),
+			SELECT coalesce(sum(pg_stat_get_tuples_inserted(t.relid)), 0) FROM (SELECT c.oid AS relid UNION SELECT relid FROM pg_partition_tree(c.oid)) t)
+		THEN clock_timestamp() END),
 	CASE t.tgenabled WHEN 'D' THEN 'disabled' ELSE CASE WHEN t.oid IS NULL THEN 'missing' ELSE 'enabled' END END
 FROM %s.outbox_adopted a
 LEFT JOIN (pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace) ON n.nspname || '.' || c.relname = a.old_table AND c.relkind IN ('r', 'p')

@@ -32,7 +32,7 @@ func TestStatementsUseIndexes(t *testing.T) {
 	require.NotContains(t, read, "Sort")
 	require.Regexp(t, `Tid(Range)? Scan on old`, f.explain(m.Take(), "$1", "ARRAY['(0,1)']", "$2", "ARRAY['x']"))
 	require.NoError(t, m.Forward(t.Context()))
-	require.Contains(t, f.explain("SELECT id, payload FROM "+m.Forwarded()+" r WHERE r.key0 = 7 AND r.unsent"), "Index Scan using old_pkey")
+	require.Regexp(t, "Index Scan using old_(pkey|unsent)", f.explain("SELECT id, payload FROM "+m.Forwarded()+" r WHERE r.key0 = 7 AND r.unsent"))
 	require.Contains(t, f.explain("UPDATE "+m.Forwarded()+" r SET mark0 = now() WHERE r.key0 = 7"), "Index Scan using old_pkey")
 }
 
