@@ -303,7 +303,7 @@ var plants = map[string]plant{
 	"a switch that nobody has ended": {
 		fault: func(s *setUp) {
 			s.adopt(true)
-			s.exec("UPDATE outbox_adopted SET since = since - interval '8 days', written_at = NULL, inserted = 1")
+			s.exec("UPDATE outbox_adopted SET since = since - interval '8 days', written_at = NULL, looked_at = NULL")
 		},
 		mend:  (*setUp).endAdoption,
 		check: "adopted", says: "still forwarded, and no old code has written to it since",
