@@ -117,10 +117,6 @@ func (e *examination) grants(ctx context.Context) ([]Finding, error) {
 		"the database role of this connection lacks rights that the duty %s needs", e.Duty)}, nil
 }
 
-<<<<<<< HEAD
-// absent lists the daily partitions of today and tomorrow that do not exist. Those of the inbox are made by consumers, so a database whose inbox was
-// never used needs none.
-=======
 // adopted looks at the old tables that are taken over.
 func (e *examination) adopted(ctx context.Context) ([]Finding, error) {
 	states, err := adopt.States(ctx, e.store)
@@ -131,8 +127,8 @@ func (e *examination) adopted(ctx context.Context) ([]Finding, error) {
 	return found, err
 }
 
-// absent lists the daily partitions of today and tomorrow that do not exist.
->>>>>>> f21e898c (docs: the decisions about forwarded rows that cannot be mapped)
+// absent lists the daily partitions of today and tomorrow that do not exist. Those of the inbox are made by consumers, so a database whose inbox was
+// never used needs none.
 const absent = `
 SELECT p || '_' || to_char(d, 'YYYYMMDD'), 'SELECT ' || f || '(''' || d::date || ''')'
 FROM (VALUES ('outbox', 'outbox_make_partition'), ('outbox_progress', 'outbox_make_partition'),
