@@ -48,6 +48,7 @@ type call struct {
 	answers  chan answer
 	next     int // the first place that was not looked at
 	lines    map[lane]*line
+	of       []*line // the line of each message, by its place, once it was looked up
 	ready    []*line // lines whose first waiting message may go
 	flying   int
 	unsent   bool // messages were handed over since the last flush
@@ -59,7 +60,7 @@ func newCall(w *Window, msgs []event.Envelope, indexes []int, send Send) *call {
 	c := &call{
 		window: w, msgs: msgs, indexes: indexes, send: send,
 		errs: make([]error, len(indexes)), answered: make([]atomic.Bool, len(indexes)), answers: make(chan answer, len(indexes)),
-		lines: map[lane]*line{},
+		lines: map[lane]*line{}, of: make([]*line, len(indexes)),
 	}
 	for n := range c.errs {
 		c.errs[n] = errWaiting
@@ -124,10 +125,10 @@ func (c *call) laneOf(n int) lane {
 
 // known returns the line of a message, nil if nothing waits in it. A message without a key has none.
 func (c *call) known(n int) *line {
-	if len(c.lines) == 0 {
-		return nil
+	if c.of[n] == nil && len(c.lines) > 0 {
+		c.of[n] = c.lines[c.laneOf(n)]
 	}
-	return c.lines[c.laneOf(n)]
+	return c.of[n]
 }
 
 // line returns the line of a message, made at its first use.
@@ -136,7 +137,7 @@ func (c *call) line(n int) *line {
 	if l == nil {
 		l = &line{holder: nobody}
 		if at := c.laneOf(n); at.key != "" { // without a key nothing waits
-			c.lines[at] = l
+			c.lines[at], c.of[n] = l, l
 		}
 	}
 	return l

@@ -55,11 +55,11 @@ func (f *Format) envelope(r *Received) event.Envelope {
 	env := event.Envelope{
 		Topic: r.Topic, RoutingKey: r.Key, Metadata: make(event.Metadata, min(len(r.Properties), 4)), Payload: bytes.Clone(r.Payload),
 	}
-	var few [8]property
+	var few [8]Property
 	rest := few[:0]
 	for name, value := range r.Properties {
 		if !f.takeText(&env, name, value) && !f.takeValue(&env, name, value) {
-			rest = append(rest, property{name, value})
+			rest = append(rest, Property{name, value})
 		}
 	}
 	f.takeMetadata(env.Metadata, rest)
@@ -71,8 +71,6 @@ func (f *Format) envelope(r *Received) event.Envelope {
 	}
 	return env
 }
-
-type property struct{ name, value string }
 
 // takeText sets the field of a property that is a text. It returns false for other properties.
 func (f *Format) takeText(env *event.Envelope, name, value string) bool {
@@ -128,29 +126,29 @@ func canBeWritten(t time.Time) bool {
 
 // takeMetadata puts the remaining properties into md. If two properties stand for the same key, the property in the format of oncebox
 // wins over the property of another program.
-func (f *Format) takeMetadata(md event.Metadata, rest []property) {
+func (f *Format) takeMetadata(md event.Metadata, rest []Property) {
 	for _, p := range rest {
-		if key := f.keyByName[p.name]; key != "" {
-			md[key] = f.decode(p.value)
+		if key := f.keyByName[p.Name]; key != "" {
+			md[key] = f.decode(p.Value)
 		}
 	}
 	for _, p := range rest {
-		if key, ours := strings.CutPrefix(p.name, MetaPrefix); ours {
-			keep(md, f.decode(key), f.decode(p.value))
+		if key, ours := strings.CutPrefix(p.Name, MetaPrefix); ours {
+			keep(md, f.decode(key), f.decode(p.Value))
 		}
 	}
 	for _, p := range rest {
-		if f.isLong(p.name) {
-			p.value = f.decode(p.value)
-			if f.takeLong(md, p.value) {
+		if f.isLong(p.Name) {
+			p.Value = f.decode(p.Value)
+			if f.takeLong(md, p.Value) {
 				continue
 			}
 		}
-		if !strings.HasPrefix(p.name, MetaPrefix) && f.keyByName[p.name] == "" {
-			if strings.HasPrefix(p.name, f.binding.Prefix) { // an attribute of CloudEvents that is an extension
-				p.value = f.decode(p.value)
+		if !strings.HasPrefix(p.Name, MetaPrefix) && f.keyByName[p.Name] == "" {
+			if strings.HasPrefix(p.Name, f.binding.Prefix) { // an attribute of CloudEvents that is an extension
+				p.Value = f.decode(p.Value)
 			}
-			keep(md, p.name, p.value)
+			keep(md, p.Name, p.Value)
 		}
 	}
 }

@@ -2,7 +2,7 @@
 // properties (headers) of the message and the data in its payload. Adapters of brokers use it.
 //
 //	format := wire.NewFormat(wire.Binding{Prefix: "ce_"})
-//	props := format.Properties(nil, &env)
+//	props := format.Properties(nil, &env) // or Append, for a list
 //	env := format.Envelope(&wire.Received{Topic: "order", Key: "o-7", Properties: props, Payload: payload})
 //
 // A [Binding] is what differs between brokers: the prefix of the attributes, and which characters a property may have. The prefixes are
@@ -17,5 +17,5 @@
 //
 // [Escape] makes any name acceptable to a broker, and [Unescape] restores it.
 //
-// Read first: binding.go:Binding, format.go:Format.Properties, then decode.go:Format.Envelope.
+// Read first: binding.go:Binding, format.go:Format.Append, then decode.go:Format.Envelope.
 package wire

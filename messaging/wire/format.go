@@ -3,6 +3,7 @@ package wire
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -67,40 +68,58 @@ func NewFormat(b Binding) *Format {
 // Property returns the property that carries an attribute: [ID] and so on.
 func (f *Format) Property(attribute string) string { return f.binding.Prefix + attribute }
 
-// Properties writes everything of an envelope but its payload, and its routing key where the broker has keys, into props, which it clears
-// first, and returns props. nil makes a new map.
-func (f *Format) Properties(props map[string]string, env *event.Envelope) map[string]string {
-	if props == nil {
-		props = make(map[string]string, 12+len(env.Metadata))
-	}
-	clear(props)
-	f.setMetadata(props, env.Metadata) // first, so that no key of the metadata can replace a field of the envelope
-	props[f.specVersion] = version
+// Property is a property, or header, of a message.
+type Property struct{ Name, Value string }
+
+// Append appends everything of an envelope but its payload, and its routing key where the broker has keys, to props, and returns the extended
+// slice. No two properties have the same name. For the same envelope they have the same order.
+func (f *Format) Append(props []Property, env *event.Envelope) []Property {
+	props = f.appendMetadata(props, env.Metadata)
+	props = append(props, Property{f.specVersion, version})
 	fields := texts(env)
-	for n, property := range f.texts {
+	for n, name := range f.texts {
 		if value := *fields[n]; value != "" {
-			props[property] = f.encode(value)
+			props = append(props, Property{name, f.encode(value)})
 		}
 	}
 	for n, at := range numbers(env) {
-		setNumber(props, f.numbers[n], *at)
+		props = appendNumber(props, f.numbers[n], *at)
 	}
-	setNumber(props, f.schemaVersion, int64(env.SchemaVersion))
+	props = appendNumber(props, f.schemaVersion, int64(env.SchemaVersion))
 	if !env.OccurredAt.IsZero() {
-		props[f.time] = env.OccurredAt.UTC().Format(time.RFC3339Nano)
+		props = append(props, Property{f.time, env.OccurredAt.UTC().Format(time.RFC3339Nano)})
 	}
 	return props
 }
 
-// setNumber leaves 0 out: an absent property means the zero value.
-func setNumber(props map[string]string, name string, n int64) {
-	if n != 0 {
-		props[name] = strconv.FormatInt(n, 10)
+// usual is the number of properties that most messages do not exceed.
+const usual = 24
+
+// Properties is Append for brokers whose messages have maps. It writes into props, which it clears first, and returns props. nil makes a new map.
+func (f *Format) Properties(props map[string]string, env *event.Envelope) map[string]string {
+	var room [usual]Property
+	list := f.Append(room[:0], env)
+	if props == nil {
+		props = make(map[string]string, len(list))
 	}
+	clear(props)
+	for _, p := range list {
+		props[p.Name] = p.Value
+	}
+	return props
 }
 
-// setMetadata writes each entry into a property of its own. Entries whose names are too long for the broker share one.
-func (f *Format) setMetadata(props map[string]string, md event.Metadata) {
+// appendNumber leaves 0 out: an absent property means the zero value.
+func appendNumber(props []Property, name string, n int64) []Property {
+	if n == 0 {
+		return props
+	}
+	return append(props, Property{name, strconv.FormatInt(n, 10)})
+}
+
+// appendMetadata writes each entry into a property of its own. Entries whose names are too long for the broker share one.
+func (f *Format) appendMetadata(props []Property, md event.Metadata) []Property {
+	first := len(props)
 	var long map[string]string
 	for key, value := range md {
 		name := f.metadataProperty(key)
@@ -111,12 +130,14 @@ func (f *Format) setMetadata(props map[string]string, md event.Metadata) {
 			long[key] = value
 			continue
 		}
-		props[name] = f.encode(value)
+		props = append(props, Property{name, f.encode(value)})
 	}
+	slices.SortFunc(props[first:], func(a, b Property) int { return strings.Compare(a.Name, b.Name) })
 	if long != nil {
 		text, _ := json.Marshal(long) //nolint:errchkjson // texts can always be encoded
-		props[f.long] = f.encode(string(text))
+		props = append(props, Property{f.long, f.encode(string(text))})
 	}
+	return props
 }
 
 // metadataProperty returns the property that carries a key of the metadata. Extension attributes of other programs keep their names.

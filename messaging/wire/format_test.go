@@ -111,6 +111,9 @@ func TestEveryEnvelopeComesBack(t *testing.T) {
 					Payload: rapid.SliceOf(rapid.Byte()).Draw(t, "payload"), Delivery: event.Delivery{OrderingKey: text.Draw(t, "ordering key")},
 				}
 				r := received(&sent, binding)
+				list := wire.NewFormat(binding).Append(nil, &sent)
+				require.Len(t, list, len(r.Properties), "two properties have the same name: %v", list)
+				require.Equal(t, list, wire.NewFormat(binding).Append(nil, &sent), "the order is the same")
 				if binding.Encodes {
 					requireHeaders(t, r.Properties)
 				}
