@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -24,6 +25,7 @@ func brokers(ctx context.Context, args []string) error {
 	n := flags.Int("n", 50_000, "events in the backlog, in full thousands")
 	rounds := flags.Int("rounds", 3, "how often each broker is measured")
 	flags.IntVar(&b.seconds, "seconds", 10, "how long delays are measured, after a warm-up")
+	flags.StringVar(&b.profiles, "profiles", "", "write CPU profiles of the first round into this folder: NAME-floor.pprof and NAME-relay.pprof")
 	only := flags.String("only", "", "measure these brokers alone, separated by commas: "+strings.Join(brokerNames(), ","))
 	if err := parse(flags, args); err != nil {
 		return err
@@ -31,6 +33,9 @@ func brokers(ctx context.Context, args []string) error {
 	b.versions = max(1, *n/aggregates)
 	return withPostgres(ctx, func(dsn string) error {
 		b.dsn = dsn
+		if err := b.ceiling(ctx, *rounds); err != nil {
+			return fmt.Errorf("%s: %w", noBroker, err)
+		}
 		for _, name := range brokerNames() {
 			if *only != "" && !slices.Contains(strings.Split(*only, ","), name) {
 				continue
@@ -49,7 +54,9 @@ type brokersBench struct {
 	dsn      string
 	versions int // of each aggregate
 	seconds  int
+	profiles string
 	sample   []event.Envelope // the messages of the floor
+	nothing  series           // the relay to a publisher that does nothing
 	results  map[string]*brokerResult
 }
 
@@ -58,6 +65,28 @@ type brokerResult struct {
 	server, settings string
 	raw, relay       series
 	floor95, relay95 sample // milliseconds
+}
+
+// ceiling measures the relay to a publisher that does nothing. It cannot feed a broker faster on this machine, whatever the broker takes.
+func (b *brokersBench) ceiling(ctx context.Context, rounds int) error {
+	r := relayBench{dsn: b.dsn, versions: b.versions, meter: newMeter(b.dsn), open: openNone, profile: b.profile(noBroker, "relay")}
+	for round := range rounds {
+		if err := r.drain(ctx, "nothing", outbox.DefaultRetention, &r.archive); err != nil {
+			return err
+		}
+		r.profile = ""
+		progressf("%s, round %d of %d: relay %.0f events/s", noBroker, round+1, rounds, r.archive.latest())
+	}
+	b.nothing = r.archive
+	return nil
+}
+
+// profile returns the file for a profile, "" if none is asked for.
+func (b *brokersBench) profile(broker, of string) string {
+	if b.profiles == "" {
+		return ""
+	}
+	return filepath.Join(b.profiles, broker+"-"+of+".pprof")
 }
 
 // broker measures one broker: its server is started, and stopped at the end.
@@ -73,7 +102,7 @@ func (b *brokersBench) broker(ctx context.Context, name string, rounds int) (err
 		return fmt.Errorf("rehearsal: %w", err)
 	}
 	for round := range rounds {
-		if err := b.round(ctx, site, result); err != nil {
+		if err := b.round(ctx, name, site, result); err != nil {
 			return err
 		}
 		progressf("%s, round %d of %d: floor %.0f, relay %.0f events/s; p95 floor %.1f, relay %.1f ms", name, round+1, rounds,
@@ -95,11 +124,15 @@ func (b *brokersBench) rehearse(ctx context.Context, site brokerSite) error {
 	return small.drain(ctx, "rehearsal-"+rand.Text()[:8], outbox.DefaultRetention, &small.archive)
 }
 
-func (b *brokersBench) round(ctx context.Context, site brokerSite, result *brokerResult) error {
-	if err := b.flood(ctx, site, &result.raw); err != nil {
+func (b *brokersBench) round(ctx context.Context, name string, site brokerSite, result *brokerResult) error {
+	var floor, relay string
+	if len(result.raw.rates) == 0 {
+		floor, relay = b.profile(name, "floor"), b.profile(name, "relay")
+	}
+	if err := b.flood(ctx, site, &result.raw, floor); err != nil {
 		return fmt.Errorf("floor: %w", err)
 	}
-	r := relayBench{dsn: b.dsn, versions: b.versions, meter: newMeter(b.dsn), open: func(ctx context.Context, work backlog) (outlet, error) {
+	r := relayBench{dsn: b.dsn, versions: b.versions, meter: newMeter(b.dsn), profile: relay, open: func(ctx context.Context, work backlog) (outlet, error) {
 		return openAdapted(ctx, site, work)
 	}}
 	if err := r.drain(ctx, "brokers-"+rand.Text()[:8], outbox.DefaultRetention, &r.archive); err != nil {
@@ -120,13 +153,18 @@ func (b *brokersBench) round(ctx context.Context, site brokerSite, result *broke
 }
 
 // flood publishes as many messages as the backlog has, by the client alone.
-func (b *brokersBench) flood(ctx context.Context, site brokerSite, to *series) (err error) {
+func (b *brokersBench) flood(ctx context.Context, site brokerSite, to *series, file string) (err error) {
 	const topic = "bench-raw"
 	h, err := site.byHand(ctx, topic, b.sample)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
+	stop, err := profile(file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
 	meter, n := newMeter(b.dsn), b.versions*aggregates
 	cpu, began := meter.read(), time.Now()
 	if err := h.flood(ctx, n); err != nil {
@@ -140,7 +178,8 @@ func (b *brokersBench) flood(ctx context.Context, site brokerSite, to *series) (
 func (b *brokersBench) report() {
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(out, "broker\tserver\tfloor events/s\trelay events/s\tratio\tp95 ms by hand\tp95 ms relay\tp95 over floor\tfloor's settings")
-	line := "brokers"
+	fmt.Fprintf(out, "%s\t-\t-\t%s\t-\t-\t-\t-\ta publisher that does nothing\n", noBroker, b.nothing.rates.rate())
+	line := fmt.Sprintf("brokers %s_events_per_s=%.0f", noBroker, b.nothing.rates.median())
 	for _, name := range brokerNames() {
 		r := b.results[name]
 		if r == nil {

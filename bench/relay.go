@@ -79,6 +79,7 @@ type relayBench struct {
 	open     func(ctx context.Context, work backlog) (outlet, error)
 	floor    *raw // nil without a broker, as is the namespace
 	only     string
+	profile  string // the file for a CPU profile of the next drain, without what comes before and after it; "" for none
 
 	namespace *namespace
 
@@ -201,6 +202,10 @@ func (b *relayBench) drain(ctx context.Context, name string, retention time.Dura
 		defer func() { err = errors.Join(err, out.close(context.WithoutCancel(ctx))) }()
 		runtime.GC() // no run pays for the garbage of another
 		n := work.size()
+		stop, err := profile(b.profile)
+		if err != nil {
+			return err
+		}
 		before, written := b.meter.read(), writtenLog(ctx, db)
 		err = labelled(ctx, name, func(ctx context.Context) error {
 			took, err := b.run(ctx, out, store, n)
@@ -208,7 +213,7 @@ func (b *relayBench) drain(ctx context.Context, name string, retention time.Dura
 			to.log = append(to.log, (writtenLog(ctx, db)-written)/float64(n))
 			return err
 		})
-		if err != nil {
+		if err = errors.Join(err, stop()); err != nil {
 			return err
 		}
 		return errors.Join(work.verify(ctx, db, retention != outbox.NoRetention), out.verify(ctx))
