@@ -79,7 +79,7 @@ type relayBench struct {
 	open     func(ctx context.Context, work backlog) (outlet, error)
 	floor    *raw // nil without a broker, as is the namespace
 	only     string
-	profile  string // the file for a CPU profile of the next drain, without what comes before and after it; "" for none
+	profile  string // the file for a CPU profile of the next drain alone; "" for none
 
 	namespace *namespace
 

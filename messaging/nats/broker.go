@@ -28,7 +28,6 @@ type Broker struct {
 	telemetry *otelx.Later[publishing.Instruments]
 	start     *adapters.Start
 	calls     adapters.Calls
-	receipts  pending
 
 	// These are there when the server was reached once, see start.
 	session *session.Session
@@ -62,7 +61,7 @@ func Connect(ctx context.Context, cfg *Config) (*Broker, error) {
 	b.log = quietlog.New(b.telemetry.Logger(), c.LogInterval)
 	b.open, b.end = context.WithCancel(context.Background())
 	b.start = adapters.NewStart(adapters.Greeting{
-		Kind: "NATS", URL: redacted(c.URL), Setting: "Config.URL (ONCEBOX_NATS_URL)", Greet: b.greet, Lasts: lasts,
+		Kind: "NATS", URL: adapters.Redacted(c.URL), Setting: "Config.URL (ONCEBOX_NATS_URL)", Greet: b.greet, Lasts: lasts,
 		Required: c.Required, Timeout: c.ConnectTimeout, Open: b.open, Log: b.log,
 	})
 	if err := b.start.Begin(ctx); err != nil {
@@ -93,10 +92,9 @@ func (b *Broker) dial() error {
 	}
 	s, err := session.Dial(session.Config{
 		URL: b.cfg.URL, Options: options, Domain: b.cfg.Domain, Timeout: b.cfg.OperationTimeout, Log: b.log,
-		Received: b.receipts.answer, Denied: b.receipts.deny,
 	})
 	if err != nil {
-		return fmt.Errorf("%s: %w", redacted(b.cfg.URL), err)
+		return fmt.Errorf("%s: %w", adapters.Redacted(b.cfg.URL), err)
 	}
 	b.session = s
 	b.keeper = streams.NewKeeper(streams.Config{
@@ -127,7 +125,7 @@ func (b *Broker) Close() error {
 		b.session.Conn.Close()
 	}
 	if !ended {
-		return fmt.Errorf("nats: close: %s has not confirmed the end within %s", redacted(b.cfg.URL), b.cfg.CloseTimeout)
+		return fmt.Errorf("nats: close: %s has not confirmed the end within %s", adapters.Redacted(b.cfg.URL), b.cfg.CloseTimeout)
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
@@ -44,25 +43,6 @@ func stored(t *testing.T, b *Broker) int {
 	return int(s.CachedInfo().State.Msgs)
 }
 
-// A stream that is full takes no message, also none that would still fit: the order would be lost.
-func TestFullStreamIsATopicError(t *testing.T) {
-	t.Parallel()
-	server := serve(t)
-	cfg := config(server.URL())
-	cfg.MaxBytes = 8 << 10
-	b := connect(t, cfg)
-	msgs := events(1, 3)
-	msgs[0].Payload = make([]byte, 6<<10)
-	msgs[1].Payload = make([]byte, 6<<10)
-	failed := failures(t, b, msgs)
-	require.Len(t, failed, 2)
-	topic, ok := errors.AsType[*messaging.TopicError](failed[1])
-	require.True(t, ok, "%v", failed[1])
-	require.Equal(t, "order", topic.Topic)
-	require.ErrorIs(t, failed[2], messaging.ErrBehind)
-	require.Equal(t, 1, stored(t, b), "the small message was stored before the large one of its key")
-}
-
 // The same message is stored once, and a message with the same id and another content is stored, too.
 func TestCopiesAreStoredOnce(t *testing.T) {
 	t.Parallel()
@@ -77,68 +57,6 @@ func TestCopiesAreStoredOnce(t *testing.T) {
 	msgs[1].Metadata = event.Metadata{"run": "2"}
 	require.NoError(t, b.Publish(t.Context(), msgs[1:2]))
 	require.Equal(t, 5, stored(t, b), "an event with other metadata was taken for a copy")
-}
-
-// A stream that somebody deleted is a topic in trouble; the next call makes it again.
-func TestDeletedStream(t *testing.T) {
-	t.Parallel()
-	b := connect(t, config(serve(t).URL()))
-	r := subscribe(t, b, messaging.Subscription{Name: "billing"})
-	require.NoError(t, b.Publish(t.Context(), events(1, 1)))
-	require.NoError(t, b.session.JS.DeleteStream(t.Context(), "oncebox-order"))
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	for {
-		m, err := r.Receive(ctx)
-		if err != nil {
-			require.NotErrorIs(t, err, context.DeadlineExceeded, "the receiver waits for ever")
-			require.ErrorContains(t, err, "subscribe again")
-			break
-		}
-		require.NotNil(t, m) // message 1 may have come before
-	}
-	failed := failures(t, b, events(2, 3))
-	require.Len(t, failed, 2)
-	_, ok := errors.AsType[*messaging.TopicError](failed[0])
-	require.True(t, ok, "%v", failed[0])
-	require.NoError(t, b.Publish(t.Context(), events(2, 3)))
-	require.Equal(t, numbers(2, 3), receive(t, subscribe(t, b, messaging.Subscription{Name: "billing"}), 2, true))
-}
-
-// Without a permission, Publish and Subscribe say so at once: the server never answers.
-func TestMissingPermissions(t *testing.T) {
-	t.Parallel()
-	server := start(t, t.TempDir(), func(o *natsserver.Options) {
-		o.Users = []*natsserver.User{
-			{Username: "all", Password: "p"},
-			{Username: "reader", Password: "p", Permissions: &natsserver.Permissions{
-				Publish: &natsserver.SubjectPermission{Allow: []string{"$JS.API.>"}},
-			}},
-			{Username: "nobody", Password: "p", Permissions: &natsserver.Permissions{
-				Publish: &natsserver.SubjectPermission{Allow: []string{"other"}},
-			}},
-		}
-	})
-	as := func(user string) *Broker {
-		cfg := config(server.URL())
-		cfg.User, cfg.Password = user, "p"
-		return connect(t, cfg)
-	}
-	require.NoError(t, as("all").Publish(t.Context(), events(1, 1)))
-	for _, user := range []string{"reader", "nobody"} {
-		failed := failures(t, as(user), events(2, 3))
-		topic, ok := errors.AsType[*messaging.TopicError](failed[0])
-		require.True(t, ok, "%s: %v", user, failed[0])
-		require.ErrorContains(t, topic, "permission")
-		require.Error(t, failed[1], user)
-	}
-	_, err := as("nobody").Subscribe(t.Context(), messaging.Subscription{Topic: "order", Name: "billing"})
-	require.ErrorContains(t, err, "permission")
-
-	cfg := config(server.URL())
-	cfg.User, cfg.Password, cfg.Required = "all", "wrong", false
-	_, err = Connect(t.Context(), cfg)
-	require.ErrorContains(t, err, "Authorization Violation")
 }
 
 // A server that restarts is an outage: publishers and receivers go on by themselves, and nothing is lost or out of order.
@@ -209,102 +127,6 @@ func TestServerThatComesLate(t *testing.T) {
 	defer server.Stop()
 	require.NoError(t, b.Publish(t.Context(), events(1, 1)))
 	require.Equal(t, 1, stored(t, b))
-}
-
-// Streams and consumers with settings that break the guarantees are refused at the start, with the setting and the command that mends it.
-func TestOtherSettingsAreRefused(t *testing.T) {
-	t.Parallel()
-	server := serve(t)
-	b := connect(t, config(server.URL()))
-	js := b.session.JS
-	for topic, c := range map[string]jetstream.StreamConfig{
-		"retention is":            {Retention: jetstream.InterestPolicy},
-		"no_ack is":               {NoAck: true},
-		"max_msgs_per_subject is": {MaxMsgsPerSubject: 1},
-		"its subjects are":        {Subjects: []string{"elsewhere.>"}},
-		"oncebox-partitions is":   {Metadata: map[string]string{"oncebox-partitions": "many"}},
-	} {
-		c.Name = b.Stream(topic)
-		if c.Subjects == nil {
-			c.Subjects = b.Subjects(topic, 4)
-		}
-		_, err := js.CreateStream(t.Context(), c)
-		require.NoError(t, err)
-		cfg := config(server.URL())
-		cfg.Topics, cfg.Required = []string{topic}, false
-		_, err = Connect(t.Context(), cfg)
-		require.ErrorContains(t, err, topic)
-		require.ErrorContains(t, err, "nats stream edit "+c.Name)
-		err = b.Publish(t.Context(), []event.Envelope{{ID: "1", Topic: topic}})
-		found, ok := errors.AsType[*messaging.TopicError](err)
-		require.True(t, ok, "%v", err)
-		require.Equal(t, topic, found.Topic)
-	}
-	require.NoError(t, b.Declare(t.Context(), []string{"order"}, nil))
-	for name, c := range map[string]jetstream.ConsumerConfig{
-		"ack policy is":      {AckPolicy: jetstream.AckNonePolicy},
-		"max_deliver is":     {MaxDeliver: 3},
-		"headers_only is":    {HeadersOnly: true},
-		"filter is":          {FilterSubject: "oncebox.order.1"},
-		"priority groups is": {AckPolicy: jetstream.AckExplicitPolicy},
-	} {
-		c.Durable = b.Consumer(name, 0)
-		_, err := js.CreateConsumer(t.Context(), "oncebox-order", c)
-		require.NoError(t, err, name)
-		_, err = b.Subscribe(t.Context(), messaging.Subscription{Topic: "order", Name: name})
-		require.ErrorContains(t, err, name)
-		require.ErrorContains(t, err, "nats consumer rm oncebox-order")
-		require.True(t, messaging.IsPermanent(err), "%v", err)
-	}
-}
-
-// A stream that was made by hand is used with its own number of partitions.
-func TestStreamThatWasMadeByHand(t *testing.T) {
-	t.Parallel()
-	server := serve(t)
-	b := connect(t, config(server.URL()))
-	_, err := b.session.JS.CreateStream(t.Context(), jetstream.StreamConfig{Name: "oncebox-order", Subjects: b.Subjects("order", 3)})
-	require.NoError(t, err)
-	require.NoError(t, b.Publish(t.Context(), events(1, 2)))
-	require.Equal(t, numbers(1, 2), receive(t, subscribe(t, b, messaging.Subscription{Name: "billing"}), 2, true))
-	_, err = b.session.Consumer(t.Context(), "oncebox-order", "billing@3")
-	require.ErrorIs(t, err, jetstream.ErrConsumerNotFound)
-}
-
-// With Declare "check" nothing is made, and what is missing is an error that lasts.
-func TestOnlyChecks(t *testing.T) {
-	t.Parallel()
-	server := serve(t)
-	cfg := config(server.URL())
-	cfg.Declare = Check
-	b := connect(t, cfg)
-	err := b.Declare(t.Context(), []string{"order"}, nil)
-	require.ErrorContains(t, err, "nats stream add oncebox-order")
-	require.NotErrorIs(t, err, messaging.ErrBrokerDown)
-	failed := failures(t, b, events(1, 1))
-	_, ok := errors.AsType[*messaging.TopicError](failed[0])
-	require.True(t, ok, "%v", failed[0])
-
-	require.NoError(t, connect(t, config(server.URL())).Declare(t.Context(), []string{"order"}, nil))
-	require.NoError(t, b.Publish(t.Context(), events(1, 1)))
-	_, err = b.Subscribe(t.Context(), messaging.Subscription{Topic: "order", Name: "billing"})
-	require.ErrorContains(t, err, "ONCEBOX_NATS_DECLARE=make")
-	require.NoError(t, connect(t, config(server.URL())).Declare(t.Context(), nil, []messaging.Subscription{{Topic: "order", Name: "billing"}}))
-	require.Equal(t, numbers(1, 1), receive(t, subscribe(t, b, messaging.Subscription{Name: "billing"}), 1, true))
-}
-
-// A subscription keeps its type: with another one, it would begin again.
-func TestTypeOfASubscriptionStays(t *testing.T) {
-	t.Parallel()
-	b := connect(t, config(serve(t).URL()))
-	for _, types := range [][2]messaging.SubscriptionType{{messaging.Failover, messaging.Shared}, {messaging.Shared, messaging.Failover}} {
-		s := messaging.Subscription{Topic: "order", Name: types[0].String(), Type: types[0]}
-		require.NoError(t, b.Declare(t.Context(), nil, []messaging.Subscription{s}))
-		s.Type = types[1]
-		_, err := b.Subscribe(t.Context(), s)
-		require.ErrorContains(t, err, "is of the type "+types[0].String())
-		require.True(t, messaging.IsPermanent(err))
-	}
 }
 
 func TestStateOfASubscription(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/internal/configs"
 	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
@@ -69,7 +70,7 @@ type Config struct {
 	// HandoverTimeout is how long a process that gives a partition to another one waits for its running handlers. Default: 10s. With -1 it does not
 	// wait: the other process gets their messages, too.
 	HandoverTimeout time.Duration `env:"HANDOVER_TIMEOUT"`
-	// InFlight is the number of messages of one call of Publish that may be without a receipt. Default: 1000.
+	// InFlight is how many messages of one topic a call of Publish sends without waiting for their receipts. Default: 1000.
 	InFlight int `env:"IN_FLIGHT"`
 
 	// Required makes Connect fail if the server cannot be reached for ConnectTimeout. Default: false, Connect waits in the background.
@@ -161,7 +162,7 @@ func (c *Config) validateURL() error {
 	for address := range strings.SplitSeq(c.URL, ",") {
 		u, err := url.Parse(strings.TrimSpace(address))
 		if err != nil || u.Host == "" || u.Scheme != "nats" && u.Scheme != "tls" && u.Scheme != "ws" && u.Scheme != "wss" {
-			return fmt.Errorf("nats: Config.URL %q does not look like nats://host:4222 or tls://host:4222 (ONCEBOX_NATS_URL)", redacted(c.URL))
+			return fmt.Errorf("nats: Config.URL %q does not look like nats://host:4222 or tls://host:4222 (ONCEBOX_NATS_URL)", adapters.Redacted(c.URL))
 		}
 	}
 	return nil
@@ -186,12 +187,6 @@ func (c *Config) validateCredentials() error {
 	}
 	return errors.Join(errs...)
 }
-
-// secret finds what stands before the @ of a URL: a user and a password, or a token.
-var secret = regexp.MustCompile(`//([^/:@,]*:)?[^/,]*@`)
-
-// redacted returns a text without passwords and tokens, if it has URLs with any.
-func redacted(text string) string { return secret.ReplaceAllString(text, "//${1}xxxxx@") }
 
 // WithDefaults returns a copy in which unset fields have their defaults. A nil Config is the zero value.
 func (c *Config) WithDefaults() Config {

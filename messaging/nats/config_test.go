@@ -45,8 +45,3 @@ func TestConfigThatCannotBe(t *testing.T) {
 		require.NotContains(t, err.Error(), "secret")
 	}
 }
-
-func TestNoPasswordIsShown(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, "nats://u:xxxxx@a:1,nats://xxxxx@b:2,nats://c:3", redacted("nats://u:sec@ret@a:1,nats://token@b:2,nats://c:3"))
-}

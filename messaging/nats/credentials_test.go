@@ -9,15 +9,20 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/jwt/v2"
 	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nkeys"
 	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/messaging"
 )
 
 func write(t *testing.T, name string, content []byte) string {
@@ -29,14 +34,11 @@ func write(t *testing.T, name string, content []byte) string {
 
 func TestCredentials(t *testing.T) {
 	t.Parallel()
-	key, err := nkeys.CreateUser()
-	require.NoError(t, err)
-	public, err := key.PublicKey()
-	require.NoError(t, err)
+	key := newKey(t, nkeys.CreateUser)
 	seed, err := key.Seed()
 	require.NoError(t, err)
 	token := start(t, t.TempDir(), func(o *natsserver.Options) { o.Authorization = "t0ken" })
-	nkey := start(t, t.TempDir(), func(o *natsserver.Options) { o.Nkeys = []*natsserver.NkeyUser{{Nkey: public}} })
+	nkey := start(t, t.TempDir(), func(o *natsserver.Options) { o.Nkeys = []*natsserver.NkeyUser{{Nkey: key.public}} })
 	for _, c := range []*Config{
 		{URL: token.URL(), Token: "t0ken"},
 		{URL: strings.Replace(token.URL(), "//", "//t0ken@", 1)},
@@ -57,6 +59,107 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
+// account is a server that knows its users by their JWTs. It makes the file of a user whose JWT ends at a time; zero means never.
+func account(t *testing.T) (url string, creds func(expires time.Time) string) {
+	t.Helper()
+	operator, account, system := newKey(t, nkeys.CreateOperator), newKey(t, nkeys.CreateAccount), newKey(t, nkeys.CreateAccount)
+	resolver := &natsserver.MemAccResolver{}
+	for _, k := range []*pair{account, system} {
+		claims := jwt.NewAccountClaims(k.public)
+		if k == account {
+			claims.Limits.JetStreamLimits = jwt.JetStreamLimits{DiskStorage: -1, MemoryStorage: -1, Streams: -1, Consumer: -1}
+		}
+		text, err := claims.Encode(operator.KeyPair)
+		require.NoError(t, err)
+		require.NoError(t, resolver.Store(k.public, text))
+	}
+	server := start(t, t.TempDir(), func(o *natsserver.Options) {
+		o.TrustedOperators, o.AccountResolver, o.SystemAccount = []*jwt.OperatorClaims{jwt.NewOperatorClaims(operator.public)}, resolver, system.public
+	})
+	return server.URL(), func(expires time.Time) string {
+		user := newKey(t, nkeys.CreateUser)
+		claims := jwt.NewUserClaims(user.public)
+		if !expires.IsZero() {
+			claims.Expires = expires.Unix()
+		}
+		text, err := claims.Encode(account.KeyPair)
+		require.NoError(t, err)
+		seed, err := user.Seed()
+		require.NoError(t, err)
+		file, err := jwt.FormatUserConfig(text, seed)
+		require.NoError(t, err)
+		return write(t, "creds", file)
+	}
+}
+
+// pair is a pair of keys.
+type pair struct {
+	nkeys.KeyPair
+
+	public string
+}
+
+func newKey(t *testing.T, create func() (nkeys.KeyPair, error)) *pair {
+	t.Helper()
+	key, err := create()
+	require.NoError(t, err)
+	public, err := key.PublicKey()
+	require.NoError(t, err)
+	return &pair{key, public}
+}
+
+func TestCredentialsFile(t *testing.T) {
+	t.Parallel()
+	url, creds := account(t)
+	cfg := config(url)
+	cfg.CredsFile = creds(time.Time{})
+	b := connect(t, cfg)
+	require.NoError(t, b.Publish(t.Context(), events(1, 1)))
+	require.Equal(t, numbers(1, 1), receive(t, subscribe(t, b, messaging.Subscription{Name: "billing"}), 1, true))
+
+	for file, wanted := range map[string]string{
+		creds(time.Now().Add(-time.Hour)):     "Authorization Violation",
+		write(t, "creds", []byte("no creds")): "ONCEBOX_NATS_CREDS_FILE",
+		"":                                    "Authorization Violation",
+	} {
+		cfg := config(url)
+		cfg.Required, cfg.CredsFile = false, file
+		_, err := Connect(t.Context(), cfg)
+		require.ErrorContains(t, err, wanted)
+	}
+}
+
+// A server behind a leaf node reaches the streams of the other one by their domain.
+func TestDomain(t *testing.T) {
+	t.Parallel()
+	var hub *natsserver.Options
+	start(t, t.TempDir(), func(o *natsserver.Options) {
+		o.JetStreamDomain, o.LeafNode = "hub", natsserver.LeafNodeOpts{Host: "127.0.0.1", Port: natsserver.RANDOM_PORT}
+		hub = o
+	})
+	leaf := start(t, t.TempDir(), func(o *natsserver.Options) {
+		remote := &url.URL{Scheme: "nats", Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(hub.LeafNode.Port))}
+		o.JetStream, o.LeafNode = false, natsserver.LeafNodeOpts{Remotes: []*natsserver.RemoteLeafOpts{{URLs: []*url.URL{remote}}}}
+	})
+	cfg := config(leaf.URL())
+	cfg.Domain = "hub"
+	b := connect(t, cfg)
+	r := subscribe(t, b, messaging.Subscription{Name: "billing"})
+	require.NoError(t, b.Publish(t.Context(), events(1, 20)))
+	require.Equal(t, numbers(1, 20), receive(t, r, 20, true))
+	require.NoError(t, r.Close())
+	state, err := b.ReadSubscription(t.Context(), "order", "billing")
+	require.NoError(t, err)
+	require.Zero(t, state.Messages, "the acknowledgements have arrived")
+	require.Empty(t, examine(t, b))
+
+	cfg = config(leaf.URL())
+	cfg.Domain, cfg.ConnectTimeout = "other", 300*time.Millisecond
+	_, err = Connect(t.Context(), cfg)
+	require.ErrorIs(t, err, messaging.ErrBrokerDown, "the link to that domain may come later")
+	require.ErrorContains(t, err, "reaches no server with JetStream")
+}
+
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -72,14 +175,14 @@ func TestTLS(t *testing.T) {
 	require.NoError(t, err)
 	certFile := write(t, "cert", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 	keyFile := write(t, "key", pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private}))
-	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	identity, err := tls.LoadX509KeyPair(certFile, keyFile)
 	require.NoError(t, err)
 	pool := x509.NewCertPool()
-	pool.AddCert(pair.Leaf)
+	pool.AddCert(identity.Leaf)
 	server := start(t, t.TempDir(), func(o *natsserver.Options) {
 		o.TLS, o.TLSVerify = true, true
 		o.TLSConfig = &tls.Config{
-			MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientCAs: pool,
+			MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{identity}, ClientCAs: pool,
 			ClientAuth: tls.RequireAndVerifyClientCert,
 		}
 	})
@@ -90,4 +193,6 @@ func TestTLS(t *testing.T) {
 	require.NoError(t, careless.Publish(t.Context(), events(2, 2)))
 	_, err = Connect(t.Context(), &Config{URL: address, TLSCert: certFile, TLSKey: keyFile})
 	require.ErrorContains(t, err, "x509", "the authority is not trusted")
+	_, err = Connect(t.Context(), &Config{URL: address, TLSTrustCerts: certFile})
+	require.ErrorContains(t, err, "tls", "the client has no certificate")
 }

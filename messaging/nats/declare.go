@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
+	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/messaging"
-	"github.com/oncebox/oncebox/retry"
 )
 
 var (
@@ -55,16 +54,13 @@ func (b *Broker) insist(ctx context.Context, call string, try func(context.Conte
 	if err := b.start.Wait(ctx, call); err != nil {
 		return err
 	}
-	pauses := retry.Policy{Delay: 100 * time.Millisecond, MaxDelay: time.Second}
-	for attempt := 1; ; attempt++ {
+	return adapters.Insist(ctx, func() error {
 		_, err := b.session.Wait(ctx)
 		if err == nil {
 			err = try(ctx)
 		}
-		if err == nil || lasts(err) || pauses.Wait(ctx, attempt) != nil {
-			return away(call, err)
-		}
-	}
+		return away(call, err)
+	})
 }
 
 // declare is Declare when the names are known to be valid and the server has been reached once.

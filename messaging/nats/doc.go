@@ -36,7 +36,7 @@
 // [*messaging.SourceError], which is permanent.
 //
 // After a lost connection everything goes on by itself, without an error. A [messaging.Receiver] returns an error when its stream or a consumer was
-// deleted.
+// deleted, or the user has no permission any more.
 //
 // # Metrics
 //

@@ -1,9 +1,9 @@
 package nats
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
 	natsclient "github.com/nats-io/nats.go"
@@ -20,14 +20,16 @@ const (
 	codeInProcess       jetstream.ErrorCode = 10158 // a copy of the message is being stored at this moment
 )
 
+// The codes of errors that depend on how many servers there are.
+const (
+	codeFewServers jetstream.ErrorCode = 10005 // at present
+	codeOneServer  jetstream.ErrorCode = 10074 // it is no cluster, and has no replicas
+)
+
 // classify turns the error of one message into an error of one of the classes of package messaging. A refusal by JetStream is one of the stream, and
 // costs the message no attempt, but for the few that are about the message itself.
 func classify(topic string, err error) error {
-	api, refused := errors.AsType[*jetstream.APIError](err)
-	stream, isStream := errors.AsType[jetstream.JetStreamError](err)
-	if isStream && !refused && stream.APIError() != nil {
-		api, refused = stream.APIError(), true
-	}
+	api, refused := refusal(err)
 	switch {
 	case err == nil:
 		return nil
@@ -46,6 +48,17 @@ func classify(topic string, err error) error {
 	}
 }
 
+// refusal returns what the server has answered, if err is an answer.
+func refusal(err error) (*jetstream.APIError, bool) {
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
+		return api, true
+	}
+	if known, ok := errors.AsType[jetstream.JetStreamError](err); ok && known.APIError() != nil {
+		return known.APIError(), true
+	}
+	return nil, false
+}
+
 // lasts reports whether waiting does not mend an error of a connection or a declaration.
 func lasts(err error) bool {
 	for _, lasting := range []error{
@@ -57,6 +70,9 @@ func lasts(err error) bool {
 			return true
 		}
 	}
+	if api, refused := refusal(err); refused && (api.Code == http.StatusBadRequest || api.ErrorCode == codeOneServer) {
+		return api.ErrorCode != codeFewServers
+	}
 	return messaging.IsPermanent(err) || strings.Contains(err.Error(), "x509:") || strings.Contains(err.Error(), "tls:")
 }
 
@@ -67,8 +83,6 @@ func away(call string, err error) error {
 		return nil
 	case lasts(err), errors.Is(err, messaging.ErrBrokerDown):
 		return fmt.Errorf("nats: %s: %w", call, err)
-	case errors.Is(err, context.Canceled):
-		return fmt.Errorf("%w: nats: %s: %w", messaging.ErrBrokerDown, call, err)
 	default:
 		return fmt.Errorf("%w: nats: %s: %w", messaging.ErrBrokerDown, call, err)
 	}

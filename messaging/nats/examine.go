@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/messaging/diagnosis"
-	"github.com/oncebox/oncebox/messaging/nats/internal/streams"
 )
 
 var _ diagnosis.Examiner = (*Broker)(nil)
@@ -39,7 +38,7 @@ func (b *Broker) Examine(ctx context.Context, e diagnosis.Examination) ([]diagno
 	var found []diagnosis.Finding
 	var errs []error
 	for _, topic := range topics {
-		more, state, err := b.keeper.Examine(ctx, topic, streams.Expected{PublishTimeout: b.cfg.PublishTimeout})
+		more, state, err := b.keeper.Examine(ctx, topic, b.cfg.PublishTimeout)
 		found = append(found, more...)
 		if err == nil && state != nil {
 			more, err = e.Compare(ctx, state)

@@ -89,12 +89,15 @@ func TestHarmfulConsumersAreFound(t *testing.T) {
 	require.NoError(t, err)
 	for range batch.Messages() { // it is not settled
 	}
+	_, err = b.session.JS.PauseConsumer(t.Context(), "oncebox-order", is.Durable, time.Now().Add(time.Hour))
+	require.NoError(t, err)
 	texts := ""
 	for _, f := range examine(t, b) {
 		texts += f.Problem + "\n"
 	}
 	require.Contains(t, texts, "at most 5 times")
 	require.Contains(t, texts, "deletes "+is.Durable)
+	require.Contains(t, texts, is.Durable+" is paused for")
 	require.Contains(t, texts, "gets no further message, because 1 are not settled")
 }
 

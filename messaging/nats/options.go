@@ -8,6 +8,7 @@ import (
 	"time"
 
 	natsclient "github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
 
 	"github.com/oncebox/oncebox/retry"
 )
@@ -33,7 +34,7 @@ func (c *Config) options() ([]natsclient.Option, error) {
 	case c.Token != "":
 		options = append(options, natsclient.Token(c.Token))
 	case c.CredsFile != "":
-		if _, err := os.ReadFile(c.CredsFile); err != nil { // a missing file would later look like a server that does not answer
+		if err := checkCreds(c.CredsFile); err != nil { // it would later look like a server that does not answer
 			return nil, fmt.Errorf("%w: Config.CredsFile (ONCEBOX_NATS_CREDS_FILE): %w", errFile, err)
 		}
 		options = append(options, natsclient.UserCredentials(c.CredsFile))
@@ -45,6 +46,18 @@ func (c *Config) options() ([]natsclient.Option, error) {
 		options = append(options, key)
 	}
 	return appendTLS(options, c)
+}
+
+// checkCreds reads a file as the client does at each connection.
+func checkCreds(file string) error {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if _, err = nkeys.ParseDecoratedUserNKey(content); err != nil {
+		return fmt.Errorf("%s: %w: write it with nsc generate creds", file, err)
+	}
+	return nil
 }
 
 // appendTLS adds the options for TLS, if anything of it is set. The certificates are read here, so a missing file is an error at the start.

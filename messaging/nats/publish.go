@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"sync"
 
-	natsclient "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/nats/internal/binding"
 	"github.com/oncebox/oncebox/messaging/nats/internal/session"
@@ -18,8 +16,8 @@ import (
 	"github.com/oncebox/oncebox/messaging/receipts"
 )
 
-// Publish implements [messaging.Publisher]. A call takes no longer than Config.PublishTimeout, whatever ctx allows. While the connection is lost it waits
-// for the next one. The client may still read messages that Publish reports as [messaging.ErrUnknown]: do not change their payloads.
+// Publish implements [messaging.Publisher]. Topics are sent side by side. A call takes no longer than Config.PublishTimeout, whatever ctx allows. While
+// the connection is lost it waits for the next one.
 func (b *Broker) Publish(ctx context.Context, msgs []event.Envelope) error {
 	if len(msgs) == 0 {
 		return nil
@@ -29,55 +27,42 @@ func (b *Broker) Publish(ctx context.Context, msgs []event.Envelope) error {
 		return err
 	}
 	defer leave()
-	return b.telemetry.Instruments().Call(ctx, msgs, func(ctx context.Context) map[int]error { return b.publish(ctx, msgs) })
+	return b.telemetry.Instruments().Call(ctx, msgs, func(ctx context.Context) map[int]error {
+		return adapters.ByTopic(msgs, func(topic string, indexes []int) map[int]error { return b.publishTopic(ctx, topic, msgs, indexes) })
+	})
 }
 
-// publish returns the errors by the index in msgs.
-func (b *Broker) publish(ctx context.Context, msgs []event.Envelope) map[int]error {
+// publishTopic sends the messages at these indexes, which belong to one topic.
+func (b *Broker) publishTopic(ctx context.Context, topic string, msgs []event.Envelope, indexes []int) map[int]error {
 	err := b.start.Wait(ctx, "publish")
 	if err == nil {
 		_, err = b.session.Wait(ctx)
 	}
 	if err != nil {
-		failed := map[int]error{}
-		for i := range msgs {
-			failed[i] = err
-		}
-		return failed
+		return adapters.All(indexes, err)
 	}
-	opened, failed := b.streamsOf(ctx, msgs)
-	var good []int
-	for i := range msgs {
-		if failed[i] == nil {
-			good = append(good, i)
-		}
+	s, err := b.keeper.Open(ctx, topic)
+	if err != nil {
+		return adapters.All(indexes, noStream(topic, err))
 	}
-	if len(good) == 0 {
-		return failed
-	}
-	sent := make([]*natsclient.Msg, 0, len(good))
 	window := receipts.Window{
 		InFlight: b.cfg.InFlight,
 		// The server may refuse a message and store the next one, for example when there is room only for the smaller one.
 		Holds:  func(int) bool { return true },
 		Breaks: session.IsCut,
 	}
-	errs, _ := window.Publish(ctx, msgs, good, func(_ context.Context, i int, receipt func(error)) error {
-		s := opened[msgs[i].Topic]
-		m, err := binding.Encode(&msgs[i], s.Name, b.Subject(s.Topic, streams.PartitionOf(&msgs[i], s.Partitions)))
+	var encoder binding.Encoder
+	sent := make([]uint64, 0, len(indexes))
+	failed, _ := window.Publish(ctx, msgs, indexes, func(_ context.Context, i int, receipt func(error)) error {
+		m, err := encoder.Encode(&msgs[i], s.Name, s.Subject(&msgs[i]))
 		if err != nil {
 			receipt(err)
 			return nil
 		}
-		sent = append(sent, m)
-		b.receipts.expect(m, func(err error) { receipt(b.published(s, err)) })
-		if _, err := b.session.JS.PublishMsgAsync(m); err != nil {
-			b.receipts.answer(m, err)
-		}
+		sent = append(sent, b.session.Publish(m, func(err error) { receipt(b.published(s, err)) }))
 		return nil
 	})
-	b.receipts.forget(sent)
-	maps.Copy(failed, errs)
+	b.session.Forget(sent)
 	return failed
 }
 
@@ -87,40 +72,6 @@ func (b *Broker) published(s *streams.Stream, err error) error {
 		b.keeper.Forget(s.Topic)
 	}
 	return classify(s.Topic, err)
-}
-
-// streamsOf returns the streams of the messages by topic, and the errors of messages whose topic has none, by their index. Topics are opened side by
-// side, so that a topic that hangs does not delay the others.
-func (b *Broker) streamsOf(ctx context.Context, msgs []event.Envelope) (opened map[string]*streams.Stream, failed map[int]error) {
-	opened, failed = map[string]*streams.Stream{}, map[int]error{}
-	errs := map[string]error{}
-	var mu sync.Mutex
-	var opening sync.WaitGroup
-	for i := range msgs {
-		topic := msgs[i].Topic
-		mu.Lock()
-		_, known := opened[topic]
-		if !known {
-			opened[topic] = nil
-		}
-		mu.Unlock()
-		if known {
-			continue
-		}
-		opening.Go(func() {
-			s, err := b.keeper.Open(ctx, topic)
-			mu.Lock()
-			defer mu.Unlock()
-			opened[topic], errs[topic] = s, err
-		})
-	}
-	opening.Wait()
-	for i := range msgs {
-		if err := errs[msgs[i].Topic]; err != nil {
-			failed[i] = noStream(msgs[i].Topic, err)
-		}
-	}
-	return opened, failed
 }
 
 // noStream returns the error of a message whose stream cannot be used. Nothing was sent.

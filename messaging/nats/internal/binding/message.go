@@ -44,62 +44,74 @@ const (
 	serversOwn = "Nats-"
 )
 
-// Encode returns an envelope as a message for a subject of a stream.
-func Encode(env *event.Envelope, stream, subject string) (*natsclient.Msg, error) {
+// Encoder makes messages, one after the other. The zero value is ready.
+type Encoder struct {
+	props   []wire.Property
+	values  []string
+	header  natsclient.Header
+	content []byte // what the id is made of
+}
+
+// Encode returns an envelope as a message for a subject of a stream. The next call overwrites the message.
+func (e *Encoder) Encode(env *event.Envelope, stream, subject string) (*natsclient.Msg, error) {
 	if env.SchemaVersion > math.MaxInt32 {
 		return nil, messaging.Permanent(fmt.Errorf("nats: the message has schema version %d, the largest that a consumer can store is %d",
 			env.SchemaVersion, math.MaxInt32))
 	}
-	props, data := format.Properties(nil, env), env.Payload
-	if wire.Size(props)+len(props)*lineBytes > mostHeaders {
-		data = moveMetadata(props, data)
+	e.props = format.Append(e.props[:0], env)
+	data := e.moveMetadata(env.Payload)
+	e.props = append(e.props, wire.Property{Name: jetstream.MsgIDHeader, Value: e.messageID(data)},
+		wire.Property{Name: jetstream.ExpectedStreamHeader, Value: stream}) // another stream may have the subject, too
+	if e.header == nil {
+		e.header = make(natsclient.Header, len(e.props))
 	}
-	header := make(natsclient.Header, len(props)+2)
-	for name, value := range props {
-		header[name] = []string{value}
+	clear(e.header)
+	e.values = e.values[:0]
+	for _, p := range e.props {
+		e.values = append(e.values, p.Value)
 	}
-	header[jetstream.MsgIDHeader] = []string{messageID(props, data)}
-	header[jetstream.ExpectedStreamHeader] = []string{stream} // another stream may have the subject, too
-	return &natsclient.Msg{Subject: subject, Header: header, Data: data}, nil
+	for n, p := range e.props {
+		e.header[p.Name] = e.values[n : n+1 : n+1]
+	}
+	return &natsclient.Msg{Subject: subject, Header: e.header, Data: data}, nil
 }
 
 // messageID returns the id by which the server recognizes a copy: the same event with the same content. A dead letter that was replayed with another
 // payload has the same event id, and must not be dropped as a copy.
-func messageID(props map[string]string, data []byte) string {
-	h := sha256.New()
-	var length [8]byte
-	write := func(text string) {
-		h.Write(strconv.AppendInt(length[:0], int64(len(text)), 10))
-		h.Write([]byte(":" + text))
+func (e *Encoder) messageID(data []byte) string {
+	c := e.content[:0]
+	for _, p := range e.props {
+		for _, text := range [...]string{p.Name, p.Value} {
+			c = strconv.AppendInt(c, int64(len(text)), 10)
+			c = append(c, ':')
+			c = append(c, text...)
+		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(props)) {
-		write(name)
-		write(props[name])
-	}
-	h.Write(data)
-	return hex.EncodeToString(h.Sum(nil)[:16])
+	e.content = append(c, data...)
+	sum := sha256.Sum256(e.content)
+	return hex.EncodeToString(sum[:16])
 }
 
-// moveMetadata takes the largest properties out of props until the rest fits into the headers, and returns the data with them at its beginning.
-func moveMetadata(props map[string]string, data []byte) []byte {
-	size := func(name string) int { return len(name) + len(props[name]) + lineBytes }
+func headerBytes(p wire.Property) int { return len(p.Name) + len(p.Value) + lineBytes }
+
+// moveMetadata takes the largest properties out until the rest fits into the headers, and returns the data with them at its beginning.
+func (e *Encoder) moveMetadata(data []byte) []byte {
 	total := 0
-	for name := range props {
-		total += size(name)
+	for _, p := range e.props {
+		total += headerBytes(p)
 	}
+	if total <= mostHeaders {
+		return data
+	}
+	slices.SortStableFunc(e.props, func(a, b wire.Property) int { return cmp.Compare(headerBytes(b), headerBytes(a)) })
 	moved := map[string]string{}
-	for _, name := range slices.SortedFunc(maps.Keys(props), func(a, b string) int {
-		return cmp.Or(cmp.Compare(size(b), size(a)), cmp.Compare(a, b))
-	}) {
-		if total <= mostHeaders {
-			break
-		}
-		total -= size(name)
-		moved[name] = props[name]
-		delete(props, name)
+	n := 0
+	for ; total > mostHeaders; n++ {
+		moved[e.props[n].Name] = e.props[n].Value
+		total -= headerBytes(e.props[n])
 	}
 	text, _ := json.Marshal(moved) //nolint:errchkjson // strings cannot fail
-	props[metadataBytes] = strconv.Itoa(len(text))
+	e.props = append(slices.Delete(e.props, 0, n), wire.Property{Name: metadataBytes, Value: strconv.Itoa(len(text))})
 	return append(text, data...)
 }
 

@@ -29,7 +29,7 @@ func TestMetadataThatDoesNotFitIntoTheHeaders(t *testing.T) {
 			key += rapid.StringMatching(`[a-c]{0,3}`).Draw(t, "more")
 			env.Metadata[key] = strings.Repeat(rapid.SampledFrom([]string{"x", " ", "é"}).Draw(t, "text"), rapid.IntRange(0, 30_000).Draw(t, "length"))
 		}
-		m, err := Encode(&env, "s", "s.0")
+		m, err := new(Encoder).Encode(&env, "s", "s.0")
 		require.NoError(t, err)
 		size := 0
 		for name, values := range m.Header {
@@ -55,7 +55,7 @@ func TestForeignMessages(t *testing.T) {
 }
 
 func TestSchemaVersionThatNoColumnTakes(t *testing.T) {
-	_, err := Encode(&event.Envelope{ID: "1", SchemaVersion: 1 << 31}, "s", "s.0")
+	_, err := new(Encoder).Encode(&event.Envelope{ID: "1", SchemaVersion: 1 << 31}, "s", "s.0")
 	require.True(t, messaging.IsPermanent(err), "%v", err)
 }
 
@@ -66,7 +66,7 @@ func TestMessageID(t *testing.T) {
 		env := base
 		env.Metadata = base.Metadata.Clone()
 		change(&env)
-		m, err := Encode(&env, "s", "s.0")
+		m, err := new(Encoder).Encode(&env, "s", "s.0")
 		require.NoError(t, err)
 		return m.Header.Get("Nats-Msg-Id")
 	}

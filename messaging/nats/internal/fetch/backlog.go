@@ -10,7 +10,7 @@ import (
 
 // Backlog implements [messaging.BacklogReceiver]. With [messaging.Failover] it counts the partitions of this receiver, and partitions without a reader.
 func (r *Receiver) Backlog(ctx context.Context) (messaging.Backlog, error) {
-	if r.isClosed() {
+	if r.IsClosed() {
 		return messaging.Backlog{}, messaging.ErrClosed
 	}
 	out := messaging.Backlog{Topic: r.subscription.Topic}

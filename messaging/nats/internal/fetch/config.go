@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/nats/internal/session"
 	"github.com/oncebox/oncebox/messaging/nats/internal/streams"
@@ -30,7 +31,7 @@ type Config struct {
 
 // Start returns a receiver that has begun to fetch.
 func Start(s *session.Session, cfg Config) *Receiver {
-	r := &Receiver{session: s, config: cfg, subscription: cfg.Subscription, closed: make(chan struct{}), look: make(chan struct{}, 1)}
+	r := &Receiver{Gate: adapters.NewGate(), session: s, config: cfg, subscription: cfg.Subscription}
 	ctx, end := context.WithCancel(context.Background()) // it ends with Close
 	r.end = end
 	shared := r.subscription.Type == messaging.Shared
@@ -62,7 +63,7 @@ func (r *Receiver) Begun(ctx context.Context) {
 	}
 	select {
 	case <-r.partitions[0].begun:
-	case <-r.closed:
+	case <-r.Closed():
 	case <-ctx.Done():
 	}
 }

@@ -20,6 +20,7 @@ type flow struct {
 	next      uint64 // the number that the next delivery must have
 
 	asked    time.Time // when the last request was sent
+	heard    time.Time // when the server said something last
 	wants    int       // how many messages it still brings; 0: none is under way
 	answered bool      // the server has answered it, if only in part
 	leaving  time.Time // when the partition has to be given up at the latest, zero if it need not be
@@ -54,7 +55,7 @@ func (f *flow) run(ctx context.Context) error {
 				return err
 			}
 		case <-ctx.Done():
-			if f.partition.receiver.isClosed() {
+			if f.partition.receiver.IsClosed() {
 				return f.giveUp(context.Cause(ctx))
 			}
 			return context.Cause(ctx)
@@ -97,7 +98,8 @@ func (f *flow) request() error {
 		n, maxBytes = 1, 1
 	}
 	f.asked, f.wants, f.answered = time.Now(), n, false
-	err := f.pull.ask(n, maxBytes, f.partition.expires())
+	f.heard = f.asked
+	err := f.pull.ask(n, maxBytes, f.partition.expires(), f.partition.heartbeat())
 	if err == nil && f.partition.shared && !session.IsDone(f.partition.begun) {
 		close(f.partition.begun)
 	}
@@ -110,7 +112,7 @@ func (f *flow) room() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	free := r.subscription.Queue - f.spell.waiting
-	if r.paused || !f.leaving.IsZero() || free < max(1, r.subscription.Queue/2) {
+	if r.IsPaused() || !f.leaving.IsZero() || free < max(1, r.subscription.Queue/2) {
 		return 0
 	}
 	return free
@@ -140,12 +142,21 @@ func (f *flow) tick() error {
 	return nil
 }
 
-// late returns when the server should have answered the present request.
-func (f *flow) late() time.Time { return f.asked.Add(f.partition.expires() + f.partition.every()) }
+// late returns when the server should have answered the present request, or should have said that it still has it.
+func (f *flow) late() time.Time {
+	if f.partition.shared {
+		return f.heard.Add(f.partition.timeout)
+	}
+	return f.asked.Add(f.partition.expires() + f.partition.every())
+}
 
 // accept takes a message, or the end of a request.
 func (f *flow) accept(m *natsclient.Msg) error {
+	f.heard = time.Now()
 	end := statusOf(m)
+	if errors.Is(end, errIdle) {
+		return nil
+	}
 	if end != nil && !errors.Is(end, errExpired) && !errors.Is(end, errTooSmall) {
 		if errors.Is(end, errUnpinned) {
 			f.partition.pin = ""
@@ -205,19 +216,20 @@ func (f *flow) extend() {
 		return
 	}
 	f.extended = time.Now()
-	for _, d := range f.unsettled() {
-		if !d.left {
-			_ = f.pull.conn.Publish(d.msg.Reply, inProgress) // without a connection the spell is over
-		}
+	for _, d := range f.unsettled(false) {
+		_ = f.pull.conn.Publish(d.msg.Reply, inProgress) // without a connection the spell is over
 	}
 }
 
-func (f *flow) unsettled() []*delivery {
+// unsettled returns the messages that are not settled. withLeft says whether a message that was left at the broker counts.
+func (f *flow) unsettled(withLeft bool) []*delivery {
 	f.partition.receiver.mu.Lock()
 	defer f.partition.receiver.mu.Unlock()
 	all := make([]*delivery, 0, len(f.spell.open))
 	for _, d := range f.spell.open {
-		all = append(all, d)
+		if withLeft || !d.left {
+			all = append(all, d)
+		}
 	}
 	return all
 }
@@ -237,7 +249,7 @@ func (f *flow) giveUp(why error) error {
 	f.partition.receiver.mu.Unlock()
 	f.pull.close()
 	if f.partition.shared {
-		for _, d := range f.unsettled() {
+		for _, d := range f.unsettled(true) {
 			_ = is.Conn.Publish(d.msg.Reply, nak) // without a connection they come again after Config.TakeoverTimeout
 		}
 	}
@@ -250,7 +262,7 @@ func (f *flow) giveUp(why error) error {
 		f.partition.pin = ""
 		// Without an answer the next process waits until the server misses this one. After the reset there are messages to deliver, so the server
 		// chooses it at once.
-		if len(f.unsettled()) > 0 {
+		if len(f.unsettled(true)) > 0 {
 			_ = f.partition.reset(ctx)
 		}
 		_ = is.Ask(ctx, f.partition.stream.Name, func(ctx context.Context) error {

@@ -46,12 +46,20 @@ func (p *partition) wake() {
 }
 
 // expires is how long the server may keep a request that it cannot answer. This process must ask for a partition in each interval. Between two
-// requests of a shared subscription, its other consumers get all messages, so these are as rare as possible.
+// requests of a shared subscription, its other consumers get all messages, so these are rare.
 func (p *partition) expires() time.Duration {
 	if p.shared {
-		return p.timeout
+		return 20 * p.timeout
 	}
 	return p.every()
+}
+
+// heartbeat is the interval at which the server shows that it still has a request, 0 if the request ends soon.
+func (p *partition) heartbeat() time.Duration {
+	if p.shared {
+		return p.every()
+	}
+	return 0
 }
 
 // every is the interval between two requests of this process: two of them may get lost.
@@ -79,7 +87,7 @@ func (p *partition) run(ctx context.Context) {
 		}
 		switch {
 		case ctx.Err() != nil:
-		case isGone(err):
+		case isFinal(err):
 			p.receiver.die(fmt.Errorf("consumer %s of stream %s: %w", p.consumer, p.stream.Name, err))
 		case err == nil || errors.Is(err, errUnwanted) || session.IsDone(lost) || time.Since(began) > p.timeout:
 			failures = 0
@@ -122,6 +130,8 @@ func (p *partition) isWanted() bool {
 
 // serve waits until this process is chosen, and fetches messages for one spell.
 func (p *partition) serve(ctx context.Context, lost <-chan struct{}) error {
+	ctx, done := p.receiver.session.Watch(ctx, p.stream.Name) // requests for messages have no other answer if they are not permitted
+	defer done()
 	cut, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	go func() {
@@ -211,7 +221,7 @@ func (p *partition) choose(ctx context.Context) error {
 	defer messages.close()
 	for p.isWanted() {
 		asked := time.Now()
-		if err := messages.ask(1, 0, p.every()); err != nil {
+		if err := messages.ask(1, 0, p.every(), 0); err != nil {
 			return err
 		}
 		if err := p.release(ctx); err != nil {

@@ -29,11 +29,12 @@ const pinHeader = "Nats-Pin-Id"
 
 // pullRequest is the body of a request.
 type pullRequest struct {
-	Batch    int           `json:"batch"`
-	Expires  time.Duration `json:"expires"`
-	MaxBytes int           `json:"max_bytes,omitempty"`
-	Group    string        `json:"group,omitempty"`
-	Pin      string        `json:"id,omitempty"`
+	Batch     int           `json:"batch"`
+	Expires   time.Duration `json:"expires"`
+	Heartbeat time.Duration `json:"idle_heartbeat,omitempty"`
+	MaxBytes  int           `json:"max_bytes,omitempty"`
+	Group     string        `json:"group,omitempty"`
+	Pin       string        `json:"id,omitempty"`
 }
 
 // The ends of a request that are no errors.
@@ -41,6 +42,9 @@ var (
 	errExpired  = errors.New("the request has expired")
 	errTooSmall = errors.New("the next message is larger than the request allows")
 )
+
+// errIdle says that the server has no message for a request at present.
+var errIdle = errors.New("the request waits")
 
 // The reasons for which a spell ends.
 var (
@@ -68,21 +72,23 @@ func (p *pull) close() { _ = p.sub.Unsubscribe() } // it fails only without a co
 
 // ask requests n messages. With maxBytes 1 there can be no message that is small enough, so the request only shows the server that this process is
 // alive.
-func (p *pull) ask(n, maxBytes int, expires time.Duration) error {
-	body, err := json.Marshal(pullRequest{Batch: n, Expires: expires, MaxBytes: maxBytes, Group: p.group, Pin: p.pin})
+func (p *pull) ask(n, maxBytes int, expires, heartbeat time.Duration) error {
+	body, err := json.Marshal(pullRequest{Batch: n, Expires: expires, Heartbeat: heartbeat, MaxBytes: maxBytes, Group: p.group, Pin: p.pin})
 	if err != nil {
 		return err
 	}
 	return p.conn.PublishRequest(p.subject, p.sub.Subject, body)
 }
 
-// statusOf returns the end of a request that m stands for, nil if m is a message.
+// statusOf returns the end of a request that m stands for, or errIdle, and nil if m is a message.
 func statusOf(m *natsclient.Msg) error {
 	if m.Reply != "" || m.Header.Get("Status") == "" { // messages have a subject for their acknowledgement
 		return nil
 	}
 	text := m.Header.Get("Description")
 	switch status := m.Header.Get("Status"); {
+	case status == "100":
+		return errIdle
 	case status == "408", status == "404":
 		return errExpired
 	case status == "423":
@@ -98,8 +104,8 @@ func statusOf(m *natsclient.Msg) error {
 	}
 }
 
-// isGone reports whether a stream or consumer does not exist any more.
-func isGone(err error) bool {
-	return errors.Is(err, errGone) || errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) ||
+// isFinal reports whether waiting does not help: a stream or consumer does not exist any more, or the user has no permission.
+func isFinal(err error) bool {
+	return errors.Is(err, session.ErrDenied) || errors.Is(err, errGone) || errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) ||
 		errors.Is(err, jetstream.ErrConsumerDoesNotExist)
 }

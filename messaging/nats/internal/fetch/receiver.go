@@ -15,6 +15,8 @@ import (
 
 // Receiver is one consumer of a subscription. Each partition has a goroutine that fetches its messages into the queue, from which Receive takes them.
 type Receiver struct {
+	*adapters.Gate
+
 	session      *session.Session
 	config       Config
 	subscription messaging.Subscription
@@ -23,15 +25,11 @@ type Receiver struct {
 
 	end     context.CancelFunc // ends the goroutines
 	running sync.WaitGroup
-	closing sync.Once
-	closed  chan struct{} // closed by Close
 
-	mu     sync.Mutex // guards all fields below, and the spells of all partitions
-	queue  []*delivery
-	last   uint64 // number of the message that was fetched last
-	paused bool
-	dead   error         // why no partition is served any more
-	look   chan struct{} // a token: Receive has to look again
+	mu    sync.Mutex // guards all fields below, and the spells of all partitions
+	queue []*delivery
+	last  uint64 // number of the message that was fetched last
+	dead  error  // why no partition is served any more
 }
 
 // delivery is one message from its arrival until it is settled.
@@ -62,8 +60,8 @@ func (r *Receiver) Receive(ctx context.Context) (*messaging.Message, error) {
 			return m, err
 		}
 		select {
-		case <-r.look:
-		case <-r.closed:
+		case <-r.Look():
+		case <-r.Closed():
 		case <-ctx.Done():
 		}
 	}
@@ -74,7 +72,7 @@ func (r *Receiver) next(ctx context.Context) (*messaging.Message, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.isClosed():
+	case r.IsClosed():
 		return nil, messaging.ErrClosed
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -82,7 +80,7 @@ func (r *Receiver) next(ctx context.Context) (*messaging.Message, error) {
 		return nil, fmt.Errorf("nats: receive: subscription %q of topic %q has ended, subscribe again: %w",
 			r.subscription.Name, r.subscription.Topic, r.dead)
 	}
-	for !r.paused && len(r.queue) > 0 {
+	for !r.IsPaused() && len(r.queue) > 0 {
 		d := r.queue[0]
 		r.queue[0] = nil // else the slice's array would keep the message in memory
 		r.queue = r.queue[1:]
@@ -104,7 +102,7 @@ func (r *Receiver) next(ctx context.Context) (*messaging.Message, error) {
 func (r *Receiver) put(d *delivery) {
 	r.queue = adapters.InOrder(r.queue, d, func(o *delivery) uint64 { return o.number })
 	d.spell.waiting++
-	r.wake()
+	r.Wake()
 }
 
 // Ack implements [messaging.Receiver]. nil does not mean that the acknowledgement has arrived.
@@ -172,52 +170,43 @@ func (r *Receiver) Leave(m *messaging.Message) {
 
 // delivery returns what is needed to settle the message.
 func (r *Receiver) delivery(m *messaging.Message, call string) (*delivery, error) {
-	return adapters.Receipt(r.isClosed(), m, "nats: "+call, func(d *delivery) bool { return d.receiver == r })
+	return adapters.Receipt(r.IsClosed(), m, "nats: "+call, func(d *delivery) bool { return d.receiver == r })
 }
 
-func (r *Receiver) isClosed() bool { return session.IsDone(r.closed) }
-
 // Pause implements [messaging.Receiver]. Messages that were fetched already wait in this process.
-func (r *Receiver) Pause() { r.setPaused(true) }
+func (r *Receiver) Pause() {
+	r.Gate.Pause()
+	r.wakePartitions()
+}
 
 // Resume implements [messaging.Receiver].
-func (r *Receiver) Resume() { r.setPaused(false) }
+func (r *Receiver) Resume() {
+	r.Gate.Resume()
+	r.wakePartitions()
+}
 
-func (r *Receiver) setPaused(paused bool) {
-	r.mu.Lock()
-	r.paused = paused
-	r.mu.Unlock()
-	r.wake()
+func (r *Receiver) wakePartitions() {
 	for _, p := range r.partitions {
 		p.wake()
 	}
 }
 
-// die ends the receiver with an error, because its stream or a consumer is gone.
+// die ends the receiver with an error, because it cannot go on.
 func (r *Receiver) die(err error) {
 	r.mu.Lock()
 	r.dead = err
 	r.mu.Unlock()
 	r.end()
-	r.wake()
-}
-
-// wake makes Receive look again. It never blocks.
-func (r *Receiver) wake() {
-	select {
-	case r.look <- struct{}{}:
-	default: // a token is there already, so Receive will look
-	}
+	r.Wake()
 }
 
 // Close implements [messaging.Receiver]. It makes sure that the server knows what was acknowledged, and gives up the partitions, so that others need
 // not wait for Config.TakeoverTimeout.
 func (r *Receiver) Close() error {
-	r.closing.Do(func() {
-		close(r.closed)
+	if r.Shut() {
 		r.end()
 		r.config.Closed(r)
-	})
+	}
 	r.running.Wait()
 	return nil
 }

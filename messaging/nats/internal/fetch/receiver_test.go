@@ -7,11 +7,13 @@ import (
 
 	natsclient "github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/internal/adapters"
 )
 
 // receiverOf returns a receiver without a server, with messages that wait.
 func receiverOf(waiting int) (*Receiver, *spell) {
-	r := &Receiver{closed: make(chan struct{}), look: make(chan struct{}, 1)}
+	r := &Receiver{Gate: adapters.NewGate()}
 	p := &partition{receiver: r, look: make(chan struct{}, 1), wanted: true}
 	s := &spell{partition: p, until: time.Now().Add(time.Hour), open: map[uint64]*delivery{}}
 	p.spell = s

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"fmt"
 	"regexp"
 	"strings"
 	"sync"
@@ -13,6 +12,7 @@ import (
 type denials struct {
 	mu     sync.Mutex
 	asking map[*request]struct{}
+	mute   error // why no answer can come
 }
 
 // request is a request that is under way.
@@ -30,6 +30,9 @@ func (d *denials) watch(ctx context.Context, name string) (_ context.Context, do
 		d.asking = map[*request]struct{}{}
 	}
 	d.asking[r] = struct{}{}
+	if d.mute != nil {
+		end(d.mute)
+	}
 	d.mu.Unlock()
 	return ctx, func() {
 		d.mu.Lock()
@@ -39,14 +42,27 @@ func (d *denials) watch(ctx context.Context, name string) (_ context.Context, do
 	}
 }
 
-// deny ends the requests that a violation is about. Without the subject of answers, none can be answered.
-func (d *denials) deny(subject string, subscription bool, err error) {
+// deny ends the requests to a subject for which the user has no permission.
+func (d *denials) deny(subject string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for r := range d.asking {
-		if subscription || strings.Contains(subject, ".API.") && (strings.Contains(subject+".", "."+r.name+".") || r.name == "") {
-			r.end(fmt.Errorf("%w: %w", ErrDenied, err))
+		if strings.HasPrefix(subject, "$JS.") && (strings.Contains(subject+".", "."+r.name+".") || r.name == "") {
+			r.end(err)
 		}
+	}
+}
+
+// silence ends all requests, and further ones, because no answer can come. nil allows further ones.
+func (d *denials) silence(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mute = err
+	if err == nil {
+		return
+	}
+	for r := range d.asking {
+		r.end(err)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // ErrTooOld means that the server lacks what this package needs.
@@ -26,8 +28,12 @@ func (s *Session) CheckServer(ctx context.Context) error {
 		_, err := s.JS.AccountInfo(ctx)
 		return err
 	})
-	if errors.Is(err, ErrDenied) {
+	if errors.Is(err, ErrDenied) && !errors.Is(err, errMute) {
 		return nil // the user may not ask; what is wrong shows when streams are used
+	}
+	// The server with JetStream may be another one, to which this one has no link yet.
+	if errors.Is(err, jetstream.ErrJetStreamNotEnabled) && (s.cfg.Domain != "" || s.Conn.ConnectedClusterName() != "") {
+		return fmt.Errorf("%s reaches no server with JetStream: %s", s.Conn.ConnectedServerName(), err.Error())
 	}
 	return err
 }

@@ -15,6 +15,9 @@ import (
 // only reports the violation.
 var ErrDenied = errors.New("the user of this connection has no permission")
 
+// errMute is an ErrDenied that concerns everything.
+var errMute = fmt.Errorf("%w to receive answers: allow it to subscribe, or set Config.InboxPrefix (ONCEBOX_NATS_INBOX_PREFIX)", ErrDenied)
+
 // Session is a connection, which the client opens again when it is lost. Make it with [Dial].
 type Session struct {
 	*Link
@@ -27,6 +30,7 @@ type Session struct {
 
 	cfg     Config
 	denials denials
+	acks    acks
 }
 
 // Config configures [Dial].
@@ -37,18 +41,14 @@ type Config struct {
 	Domain  string
 	// Timeout is how long the server may take to answer a request.
 	Timeout time.Duration
-	// Received is called with the answer to each message that was published.
-	Received func(m *natsclient.Msg, err error)
-	// Denied is called with the subject on which this client may not publish.
-	Denied func(subject string, err error)
-	Log    *slog.Logger
+	Log     *slog.Logger
 }
 
 // Dial connects once.
 func Dial(cfg Config) (*Session, error) {
 	s := &Session{Link: NewLink(), cfg: cfg, API: "$JS.API"}
 	options := append([]natsclient.Option{
-		natsclient.DisconnectErrHandler(func(_ *natsclient.Conn, err error) { s.Lost(err) }),
+		natsclient.DisconnectErrHandler(func(_ *natsclient.Conn, err error) { s.cut(err) }),
 		natsclient.ReconnectHandler(func(*natsclient.Conn) { s.Connected() }),
 		natsclient.ErrorHandler(func(_ *natsclient.Conn, _ *natsclient.Subscription, err error) { s.complained(err) }),
 	}, cfg.Options...)
@@ -56,7 +56,10 @@ func Dial(cfg Config) (*Session, error) {
 	if s.Conn, err = natsclient.Connect(cfg.URL, options...); err != nil {
 		return nil, err
 	}
-	if s.JS, err = s.jetStream(); err != nil {
+	if err = s.acks.listen(s.Conn); err == nil {
+		s.JS, err = s.jetStream()
+	}
+	if err != nil {
 		s.Conn.Close()
 		return nil, err
 	}
@@ -65,16 +68,33 @@ func Dial(cfg Config) (*Session, error) {
 }
 
 func (s *Session) jetStream() (jetstream.JetStream, error) {
-	options := []jetstream.JetStreamOpt{
-		jetstream.WithPublishAsyncMaxPending(1 << 30), // the caller of Publish has a limit
-		jetstream.WithPublishAsyncErrHandler(func(_ jetstream.JetStream, m *natsclient.Msg, err error) { s.cfg.Received(m, err) }),
-		jetstream.WithPublishAsyncAckHandler(func(_ jetstream.JetStream, m *natsclient.Msg, _ *jetstream.PubAck) { s.cfg.Received(m, nil) }),
-	}
 	if s.cfg.Domain != "" {
 		s.API = "$JS." + s.cfg.Domain + ".API"
-		return jetstream.NewWithDomain(s.Conn, s.cfg.Domain, options...)
+		return jetstream.NewWithDomain(s.Conn, s.cfg.Domain)
 	}
-	return jetstream.New(s.Conn, options...)
+	return jetstream.New(s.Conn)
+}
+
+// Publish sends a message to a stream, and calls receipt once with the outcome, in any goroutine: with nil when the message is stored. The caller may
+// use the message again. The number is for [Session.Forget].
+func (s *Session) Publish(m *natsclient.Msg, receipt func(error)) (number uint64) {
+	return s.acks.publish(m, receipt)
+}
+
+// Forget makes sure that the receipts of messages are not called any more, apart from calls that are under way.
+func (s *Session) Forget(numbers []uint64) { s.acks.forget(numbers) }
+
+// cut is called when the connection was lost, and with it the answers to all messages that were sent over it.
+func (s *Session) cut(why error) {
+	s.Lost(why)
+	s.silence(nil) // the next connection may have other permissions
+	s.acks.end("", natsclient.ErrDisconnected)
+}
+
+// silence notes why no answer can come.
+func (s *Session) silence(why error) {
+	s.denials.silence(why)
+	s.acks.silence(why)
 }
 
 // Ask sends a request about a stream, or about none. It ends when the time for it is over, or when the server does not permit it: then the error is
@@ -82,13 +102,18 @@ func (s *Session) jetStream() (jetstream.JetStream, error) {
 func (s *Session) Ask(ctx context.Context, stream string, request func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	ctx, done := s.denials.watch(ctx, stream)
+	ctx, done := s.Watch(ctx, stream)
 	defer done()
 	err := request(ctx)
 	if err != nil && errors.Is(context.Cause(ctx), ErrDenied) {
 		return context.Cause(ctx)
 	}
 	return err
+}
+
+// Watch returns a context that ends with the cause [ErrDenied] if the server does not permit something about a stream, or about none.
+func (s *Session) Watch(ctx context.Context, stream string) (_ context.Context, done func()) {
+	return s.denials.watch(ctx, stream)
 }
 
 // Consumer returns a consumer as the server describes it now.
@@ -111,14 +136,19 @@ func (s *Session) Stream(ctx context.Context, name string) (st jetstream.Stream,
 
 // complained is called with the errors that the server reports outside of any answer.
 func (s *Session) complained(err error) {
+	s.cfg.Log.Warn("oncebox: the NATS server reports an error", "error", err)
 	found := quoted.FindStringSubmatch(err.Error())
 	if !errors.Is(err, natsclient.ErrPermissionViolation) || found == nil {
-		s.cfg.Log.Warn("oncebox: the NATS server reports an error", "error", err)
 		return
 	}
-	subject := found[2]
-	s.denials.deny(subject, found[1] == "Subscription", err)
-	s.cfg.Denied(subject, fmt.Errorf("%w: %w", ErrDenied, err))
+	switch subject := found[2]; {
+	case found[1] == "Publish":
+		denied := fmt.Errorf("%w: %w", ErrDenied, err)
+		s.denials.deny(subject, denied)
+		s.acks.end(subject, denied)
+	case s.acks.isInbox(subject):
+		s.silence(fmt.Errorf("%w: %w", errMute, err))
+	}
 }
 
 // IsCut reports whether an error means that the connection was lost, or never was there.

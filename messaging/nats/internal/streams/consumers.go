@@ -102,6 +102,9 @@ func (k *Keeper) consumerConfigs(st *Stream, s messaging.Subscription) []jetstre
 // openConsumer asks for a consumer, and makes it if it does not exist.
 func (k *Keeper) openConsumer(ctx context.Context, st *Stream, want jetstream.ConsumerConfig) (jetstream.Consumer, error) {
 	c, err := k.session.JS.Consumer(ctx, st.Name, want.Durable)
+	if errors.Is(err, jetstream.ErrNotPullConsumer) {
+		return nil, unlike(st, want, "deliver_subject", "set", "empty", "messages are pulled")
+	}
 	if !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return c, err
 	}
@@ -115,13 +118,18 @@ func (k *Keeper) openConsumer(ctx context.Context, st *Stream, want jetstream.Co
 	return c, err
 }
 
+// unlike returns the error about a consumer that has another setting.
+func unlike(st *Stream, want jetstream.ConsumerConfig, setting string, is, must any, why string) error {
+	return messaging.Permanent(fmt.Errorf("%w: %s is %v and must be %v: %s. Delete the consumer, which is made anew then: all messages that the stream keeps "+
+		"come again: nats consumer rm %s %s", ErrSettings, setting, is, must, why, st.Name, want.Durable))
+}
+
 // checkConsumer returns an error if a consumer has settings that lose messages or their order. Other settings are used as they are.
 func checkConsumer(c jetstream.Consumer, want jetstream.ConsumerConfig, st *Stream) error {
 	is := c.CachedInfo().Config
 	var errs []error
 	wrong := func(setting string, is, must any, why string) {
-		errs = append(errs, messaging.Permanent(fmt.Errorf("%w: %s is %v and must be %v: %s. Delete the consumer, which is made anew then: all messages that "+
-			"the stream keeps come again: nats consumer rm %s %s", ErrSettings, setting, is, must, why, st.Name, want.Durable)))
+		errs = append(errs, unlike(st, want, setting, is, must, why))
 	}
 	if is.AckPolicy != want.AckPolicy {
 		wrong("ack policy", is.AckPolicy, want.AckPolicy, "each message is acknowledged alone")
@@ -132,15 +140,21 @@ func checkConsumer(c jetstream.Consumer, want jetstream.ConsumerConfig, st *Stre
 	if is.HeadersOnly {
 		wrong("headers_only", true, false, "messages would come without their payload")
 	}
-	if is.DeliverSubject != "" {
-		wrong("deliver_subject", is.DeliverSubject, "empty", "messages are pulled")
-	}
 	if is.FilterSubject != want.FilterSubject || len(is.FilterSubjects) > 0 {
 		wrong("filter", append(is.FilterSubjects, is.FilterSubject), want.FilterSubject, "it would get the messages of other partitions, or too few")
 	}
 	if is.PriorityPolicy != want.PriorityPolicy || !slices.Equal(is.PriorityGroups, want.PriorityGroups) {
 		wrong("priority groups", fmt.Sprint(is.PriorityPolicy, is.PriorityGroups), fmt.Sprint(want.PriorityPolicy, want.PriorityGroups),
 			"the server has to choose one process for each partition")
+	}
+	if is.MaxRequestBatch > 0 || is.MaxRequestExpires > 0 || is.MaxRequestMaxBytes > 0 {
+		wrong("max_batch, max_expires or max_bytes", "set", "empty", "the server would refuse requests for messages")
+	}
+	if want.PinnedTTL > 0 && is.PinnedTTL < time.Second {
+		wrong("priority_timeout", is.PinnedTTL, "1s or more", "the server would choose another process all the time")
+	}
+	if want.PinnedTTL == 0 && is.AckWait < time.Second {
+		wrong("ack_wait", is.AckWait, "1s or more", "the server would give messages that are in work to another process")
 	}
 	return errors.Join(errs...)
 }

@@ -15,12 +15,6 @@ import (
 	"github.com/oncebox/oncebox/messaging/wire"
 )
 
-// Expected has the settings of clients that settings of streams have to fit.
-type Expected struct {
-	// PublishTimeout is after which time a message may be published again.
-	PublishTimeout time.Duration
-}
-
 // Topics returns the topics whose streams have our prefix and were made by this package.
 func (k *Keeper) Topics(ctx context.Context) (topics []string, err error) {
 	err = k.session.Ask(ctx, "", func(ctx context.Context) error {
@@ -37,6 +31,20 @@ func (k *Keeper) Topics(ctx context.Context) (topics []string, err error) {
 	return topics, err
 }
 
+// consumers returns the consumers of a stream that belong to subscriptions.
+func (k *Keeper) consumers(ctx context.Context, st *Stream) (all []*jetstream.ConsumerInfo, err error) {
+	err = k.session.Ask(ctx, st.Name, func(ctx context.Context) error {
+		list := st.Handle.ListConsumers(ctx)
+		for c := range list.Info() {
+			if _, ours := c.Config.Metadata[subscriptionKey]; ours {
+				all = append(all, c)
+			}
+		}
+		return list.Err()
+	})
+	return all, err
+}
+
 // examination collects the findings about one topic.
 type examination struct {
 	topic, stream string
@@ -47,8 +55,9 @@ func (x *examination) findf(severity diagnosis.Severity, mend, format string, ar
 	x.found = append(x.found, diagnosis.Find(diagnosis.Broker, severity, mend, "topic "+x.topic+": "+format, args...))
 }
 
-// Examine returns what is wrong with the settings of a topic, and its state. The state is nil if the topic does not exist.
-func (k *Keeper) Examine(ctx context.Context, topic string, expected Expected) ([]diagnosis.Finding, *diagnosis.Topic, error) {
+// Examine returns what is wrong with the settings of a topic, and its state. The state is nil if the topic does not exist. A message without an answer
+// is published again after publishTimeout.
+func (k *Keeper) Examine(ctx context.Context, topic string, publishTimeout time.Duration) ([]diagnosis.Finding, *diagnosis.Topic, error) {
 	st, err := k.Existing(ctx, topic)
 	x := &examination{topic: topic, stream: k.Stream(topic)}
 	switch {
@@ -64,21 +73,17 @@ func (k *Keeper) Examine(ctx context.Context, topic string, expected Expected) (
 	if _, err := k.checked(topic, st.Handle); err != nil {
 		x.findf(diagnosis.Problem, "see there", "%v", err)
 	}
-	x.limits(&info.Config, expected)
+	x.copies(&info.Config, publishTimeout)
 	x.storage(info)
 	state := &diagnosis.Topic{Name: topic, Retained: -1}
 	if info.Config.MaxAge > 0 {
 		state.Retained = info.Config.MaxAge
 	}
 	all := map[string]*diagnosis.Subscription{}
-	list := st.Handle.ListConsumers(ctx)
-	for c := range list.Info() {
-		name, ours := c.Config.Metadata[subscriptionKey]
-		if !ours {
-			continue
-		}
+	consumers, err := k.consumers(ctx, st)
+	for _, c := range consumers {
 		x.consumer(c)
-		count(all, name, c, st)
+		count(all, c.Config.Metadata[subscriptionKey], c, st)
 		if err := k.aging(ctx, x, st, c); err != nil {
 			return x.found, nil, err
 		}
@@ -86,20 +91,15 @@ func (k *Keeper) Examine(ctx context.Context, topic string, expected Expected) (
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		state.Subscriptions = append(state.Subscriptions, *all[name])
 	}
-	return x.found, state, list.Err()
+	return x.found, state, err
 }
 
-// limits finds limits that lose messages, or let copies in.
-func (x *examination) limits(c *jetstream.StreamConfig, expected Expected) {
-	if c.Discard == jetstream.DiscardOld && (c.MaxBytes > 0 || c.MaxMsgs > 0) {
-		x.findf(diagnosis.Problem, "nats stream edit "+x.stream+" --discard new",
-			"its stream has a limit of size, and throws away the oldest messages when it is "+
-				"reached, also if nobody has received them. With discard new it refuses messages, and they wait in the outbox")
-	}
-	if c.Duplicates <= expected.PublishTimeout {
+// copies finds a window for duplicates that lets copies in.
+func (x *examination) copies(c *jetstream.StreamConfig, publishTimeout time.Duration) {
+	if c.Duplicates <= publishTimeout {
 		x.findf(diagnosis.Warning, "nats stream edit "+x.stream+" --dupe-window 5m",
 			"its stream recognizes copies for %s, and a message without a confirmation is "+
-				"published again after %s (ONCEBOX_NATS_PUBLISH_TIMEOUT): it is stored twice", c.Duplicates, expected.PublishTimeout)
+				"published again after %s (ONCEBOX_NATS_PUBLISH_TIMEOUT): it is stored twice", c.Duplicates, publishTimeout)
 	}
 }
 
@@ -127,6 +127,9 @@ func (x *examination) consumer(c *jetstream.ConsumerInfo) {
 		x.findf(diagnosis.Problem, edit+"--inactive-threshold=0s",
 			"the server deletes %s, with its position, when no process has fetched from it for %s", c.Name,
 			c.Config.InactiveThreshold)
+	}
+	if c.Paused {
+		x.findf(diagnosis.Warning, "nats consumer resume "+x.stream+" "+c.Name, "%s is paused for %s", c.Name, c.PauseRemaining.Round(time.Second))
 	}
 	if n := c.Config.MaxAckPending; n > 0 && c.NumAckPending >= n {
 		x.findf(diagnosis.Problem, edit+"--max-pending=-1", "%s gets no further message, because %d are not settled, and the server allows no more", c.Name, n)

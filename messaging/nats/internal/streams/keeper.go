@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/nats/internal/session"
 )
@@ -59,6 +60,13 @@ type Stream struct {
 	Partitions int
 	// Handle is the client's.
 	Handle jetstream.Stream
+
+	subjects []string // of the partitions
+}
+
+// Subject returns the subject of a message's partition.
+func (s *Stream) Subject(env *event.Envelope) string {
+	return s.subjects[PartitionOf(env, s.Partitions)]
 }
 
 // Open returns the stream of a topic, and makes it at its first use.
@@ -146,8 +154,8 @@ func (k *Keeper) newStream(topic, name string) jetstream.StreamConfig {
 // checked returns the stream if it keeps the guarantees. Other settings are used as they are.
 func (k *Keeper) checked(topic string, handle jetstream.Stream) (*Stream, error) {
 	c := handle.CachedInfo().Config
-	s := &Stream{Topic: topic, Name: c.Name, Handle: handle}
-	var errs []error
+	s, err := k.described(topic, handle)
+	errs := []error{err}
 	wrong := func(setting string, is, must any, mend string) {
 		errs = append(errs, fmt.Errorf("%w: %s is %v and must be %v: %s", ErrSettings, setting, is, must, mend))
 	}
@@ -163,14 +171,30 @@ func (k *Keeper) checked(topic string, handle jetstream.Stream) (*Stream, error)
 		wrong("max_msgs_per_subject", c.MaxMsgsPerSubject, -1, "a partition is a subject, so messages are dropped that nobody has received: "+
 			edit+"--max-msgs-per-subject=-1")
 	}
+	if c.Discard == jetstream.DiscardOld && (c.MaxBytes > 0 || c.MaxMsgs > 0) {
+		wrong("discard", c.Discard, jetstream.DiscardNew, "it has a limit of size, and throws away the oldest messages when that is reached, also if nobody "+
+			"has received them; with discard new it refuses messages, and they wait in the outbox: "+edit+"--discard new")
+	}
+	if t := c.SubjectTransform; t != nil && s.isMatchedBy(t.Source) {
+		wrong("subject_transform", t.Source+" to "+t.Destination, "about other subjects", "no consumer finds messages that have changed their subject: take it "+
+			"out of the settings: "+edit+"--config FILE")
+	}
 	if c.Sealed || c.Mirror != nil {
 		wrong("sealed or mirror", true, false, "nothing can be published to it: choose another Config.Prefix (ONCEBOX_NATS_PREFIX)")
 	}
-	var err error
-	if s.Partitions, err = k.partitionsOf(topic, &c); err != nil {
-		errs = append(errs, err)
-	}
 	return s, errors.Join(errs...)
+}
+
+// described returns the stream, and an error if its partitions are not known.
+func (k *Keeper) described(topic string, handle jetstream.Stream) (*Stream, error) {
+	c := handle.CachedInfo().Config
+	partitions, err := k.partitionsOf(topic, &c)
+	return &Stream{Topic: topic, Name: c.Name, Partitions: partitions, Handle: handle, subjects: k.Subjects(topic, partitions)}, err
+}
+
+// isMatchedBy reports whether a filter matches subjects of the partitions.
+func (s *Stream) isMatchedBy(filter string) bool {
+	return slices.ContainsFunc(s.subjects, func(subject string) bool { return matches(filter, subject) })
 }
 
 // partitionsOf returns the number of partitions of a stream. A stream that was made by hand, without our metadata, has as many as it lists subjects.
@@ -180,6 +204,12 @@ func (k *Keeper) partitionsOf(topic string, c *jetstream.StreamConfig) (int, err
 		if err != nil || n < 1 || n > 1024 {
 			return 0, fmt.Errorf("%w: its metadata %s is %q and must be a number from 1 to 1024: nats stream edit %s --metadata %s=N, with the number of "+
 				"its subjects", ErrSettings, partitionsKey, text, c.Name, partitionsKey)
+		}
+		for _, subject := range k.Subjects(topic, n) {
+			if !slices.ContainsFunc(c.Subjects, func(filter string) bool { return matches(filter, subject) }) {
+				return 0, fmt.Errorf("%w: its metadata %s is %d, and it does not take the subject %s: nats stream edit %s --subjects %q", ErrSettings,
+					partitionsKey, n, subject, c.Name, strings.Join(k.Subjects(topic, n), ","))
+			}
 		}
 		return n, nil
 	}
@@ -200,6 +230,5 @@ func (k *Keeper) Existing(ctx context.Context, topic string) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	partitions, err := k.partitionsOf(topic, &handle.CachedInfo().Config)
-	return &Stream{Topic: topic, Name: handle.CachedInfo().Config.Name, Partitions: partitions, Handle: handle}, err
+	return k.described(topic, handle)
 }

@@ -38,6 +38,25 @@ func (n Names) Subjects(topic string, partitions int) []string {
 	return all
 }
 
+// matches reports whether a filter of the server, with * for a token and > for the rest, matches a subject. An empty filter matches all.
+func matches(filter, subject string) bool {
+	if filter == "" {
+		return true
+	}
+	tokens := strings.Split(subject, ".")
+	for n, token := range strings.Split(filter, ".") {
+		switch {
+		case n == len(tokens):
+			return false
+		case token == ">":
+			return true
+		case token != "*" && token != tokens[n]:
+			return false
+		}
+	}
+	return strings.Count(filter, ".") == len(tokens)-1
+}
+
 // Members returns the subject on which the receivers of a subscription announce themselves.
 func (n Names) Members(s *messaging.Subscription) string {
 	return n.Prefix + ".members." + wire.Escape(s.Topic, "") + "." + wire.Escape(s.Name, "")
