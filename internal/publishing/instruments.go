@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/telemetry"
@@ -45,6 +46,18 @@ func (t *Instruments) Call(ctx context.Context, msgs []event.Envelope, publish f
 		trace.WithAttributes(attribute.String("messaging.system", t.system), attribute.Int("messaging.batch.message_count", len(msgs))))
 	defer span.End()
 	return t.end(ctx, msgs, publish(ctx), began)
+}
+
+// Topics is Call for an adapter that sends the topics of a call side by side, see [adapters.ByTopic]. A call without messages does nothing.
+func (t *Instruments) Topics(ctx context.Context, msgs []event.Envelope,
+	publish func(ctx context.Context, topic string, msgs []event.Envelope, indexes []int) map[int]error,
+) error {
+	if len(msgs) == 0 {
+		return nil
+	}
+	return t.Call(ctx, msgs, func(ctx context.Context) map[int]error {
+		return adapters.ByTopic(msgs, func(topic string, indexes []int) map[int]error { return publish(ctx, topic, msgs, indexes) })
+	})
 }
 
 // end counts the outcomes of the messages of one call of Publish, whose span is that of ctx, and returns the error of the call.

@@ -19,17 +19,12 @@ import (
 // Publish implements [messaging.Publisher]. Topics are sent side by side. A call takes no longer than Config.PublishTimeout, whatever ctx allows. While
 // the connection is lost it waits for the next one.
 func (b *Broker) Publish(ctx context.Context, msgs []event.Envelope) error {
-	if len(msgs) == 0 {
-		return nil
-	}
 	ctx, leave, err := b.calls.Begin(ctx, b.open, "nats: publish", b.cfg.PublishTimeout)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	return b.telemetry.Instruments().Call(ctx, msgs, func(ctx context.Context) map[int]error {
-		return adapters.ByTopic(msgs, func(topic string, indexes []int) map[int]error { return b.publishTopic(ctx, topic, msgs, indexes) })
-	})
+	return b.telemetry.Instruments().Topics(ctx, msgs, b.publishTopic)
 }
 
 // publishTopic sends the messages at these indexes, which belong to one topic.
