@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/commandtest"
 	"github.com/oncebox/oncebox/internal/devenv"
 	"github.com/oncebox/oncebox/messaging"
@@ -63,6 +64,7 @@ func TestDoctorFindsWhatHurts(t *testing.T) {
 	manage(t, http.MethodPut, "/policies/%2F/harm",
 		`{"pattern":"^oncebox:order:","definition":{"delivery-limit":5,"message-ttl":60000,"max-length":100},"apply-to":"queues"}`)
 	defer manage(t, http.MethodDelete, "/policies/%2F/harm", "")
+	await.True(t, func() bool { return len(p.Doctor()) > 1 }, "the policy applies to the queue, which the server reports late")
 	p.RequireFindings(alone,
 		"problem (broker): queue oncebox:order:billing:0: it drops a message after 5 failed deliveries (delivery-limit)",
 		"problem (broker): queue oncebox:order:billing:0: it drops a message after 60000 ms, handled or not (message-ttl)",
