@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -24,11 +25,17 @@ const (
 
 var fuzzTarget = regexp.MustCompile(`(?m)^func (Fuzz\w*)\(`)
 
-// step is one call of the go command.
+// step is one call of the go command, or of another program.
 type step struct {
-	what string
-	args []string
-	env  []string
+	what    string
+	program string // default: go
+	args    []string
+	env     []string
+}
+
+// linters are too slow for each change: where nothing is in a cache, they are built first. They look at all modules.
+func linters() step {
+	return step{what: "the linters, in each module", program: "make", args: []string{"lint"}}
 }
 
 func goTest(args ...string) []string { return append([]string{"test", "-json"}, args...) }
@@ -121,7 +128,7 @@ func nightlySteps(ctx context.Context, seed string) (rows [][]step, err error) {
 			what: "what runs without it", env: env,
 			args: goTest("-tags=nightly", "-count=1", "-timeout=1h", "-run="+raced, "./messaging/pulsar"),
 		},
-	}, append(modules, fuzz...)...)}, err
+	}, slices.Concat(modules, []step{linters()}, fuzz)...)}, err
 }
 
 // fuzzSteps returns a step for each fuzz target, because go fuzzes one at a time. An input that fails is written to
@@ -159,7 +166,7 @@ const noSleep = "atexit_sleep_ms=0"
 
 // run runs the step and reports its tests. It returns an error if they cannot be run.
 func (s step) run(ctx context.Context, env []string, r *report) error {
-	cmd := exec.CommandContext(ctx, "go", s.args...)
+	cmd := exec.CommandContext(ctx, cmp.Or(s.program, "go"), s.args...)
 	cmd.Env = slices.Concat([]string{"GORACE=" + noSleep}, os.Environ(), env, s.env)
 	cmd.Stderr = os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -169,7 +176,7 @@ func (s step) run(ctx context.Context, env []string, r *report) error {
 		return fmt.Errorf("%s: %w", s.what, err)
 	}
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("%s: start go: %w", s.what, err)
+		return fmt.Errorf("%s: start %s: %w", s.what, cmd.Path, err)
 	}
 	failures, readErr := r.read(out)
 	err = cmd.Wait()

@@ -107,6 +107,21 @@ func TestEveryPackageOfTheNightIsCompiled(t *testing.T) {
 	require.ElementsMatch(t, slices.Collect(maps.Keys(found)), want)
 }
 
+// The linters look at each module, and a finding fails the night.
+func TestTheNightRunsTheLinters(t *testing.T) {
+	rows, err := nightlySteps(t.Context(), "1")
+	require.NoError(t, err)
+	require.Contains(t, rows[0], linters())
+	makefile, err := os.ReadFile("../../Makefile")
+	require.NoError(t, err)
+	require.Regexp(t, `(?m)^lint: [^\n]*\n\t\$\(GOLANGCI\) run\n\t@git ls-files '\*/go.mod'`, string(makefile))
+	var out strings.Builder
+	r := newReport(&out)
+	require.NoError(t, step{what: "the linters", program: "sh", args: []string{"-c", "echo a finding; exit 1"}}.run(t.Context(), nil, r))
+	require.Equal(t, 1, r.failed)
+	require.Contains(t, out.String(), "a finding\nFAIL the linters: exit status 1")
+}
+
 // The tests of a nested module are not among the tests of this module.
 func TestEveryModuleHasAStep(t *testing.T) {
 	root := t.TempDir()
