@@ -15,9 +15,9 @@ import (
 // others says which program is the service for another broker.
 func others(name string) string {
 	if name == "pulsar" {
-		return "run go run ./examples/orders"
+		return "go run ./examples/orders"
 	}
-	return "run go run -C messaging/" + name + " ./examples/orders"
+	return "go run -C messaging/" + name + " ./examples/orders"
 }
 
 // needsBroker refuses several processes without a broker between them: each would have a broker in its own memory, and they would not

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -67,7 +68,9 @@ func TestStartUpErrors(t *testing.T) {
 			for name, value := range c.env {
 				t.Setenv(name, value)
 			}
-			err := run(t.Context(), []brokers.Kind{pulsar.Kind()}, c.args)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a service that starts all the same runs until somebody stops it
+			defer cancel()
+			err := run(ctx, []brokers.Kind{pulsar.Kind()}, c.args)
 			for _, want := range c.want {
 				require.ErrorContains(t, err, want)
 			}

@@ -19,9 +19,9 @@ import (
 func TestMain(m *testing.M) { commandtest.Main(m, main) }
 
 // start starts a cluster of three brokers on which a service shop has declared its topics.
-func start(t *testing.T) (cluster *kfake.Cluster, url string) {
+func start(t *testing.T, options ...kfake.Opt) (cluster *kfake.Cluster, url string) {
 	t.Helper()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(3))
+	cluster, err := kfake.NewCluster(append(options, kfake.NumBrokers(3))...)
 	require.NoError(t, err)
 	t.Cleanup(cluster.Close)
 	url = strings.Join(cluster.ListenAddrs(), ",")
@@ -88,4 +88,12 @@ func TestAddressOfAnotherSystem(t *testing.T) {
 	for _, url := range []string{"nats://localhost:4222", "pulsar://localhost:6650", "http://localhost:8080"} {
 		p.RequireRefused("ONCEBOX_KAFKA_URL", url, "Config.URL is "+url+": give the addresses of brokers, host:9092, separated by commas (ONCEBOX_KAFKA_URL)")
 	}
+}
+
+// A setting of the brokers is found, too, once and not for each topic.
+func TestDoctorLooksAtTheBrokers(t *testing.T) {
+	_, url := start(t, kfake.BrokerConfigs(map[string]string{"offsets.retention.minutes": "60"}))
+	p := commandtest.New(t, "oncebox-kafka", "ONCEBOX_KAFKA_URL", url)
+	set(t, url, "min.insync.replicas", "2")
+	p.RequireFindings("warning (broker): offsets.retention.minutes is 60: a subscription that has no consumer for longer forgets its place")
 }
