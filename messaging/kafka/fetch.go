@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -102,7 +103,8 @@ func (r *receiver) fault(fetches kgo.Fetches) error {
 		if _, isGroup := errors.AsType[*kgo.ErrGroupSession](e.Err); isGroup {
 			continue // it joins again, and has logged why
 		}
-		r.broker.log.Warn("oncebox: the client has a fault with a partition; it goes on if it can", "topic", r.full, "partition", e.Partition, "group", r.group,
+		away := quietlog.Away(context.Background(), quietlog.Broker+" for a partition")
+		r.broker.log.WarnContext(away, "oncebox: the client has a fault with a partition; it goes on if it can", "topic", r.full, "partition", e.Partition, "group", r.group,
 			"error", e.Err)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -66,32 +67,34 @@ func TestSessionThatTheBrokerRefuses(t *testing.T) {
 	require.Contains(t, requireTrouble(t, err), "ONCEBOX_KAFKA_SESSION_TIMEOUT")
 }
 
-// A poll that is under way while a partition moves may bring messages of it. The partition moves after these are in the queue, or dropped: else they could
+// A poll that is under way while a partition goes may bring messages of it. The partition goes after these are in the queue, or dropped: else they could
 // come into the account of its return.
-func TestPartitionMovesAfterThePoll(t *testing.T) {
+func TestPartitionGoesAfterThePoll(t *testing.T) {
 	t.Parallel()
 	b := connect(t, configOf(cluster(t).ListenAddrs()...))
 	r := subscribe(t, b, billing)
 	eventually(t, func() bool { return partitions(r) == 4 }, "the partitions")
-	interrupted, returned := make(chan struct{}), make(chan struct{})
-	p := &poll{cancel: func() { close(interrupted) }, done: make(chan struct{})}
-	r.mu.Lock()
-	r.poll = p
-	r.mu.Unlock()
-	go func() {
-		r.revoked(t.Context(), r.client, map[string][]int32{r.full: {1}})
-		close(returned)
-	}()
-	select {
-	case <-interrupted:
-	case <-returned:
-		require.Fail(t, "the partition has moved before the poll has ended")
+	for n, gone := range []func(context.Context, *kgo.Client, map[string][]int32){r.revoked, r.lost} {
+		interrupted, returned := make(chan struct{}), make(chan struct{})
+		p := &poll{cancel: func() { close(interrupted) }, done: make(chan struct{})}
+		r.mu.Lock()
+		r.poll = p
+		r.mu.Unlock()
+		go func() {
+			gone(context.Background(), r.client, map[string][]int32{r.full: {int32(n)}})
+			close(returned)
+		}()
+		select {
+		case <-interrupted:
+		case <-returned:
+			require.Fail(t, "the partition has gone before the poll has ended")
+		}
+		require.Equal(t, 4-n, partitions(r), "the partition has gone before the poll has ended")
+		r.mu.Lock()
+		r.poll = nil
+		r.mu.Unlock()
+		close(p.done)
+		await.Receive(t, returned, "the end of the partition")
+		require.Equal(t, 3-n, partitions(r))
 	}
-	require.Equal(t, 4, partitions(r), "the partition has moved before the poll has ended")
-	r.mu.Lock()
-	r.poll = nil
-	r.mu.Unlock()
-	close(p.done)
-	await.Receive(t, returned, "the move")
-	require.Equal(t, 3, partitions(r))
 }

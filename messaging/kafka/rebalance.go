@@ -91,6 +91,7 @@ func (r *receiver) revoked(_ context.Context, _ *kgo.Client, partitions map[stri
 
 // lost is called with partitions that the broker has given to others already, because this consumer was silent for Config.SessionTimeout.
 func (r *receiver) lost(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
+	r.interrupt() // what was polled before is in the queue now, and goes with its account
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, p := range partitions[r.full] {
