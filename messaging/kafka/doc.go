@@ -42,8 +42,8 @@
 // # Errors
 //
 // [messaging.Permanent]: the message is too large, or its topic cannot be a topic of Kafka. [*messaging.TopicError]: the topic is missing, or has too few
-// replicas, or a right on it is missing; the text has the command that mends it. [messaging.ErrBrokerDown]: nothing was sent. [messaging.ErrUnknown]: no receipt came in time. [messaging.ErrBehind]: an earlier
-// message of the key in the same call has such an error.
+// replicas, or a right on it is missing; the text has the command that mends it. [messaging.ErrBrokerDown]: nothing was sent. [messaging.ErrUnknown]: no
+// receipt came in time. [messaging.ErrBehind]: an earlier message of the key in the same call has such an error.
 //
 // [Connect] waits for a broker that cannot be reached at the start. If a subscription belongs to another service, the error is a
 // [*messaging.SourceError], which is permanent.
@@ -53,6 +53,6 @@
 //   - oncebox.broker.published: messages by topic and outcome (ok, permanent, topic, broker_down, unknown, behind)
 //   - oncebox.broker.publish.duration: seconds per call of Publish, by outcome (ok, failed)
 //
-// Read first: broker.go:Connect, then publish.go:Broker.Publish and flight.go:flight.run, then receiver.go:receiver.Receive, fetch.go:receiver.add, account.go:account and
-// rebalance.go:receiver.revoked.
+// Read first: broker.go:Connect, then publish.go:Broker.Publish and flight.go:flight.run, then receiver.go:receiver.Receive, fetch.go:receiver.add,
+// account.go:account and rebalance.go:receiver.revoked.
 package kafka

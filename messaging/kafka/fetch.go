@@ -104,8 +104,8 @@ func (r *receiver) fault(fetches kgo.Fetches) error {
 			continue // it joins again, and has logged why
 		}
 		away := quietlog.Away(context.Background(), quietlog.Broker+" for a partition")
-		r.broker.log.WarnContext(away, "oncebox: the client has a fault with a partition; it goes on if it can", "topic", r.full, "partition", e.Partition, "group", r.group,
-			"error", e.Err)
+		r.broker.log.WarnContext(away, "oncebox: the client has a fault with a partition; it goes on if it can", "topic", r.full,
+			"partition", e.Partition, "group", r.group, "error", e.Err)
 	}
 	return nil
 }

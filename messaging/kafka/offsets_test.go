@@ -40,6 +40,16 @@ func requireSequences(t *testing.T, r messaging.Receiver, want ...int64) {
 
 func TestOperatorSetsTheOffsets(t *testing.T) {
 	t.Parallel()
+	operatorSetsTheOffsets(t, configOf(cluster(t).ListenAddrs()...))
+}
+
+func operatorSetsTheOffsets(t *testing.T, of *Config) {
+	t.Helper()
+	fresh := func(log *lines) *Config {
+		cfg := configOf(of.URL) // with a prefix of its own
+		cfg.SessionTimeout, cfg.Telemetry.Logger = of.SessionTimeout, slog.New(slog.NewTextHandler(log, nil))
+		return cfg
+	}
 	for name, c := range map[string]struct {
 		at   int64
 		want []int64
@@ -51,9 +61,7 @@ func TestOperatorSetsTheOffsets(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log lines
-			cfg := configOf(cluster(t).ListenAddrs()...)
-			cfg.Telemetry.Logger = slog.New(slog.NewTextHandler(&log, nil))
-			b := settled(t, cfg)
+			b := settled(t, fresh(&log))
 			offsets := kadm.Offsets{}
 			offsets.AddOffset(b.cfg.names().FullName("order"), 0, c.at, -1)
 			require.NoError(t, admin(t, b).CommitAllOffsets(t.Context(), b.cfg.names().Group(billing), offsets))
@@ -64,9 +72,7 @@ func TestOperatorSetsTheOffsets(t *testing.T) {
 	t.Run("away", func(t *testing.T) {
 		t.Parallel()
 		var log lines
-		cfg := configOf(cluster(t).ListenAddrs()...)
-		cfg.Telemetry.Logger = slog.New(slog.NewTextHandler(&log, nil))
-		b := settled(t, cfg)
+		b := settled(t, fresh(&log))
 		_, err := admin(t, b).DeleteGroup(t.Context(), b.cfg.names().Group(billing))
 		require.NoError(t, err)
 		requireSequences(t, subscribe(t, b, billing), 1, 2, 3)

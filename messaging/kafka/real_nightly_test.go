@@ -14,6 +14,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/devenv"
+	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/messagingtest"
 )
 
@@ -79,6 +80,12 @@ func TestLeaderIsKilled(t *testing.T) {
 		}
 	}
 	messagingtest.RunKilled(t, h, 3)
+
+	// Its offsets were committed under several leaders. The next consumer begins behind them.
+	b := connect(t, cfg)
+	next := series("order", "next", 1)
+	require.NoError(t, b.Publish(t.Context(), next))
+	require.Equal(t, next[0].ID, receive(t, subscribe(t, b, messaging.Subscription{Topic: "order", Name: "killed"})).ID, "a settled message comes again")
 }
 
 // What others do to topics and groups, on a real broker.
@@ -89,7 +96,7 @@ func TestRealTopicsAndGroups(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
 	for name, run := range map[string]func(*testing.T, *Config){
 		"topic made anew": topicIsMadeAnew, "added partitions": addedPartitions, "aborted messages": abortedMessages, "stranger": strangerInAGroup,
-		"stranger of KIP-848": newStrangerInAGroup,
+		"stranger of KIP-848": newStrangerInAGroup, "offsets": operatorSetsTheOffsets,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -90,7 +90,8 @@ func testRights(t *testing.T, rs rights) {
 	}
 	full := rs.cfg.names().FullName("order")
 	commands := func(right string) string {
-		return "kafka-acls.sh --bootstrap-server " + rs.cfg.hosts()[0] + " --add --allow-principal 'User:alice' --operation " + right + " --topic '" + full + "'"
+		return "kafka-acls.sh --bootstrap-server " + rs.cfg.hosts()[0] + " --add --allow-principal 'User:alice' --operation " + right +
+			" --topic '" + full + "'"
 	}
 	refused(commands("WRITE"))
 	rs.grant(t, "order", kadm.OpDescribe)

@@ -93,7 +93,8 @@ func saslLines() []string {
 		for _, scram := range []string{"scram-sha-256", "scram-sha-512"} {
 			lines = append(lines, prefix+scram+".sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;")
 		}
-		lines = append(lines, prefix+`plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret" user_bob="secret";`)
+		lines = append(lines, prefix+"plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required "+
+			`user_alice="secret" user_bob="secret";`)
 	}
 	return lines
 }

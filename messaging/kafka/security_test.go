@@ -220,7 +220,7 @@ func TestKindReadsTheEnvironment(t *testing.T) {
 	own.Declare, own.Topics = Check, []string{"order"}
 	_, err := Kind().Connect(t.Context(), brokers.Options{Env: func(prefix string, cfg any) error {
 		require.Equal(t, "ONCEBOX_KAFKA_", prefix)
-		*cfg.(*Config) = *own //nolint:forcetypeassert // of this package
+		*cfg.(*Config) = *own
 		return nil
 	}})
 	require.ErrorContains(t, err, "--create --topic "+own.Prefix+"order --partitions 4")

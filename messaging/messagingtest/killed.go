@@ -20,7 +20,7 @@ import (
 func RunKilled(t *testing.T, h Harness, kills int) {
 	t.Helper()
 	h = h.withDefaults()
-	testKilled(kills)(h.open(t, t, h.Types[0]))
+	t.Run("server is killed", func(t *testing.T) { testKilled(kills)(h.open(t, t, h.Types[0])) })
 }
 
 // awayCall is the limit of a call while the server is away, much less than the outage.
