@@ -53,6 +53,7 @@ func TestCredentials(t *testing.T) {
 		"ONCEBOX_NATS_CREDS_FILE":      {URL: nkey.URL(), CredsFile: "/does/not/exist"},
 		"ONCEBOX_NATS_TLS_CERT":        {URL: nkey.URL(), TLSCert: "/does/not/exist", TLSKey: "/does/not/exist"},
 		"ONCEBOX_NATS_TLS_TRUST_CERTS": {URL: nkey.URL(), TLSTrustCerts: "/does/not/exist"},
+		"holds no certificate":         {URL: nkey.URL(), TLSTrustCerts: write(t, "no-certificate", seed)},
 	} {
 		_, err := Connect(t.Context(), c) // it does not wait: nothing of this passes by itself
 		require.ErrorContains(t, err, wanted)

@@ -10,6 +10,7 @@ import (
 	natsclient "github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
+	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/retry"
 )
 
@@ -60,18 +61,21 @@ func checkCreds(file string) error {
 	return nil
 }
 
-// appendTLS adds the options for TLS, if anything of it is set. The certificates are read here, so a missing file is an error at the start.
+// appendTLS adds the options for TLS, if anything of it is set. The client reads the files at each connection; they are read here as well, because a
+// wrong one would later look like a server that does not answer.
 func appendTLS(options []natsclient.Option, c *Config) ([]natsclient.Option, error) {
-	if c.TLSTrustCerts != "" {
-		if _, err := os.ReadFile(c.TLSTrustCerts); err != nil {
-			return nil, fmt.Errorf("%w: Config.TLSTrustCerts (ONCEBOX_NATS_TLS_TRUST_CERTS): %w", errFile, err)
+	for variable, files := range map[string]adapters.TLS{
+		"ONCEBOX_NATS_TLS_TRUST_CERTS": {TrustCerts: c.TLSTrustCerts},
+		"ONCEBOX_NATS_TLS_CERT":        {Cert: c.TLSCert, Key: c.TLSKey},
+	} {
+		if _, err := files.Load(); err != nil {
+			return nil, fmt.Errorf("%w: %w (%s)", errFile, err, variable)
 		}
+	}
+	if c.TLSTrustCerts != "" {
 		options = append(options, natsclient.RootCAs(c.TLSTrustCerts))
 	}
 	if c.TLSCert != "" {
-		if _, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey); err != nil {
-			return nil, fmt.Errorf("%w: Config.TLSCert (ONCEBOX_NATS_TLS_CERT): %w", errFile, err)
-		}
 		options = append(options, natsclient.ClientCert(c.TLSCert, c.TLSKey))
 	}
 	if c.TLSAllowInsecure {
