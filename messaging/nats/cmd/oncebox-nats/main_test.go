@@ -58,7 +58,7 @@ func TestDoctorFindsWhatHurts(t *testing.T) {
 		require.NoError(t, err)
 	}
 	p.RequireFindings(
-		"problem (broker): topic order: its stream has a limit of size, and throws away the oldest messages",
+		"problem (broker): topic order: it exists with other settings: discard is DiscardOld and must be DiscardNew: it has a limit of size",
 		"warning (broker): topic order: its stream recognizes copies for 20s",
 		"at most 5 times, and drops it then: nats consumer edit oncebox-order ",
 	)
