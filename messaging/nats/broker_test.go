@@ -13,6 +13,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/linktest"
 	"github.com/oncebox/oncebox/messaging"
 	own "github.com/oncebox/oncebox/messaging/nats/natsserver"
 )
@@ -57,6 +58,32 @@ func TestCopiesAreStoredOnce(t *testing.T) {
 	msgs[1].Metadata = event.Metadata{"run": "2"}
 	require.NoError(t, b.Publish(t.Context(), msgs[1:2]))
 	require.Equal(t, 5, stored(t, b), "an event with other metadata was taken for a copy")
+}
+
+// What was sent over a connection that is lost gets no answer, so Publish does not wait for it. The copies are not stored.
+func TestLostConnectionEndsMessages(t *testing.T) {
+	t.Parallel()
+	server := serve(t)
+	link := linktest.New(t, server.URL())
+	cfg := config(link.URL)
+	cfg.PublishTimeout, cfg.DuplicateWindow = time.Hour, 2*time.Hour
+	b := connect(t, cfg)
+	msgs := append(events(1, 2), event.Envelope{ID: "other", Topic: "order", RoutingKey: "another key"})
+	require.NoError(t, b.Declare(t.Context(), []string{"order"}, nil))
+	link.SetFrozen(true)
+	before := b.session.Conn.Stats().OutMsgs
+	published := make(chan error, 1)
+	go func() { published <- b.Publish(t.Context(), msgs) }()
+	await.True(t, func() bool { return b.session.Conn.Stats().OutMsgs == before+2 }, "two messages are under way")
+	link.SetFrozen(false)
+	link.Cut()
+	failed, ok := errors.AsType[*messaging.PublishError](<-published)
+	require.True(t, ok)
+	require.ErrorIs(t, failed.Failed[0], messaging.ErrUnknown)
+	require.ErrorIs(t, failed.Failed[1], messaging.ErrBehind)
+	require.ErrorIs(t, failed.Failed[2], messaging.ErrUnknown)
+	require.NoError(t, b.Publish(t.Context(), msgs))
+	require.Equal(t, 3, stored(t, b))
 }
 
 // A server that restarts is an outage: publishers and receivers go on by themselves, and nothing is lost or out of order.

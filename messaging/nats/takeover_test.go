@@ -203,6 +203,9 @@ func TestSharedMessageStaysInWork(t *testing.T) {
 	m, err := r.Receive(t.Context())
 	require.NoError(t, err)
 	nothing(t, subscribe(t, b, s))
+	c, err := b.session.Consumer(t.Context(), "oncebox-order", "billing")
+	require.NoError(t, err)
+	require.Zero(t, c.CachedInfo().NumRedelivered, "nor to this one again: the server shows that it still has the request")
 	require.NoError(t, r.Ack(t.Context(), m))
 }
 
