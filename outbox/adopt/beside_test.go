@@ -37,7 +37,8 @@ func TestWritersDoNotWait(t *testing.T) {
 	for i := range 20 {
 		require.NoError(t, f.db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
 			// The server ends a statement that waits for a lock.
-			_, err := tx.ExecContext(ctx, fmt.Sprintf(`SET LOCAL lock_timeout = '1ms'; INSERT INTO old (order_id, payload) VALUES ('a', '%d'); SELECT FROM old`, i))
+			_, err := tx.ExecContext(ctx, fmt.Sprintf(`SET LOCAL lock_timeout = '1ms'; INSERT INTO old (order_id, payload) VALUES ('a', '%d');
+				SELECT FROM old`, i))
 			return err
 		}))
 	}
@@ -51,7 +52,8 @@ func TestWritersDoNotWait(t *testing.T) {
 func TestOldPublisherRunsBeside(t *testing.T) {
 	for name, lock := range map[string]string{"it locks rows": "FOR UPDATE SKIP LOCKED", "it locks nothing": ""} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, `CREATE TABLE old (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), n bigserial, order_id text, payload text, sent_at timestamptz)`)
+			f := newFixture(t, `CREATE TABLE old (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), n bigserial, order_id text, payload text,
+				sent_at timestamptz)`)
 			const rows = 400
 			mapping := `{table: old, id: "{id}", topic: order, aggregate_type: order, aggregate_id: "{order_id}", payload: "{payload}", order: [n],
 				unsent: {sent_at: null}, mark: {sent_at: now()}}`
@@ -70,7 +72,7 @@ func TestOldPublisherRunsBeside(t *testing.T) {
 							return err
 						}
 						published = append(published, ids...)
-						_, err := tx.NewRaw("UPDATE old SET sent_at = now() WHERE id IN (?)", bun.In(ids)).Exec(ctx)
+						_, err := tx.NewRaw("UPDATE old SET sent_at = now() WHERE id IN (?)", bun.List(ids)).Exec(ctx)
 						return err
 					})
 				}

@@ -21,7 +21,7 @@ func TestChangesOfAForwardedTable(t *testing.T) {
 		"the mark is renamed":       {ddl: `ALTER TABLE old RENAME COLUMN sent_at TO done_at`},
 		"the table is renamed":      {ddl: `ALTER TABLE old RENAME TO older`, table: "older"},
 		"another column is dropped": {ddl: `ALTER TABLE old DROP COLUMN other`},
-		"a column is dropped":       {ddl: `ALTER TABLE old DROP COLUMN order_id`, refused: "cannot drop column order_id of table old because other objects depend on it"},
+		"a column is dropped":       {ddl: `ALTER TABLE old DROP COLUMN order_id`, refused: "cannot drop column order_id of table old"},
 		"a type is changed":         {ddl: `ALTER TABLE old ALTER COLUMN order_id TYPE varchar(9)`, refused: "cannot alter type of a column used by a view"},
 		"the table is dropped":      {ddl: `DROP TABLE old`, refused: "cannot drop table old because other objects depend on it"},
 		"the order is dropped":      {ddl: `ALTER TABLE old DROP COLUMN created_at`, refused: "cannot drop column created_at"},
@@ -131,7 +131,9 @@ func TestPreviewSaysWhatTheRunSays(t *testing.T) {
 		"the mark breaks a constraint": {
 			`ALTER TABLE old ADD CHECK (sent_at IS NULL OR order_id = 'b')`, mapOrders, "violates check constraint",
 		},
-		"the mark leaves the row unsent": {`SELECT 1`, strings.Replace(mapOrders, "mark: {sent_at: now()}", "mark: {created_at: now()}", 1), "still counts as unsent"},
+		"the mark leaves the row unsent": {
+			`SELECT 1`, strings.Replace(mapOrders, "mark: {sent_at: now()}", "mark: {created_at: now()}", 1), "still counts as unsent",
+		},
 		"a trigger keeps rows": {
 			`CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 			CREATE TRIGGER keep BEFORE UPDATE ON old FOR EACH ROW EXECUTE FUNCTION keep()`, mapOrders, "1 rows were read and 0 were marked",

@@ -153,7 +153,7 @@ func (c *compiler) time(m *Mapping) string {
 	case kind == kindTimestamp:
 		return fmt.Sprintf("CASE WHEN isfinite(%[1]s) THEN %[1]s AT TIME ZONE 'UTC' END", name)
 	case isNumber && m.OccurredAtUnit == "":
-		c.refuse("occurred_at", fmt.Errorf("%s is a number: say in occurred_at_unit what it counts since 1970, such as ms (one of s, ms, us, ns)", m.OccurredAt))
+		c.refuse("occurred_at", fmt.Errorf("%s is a number: say in occurred_at_unit what it counts since 1970 (s, ms, us or ns)", m.OccurredAt))
 	case !isNumber && kind != kindText && kind != kindVarchar:
 		c.refuse("occurred_at", fmt.Errorf("%s is of type %s: give a column of type timestamptz or timestamp, a number or a text", m.OccurredAt, kind))
 	default:

@@ -122,8 +122,8 @@ func stopForwarding(ctx context.Context, tx bun.Tx, box, label, table string) er
 
 // functionOfTrigger names the function of a trigger. It has the name that the table had when the trigger was made.
 const functionOfTrigger = `
-SELECT quote_ident(n.nspname) || '.' || quote_ident(p.proname) FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid JOIN pg_namespace n ON n.oid = p.pronamespace
-WHERE t.tgrelid = $1::regclass AND t.tgname = $2`
+SELECT quote_ident(n.nspname) || '.' || quote_ident(p.proname) FROM pg_trigger t
+JOIN pg_proc p ON p.oid = t.tgfoid JOIN pg_namespace n ON n.oid = p.pronamespace WHERE t.tgrelid = $1::regclass AND t.tgname = $2`
 
 // removeTrigger removes the trigger of a table, if it has one, with its function and its view.
 func removeTrigger(ctx context.Context, tx bun.Tx, table string) error {

@@ -99,22 +99,22 @@ func (m *Mover) take(ctx context.Context, tx bun.Tx, h *haul) error {
 	return nil
 }
 
+const addRefused = `SELECT %s.oncebox_add(topic => $1, payload => NULL, event_type => $2, aggregate_type => $3, aggregate_id => $4,
+	tenant_id => coalesce(nullif($5, ''), $6), ordering_key => $7, source => coalesce(nullif($8, ''), $9), occurred_at => $10, content_type => $11,
+	id => $12, payload_bytes => $13, metadata => $14::text::jsonb, refused => $15)`
+
 // refuse stores a row that no event can be made of, for the relay to give it up.
 func (m *Mover) refuse(ctx context.Context, tx bun.Tx, r *row, reason string) error {
-	metadata := event.Metadata{}
-	if entries, err := r.metadataOf(m.plan); err == nil {
-		metadata = entries
-	} else {
-		metadata["oncebox.metadata"] = string(r.metadata)
+	metadata, err := r.metadataOf(m.plan)
+	if err != nil {
+		metadata = event.Metadata{"oncebox.metadata": string(r.metadata)}
+		r.addHeaders(m.plan, metadata)
 	}
-	text := fmt.Sprintf(`SELECT %s.oncebox_add(topic => $1, payload => NULL, event_type => $2, aggregate_type => $3, aggregate_id => $4,
-		tenant_id => coalesce(nullif($5, ''), $6), ordering_key => $7, source => coalesce(nullif($8, ''), $9), occurred_at => $10, content_type => $11,
-		id => $12, payload_bytes => $13, metadata => $14::text::jsonb, refused => $15)`, m.plan.box)
 	entries, err := json.Marshal(metadata)
 	if err != nil {
 		return err
 	}
-	_, err = tx.Tx.ExecContext(ctx, text, pgx.QueryExecModeExec, r.topic, r.typ, r.kind, r.aggregate, r.tenant, orDefault(m.store.Handle().DefaultTenant),
+	_, err = tx.Tx.ExecContext(ctx, fmt.Sprintf(addRefused, m.plan.box), pgx.QueryExecModeExec, r.topic, r.typ, r.kind, r.aggregate, r.tenant, orDefault(m.store.Handle().DefaultTenant),
 		r.key, r.source, m.store.Source(), r.occurred, m.plan.contentType, r.id, r.payload, string(entries), reason)
 	return err
 }

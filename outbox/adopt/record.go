@@ -19,7 +19,8 @@ const (
 	noteMove = `
 INSERT INTO %s.outbox_adopted AS a (old_table, mapping, moved, moved_at, looked_at, stay, inserted)
 SELECT $1::text, $2::text, $3::bigint, CASE WHEN $3::bigint > 0 THEN clock_timestamp() END, clock_timestamp(), $4::bigint,
-	(SELECT coalesce(sum(pg_stat_get_tuples_inserted(t.relid)), 0) FROM (SELECT $5::regclass AS relid UNION SELECT relid FROM pg_partition_tree($5::regclass)) t)
+	(SELECT coalesce(sum(pg_stat_get_tuples_inserted(t.relid)), 0)
+		FROM (SELECT $5::regclass AS relid UNION SELECT relid FROM pg_partition_tree($5::regclass)) t)
 ON CONFLICT (old_table) DO UPDATE SET mapping = excluded.mapping, moved = a.moved + excluded.moved, moved_at = coalesce(excluded.moved_at, a.moved_at),
 	looked_at = excluded.looked_at, stay = excluded.stay, inserted = excluded.inserted, error = '',
 	written_at = CASE WHEN a.inserted <> excluded.inserted THEN clock_timestamp() ELSE a.written_at END`
@@ -54,7 +55,8 @@ func (m *Mover) noteError(ctx context.Context, failed error) {
 	defer cancel()
 	mapping, err := m.plan.mapping.text()
 	if err == nil {
-		_, err = m.store.Handle().DB.DB.ExecContext(ctx, fmt.Sprintf(noteError, m.plan.box), pgx.QueryExecModeExec, m.plan.table.label(), mapping, failed.Error())
+		_, err = m.store.Handle().DB.DB.ExecContext(ctx, fmt.Sprintf(noteError, m.plan.box), pgx.QueryExecModeExec, m.plan.table.label(), mapping,
+			failed.Error())
 	}
 	if err != nil {
 		m.store.Telemetry().Logger.DebugContext(ctx, "oncebox: the error could not be noted", "error", err)

@@ -104,7 +104,10 @@ func (p *plan) hasIndex(ctx context.Context, db *bun.DB) (fits bool, err error) 
 		text := fmt.Sprintf("EXPLAIN (COSTS OFF) SELECT %s FROM %s r%s ORDER BY %s LIMIT 500", p.order, p.table.sql(), p.indexed(), p.order)
 		lines, err := pgsql.Collect(pgsql.QueryPlain(ctx, tx.Tx, text, pgx.QueryExecModeExec), func(scan pgsql.Scan, line *string) error { return scan(line) })
 		plan := strings.Join(lines, "\n")
-		fits = strings.Contains(plan, "Index") && !strings.Contains(plan, "Seq Scan") && !strings.Contains(plan, "Sort Key") && !strings.Contains(plan, "Filter:")
+		fits = strings.Contains(plan, "Index")
+		for _, bad := range []string{"Seq Scan", "Sort Key", "Filter:"} {
+			fits = fits && !strings.Contains(plan, bad)
+		}
 		return err
 	})
 	return fits, wrap("look for an index of "+p.table.label(), err)

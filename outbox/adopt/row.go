@@ -111,10 +111,14 @@ func (r *row) metadataOf(p *plan) (event.Metadata, error) {
 	case r.metadata != nil:
 		return nil, errNoMetadata
 	}
+	r.addHeaders(p, metadata)
+	return metadata, nil
+}
+
+func (r *row) addHeaders(p *plan, to event.Metadata) {
 	for i, name := range p.headers {
 		if r.headers[i].Valid {
-			metadata[name] = r.headers[i].String
+			to[name] = r.headers[i].String
 		}
 	}
-	return metadata, nil
 }

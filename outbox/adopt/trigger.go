@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -69,10 +70,10 @@ func (p *plan) forwardBody(name, source, tenant string, maxPayload int) string {
 	if p.mapping.Base64 {
 		payload = "decode(convert_from(x.payload, 'UTF8'), 'base64')"
 	}
-	metadata, columns := "coalesce(x.entries, '{}')", forwardColumns
+	metadata, columns := []string{"coalesce(x.entries, '{}')"}, []string{forwardColumns}
 	for i, header := range p.headers {
-		columns += fmt.Sprintf(", header%d", i)
-		metadata += fmt.Sprintf(" || jsonb_strip_nulls(jsonb_build_object(%s, x.header%d))", literal(header), i)
+		columns = append(columns, fmt.Sprintf("header%d", i))
+		metadata = append(metadata, fmt.Sprintf("jsonb_strip_nulls(jsonb_build_object(%s, x.header%d))", literal(header), i))
 	}
 	own := make([]string, len(p.table.key))
 	for i, column := range p.table.key {
@@ -81,8 +82,9 @@ func (p *plan) forwardBody(name, source, tenant string, maxPayload int) string {
 	add := fmt.Sprintf(`%s.oncebox_add(topic => x.topic, payload => NULL, event_type => x.typ, aggregate_type => x.kind, aggregate_id => x.aggregate,
 			tenant_id => coalesce(nullif(x.tenant, ''), %s), ordering_key => x.key, source => coalesce(nullif(x.source, ''), %s), occurred_at => x.at,
 			content_type => %s, `, p.box, literal(orDefault(tenant)), literal(source), literal(p.contentType))
-	return strings.NewReplacer("{add}", add, "{view}", name, "{columns}", columns, "{own}", strings.Join(own, " AND "), "{metadata}", metadata,
-		"{payload}", payload, "{max}", fmt.Sprint(maxPayload), "{take}", p.forwardTake(name), "{no id}", literal(errNoID.Error()),
+	return strings.NewReplacer("{add}", add, "{view}", name, "{columns}", strings.Join(columns, ", "), "{own}", strings.Join(own, " AND "), "{metadata}",
+		strings.Join(metadata, " || "),
+		"{payload}", payload, "{max}", strconv.Itoa(maxPayload), "{take}", p.forwardTake(name), "{no id}", literal(errNoID.Error()),
 		"{no metadata}", literal(errNoMetadata.Error())).Replace(`
 DECLARE
 	x record;

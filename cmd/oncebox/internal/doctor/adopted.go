@@ -28,10 +28,12 @@ func adoption(s *adopt.State, now time.Time) (found []Finding) {
 		if !s.Oldest.IsZero() {
 			since = ", the oldest since " + at(s.Oldest)
 		}
-		found = append(found, finding(check, Problem, "start oncebox adopt --map FILE", "unsent rows wait in %s (%s)%s, and no process moves them", s.Table, cli.UpTo(s.Waiting, adopt.Counted), since))
+		found = append(found, finding(check, Problem, "start oncebox adopt --map FILE", "unsent rows wait in %s (%s)%s, and no process moves them",
+			s.Table, cli.UpTo(s.Waiting, adopt.Counted), since))
 	}
 	if s.Error != "" && !silent {
-		found = append(found, finding(check, Problem, "mend what the error says", "rows of %s have not been moved since %s: %s", s.Table, at(s.FailedAt), s.Error))
+		found = append(found, finding(check, Problem, "mend what the error says", "rows of %s have not been moved since %s: %s",
+			s.Table, at(s.FailedAt), s.Error))
 	}
 	if s.Stay > 0 {
 		found = append(found, finding(check, Problem, "oncebox adopt --map FILE --dry-run lists them: correct them, or mark or delete them",

@@ -430,7 +430,8 @@ func (s *setUp) adopt(forward bool) {
 
 func (s *setUp) endAdoption() {
 	s.exec("DROP TABLE IF EXISTS old CASCADE", "DELETE FROM outbox_adopted",
-		"DO $$ DECLARE f text; BEGIN FOR f IN SELECT oid::regprocedure FROM pg_proc WHERE proname LIKE 'oncebox_forward%' LOOP EXECUTE 'DROP FUNCTION ' || f; END LOOP; END $$")
+		"DO $$ DECLARE f text; BEGIN FOR f IN SELECT oid::regprocedure FROM pg_proc WHERE proname LIKE 'oncebox_forward%' "+
+			"LOOP EXECUTE 'DROP FUNCTION ' || f; END LOOP; END $$")
 }
 
 type orderPlaced struct{}
