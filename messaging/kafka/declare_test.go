@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
@@ -147,6 +148,9 @@ func TestAnotherDatabaseOfAService(t *testing.T) {
 	require.Equal(t, "one", found.Owner)
 	require.True(t, messaging.IsPermanent(err))
 	require.Contains(t, found.Mend, "--reset-offsets --to-current")
+	topics, err := admin(t, b).ListTopics(t.Context(), b.cfg.names().FullName("other"))
+	require.NoError(t, err)
+	require.ErrorIs(t, topics.Error(), kerr.UnknownTopicOrPartition, "a start that was refused has made a topic")
 
 	// The command commits the offsets without metadata.
 	full := b.cfg.names().FullName("order")

@@ -12,15 +12,18 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// Declare makes topics and subscriptions, whose names are known to be valid. It looks at all subscriptions before it makes
-// one, so that a start that is refused for one of them has made none.
+// Declare makes topics and subscriptions, whose names are known to be valid. It looks at all that exist before it makes one, so that a start that is
+// refused leaves nothing behind.
 func (k *Keeper) Declare(ctx context.Context, names []string, subscriptions []messaging.Subscription) error {
+	if err := k.mayDeclare(ctx, names, subscriptions); err != nil {
+		return err
+	}
 	for _, name := range names {
 		t, err := k.Ensure(ctx, name, Write)
 		if err != nil {
 			return err
 		}
-		if _, err := k.Inspect(ctx, name, t); err != nil {
+		if _, err := k.Inspect(ctx, name, t); err != nil { // a new topic has the settings of the broker
 			return err
 		}
 	}
@@ -28,15 +31,36 @@ func (k *Keeper) Declare(ctx context.Context, names []string, subscriptions []me
 		if _, err := k.Ensure(ctx, s.Topic, Read); err != nil {
 			return err
 		}
-		if _, _, err := k.admit(ctx, s); err != nil {
+		if _, _, err := k.Place(ctx, s); err != nil {
 			return err
 		}
-		if err := k.refuseStrangers(ctx, s); err != nil {
+	}
+	return nil
+}
+
+// mayDeclare returns an error if a topic or a subscription that exists cannot be used by this program.
+func (k *Keeper) mayDeclare(ctx context.Context, names []string, subscriptions []messaging.Subscription) error {
+	for _, name := range names {
+		t, err := k.Look(ctx, name, Write)
+		if err == nil {
+			_, err = k.Inspect(ctx, name, t)
+		}
+		if err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) {
 			return err
 		}
 	}
 	for _, s := range subscriptions {
-		if _, _, err := k.Place(ctx, s); err != nil {
+		_, err := k.Look(ctx, s.Topic, Read)
+		if errors.Is(err, kerr.UnknownTopicOrPartition) {
+			continue
+		}
+		if err == nil {
+			_, _, err = k.admit(ctx, s)
+		}
+		if err == nil {
+			err = k.refuseStrangers(ctx, s)
+		}
+		if err != nil {
 			return err
 		}
 	}
