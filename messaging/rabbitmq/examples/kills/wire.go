@@ -47,7 +47,7 @@ func (w wire) Read(ctx context.Context) (messages []kills.Message, err error) {
 				return err
 			}
 			if !ok {
-				_, err := ch.QueueDelete(queue, false, true, false)
+				_, err := ch.QueueDelete(queue, false, false, false)
 				return err
 			}
 			attributes := map[string]string{}
