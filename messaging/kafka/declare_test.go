@@ -104,6 +104,7 @@ func TestExamineFindsTheSettingsThatHurt(t *testing.T) {
 	for setting, c := range map[string]struct{ value, says string }{
 		"min.insync.replicas": {"1", "warning: topic order: min.insync.replicas is 1, so a confirmed event may have one copy only"},
 		"retention.ms":        {"3600000", "warning: topic order: retention.ms is 1h0m0s, so a subscription that stands still for longer loses events"},
+		"retention.bytes":     {"1000000", "warning: topic order: retention.bytes is 1000000, so a partition with more bytes loses events"},
 		"max.message.bytes":   {"20000", "warning: topic order: max.message.bytes is 20000, and ONCEBOX_KAFKA_MAX_MESSAGE_BYTES is 1048576"},
 		"cleanup.policy":      {"compact", "problem: topic order: cleanup.policy is compact"},
 	} {

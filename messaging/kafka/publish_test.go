@@ -78,7 +78,11 @@ func sequences(t *testing.T, b *Broker, topic string) map[string][]int64 {
 // The broker's limit becomes lower than the program knows. It refuses a whole batch. No message in it counts as the fault, until the limit is known.
 func TestBrokersLimitBecomesLower(t *testing.T) {
 	t.Parallel()
-	cfg := configOf(cluster(t).ListenAddrs()...)
+	brokersLimitBecomesLower(t, configOf(cluster(t).ListenAddrs()...))
+}
+
+func brokersLimitBecomesLower(t *testing.T, cfg *Config) {
+	t.Helper()
 	cfg.Partitions = 1
 	b := connect(t, cfg)
 	require.NoError(t, b.Publish(t.Context(), series("order", "z", 1)))

@@ -15,6 +15,7 @@ import (
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/devenv"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/diagnosis"
 	"github.com/oncebox/oncebox/messaging/messagingtest"
 )
 
@@ -97,6 +98,7 @@ func TestRealTopicsAndGroups(t *testing.T) {
 	for name, run := range map[string]func(*testing.T, *Config){
 		"topic made anew": topicIsMadeAnew, "added partitions": addedPartitions, "aborted messages": abortedMessages, "stranger": strangerInAGroup,
 		"stranger of KIP-848": newStrangerInAGroup, "offsets": operatorSetsTheOffsets,
+		"limit": brokersLimitBecomesLower, "timestamps": refusedTimestamps,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -124,4 +126,23 @@ func newStrangerInAGroup(t *testing.T, cfg *Config) {
 	require.NoError(t, b.Publish(t.Context(), append(series("order", "a", 1), series("order", "b", 1)...)))
 	receive(t, r)
 	receive(t, r)
+}
+
+// A topic takes no message that is older than a moment. That is a trouble of the topic, which the doctor reports, and no message's fault.
+func refusedTimestamps(t *testing.T, cfg *Config) {
+	t.Helper()
+	b := connect(t, cfg)
+	require.NoError(t, b.Declare(t.Context(), []string{"order"}, nil))
+	for _, setting := range []string{"message.timestamp.after.max.ms", "message.timestamp.before.max.ms"} {
+		set(t, b, "order", setting, "0")
+		found, err := b.Examine(t.Context(), diagnosis.Examination{Topics: []string{"order"}, Remembers: -1})
+		require.NoError(t, err)
+		require.Contains(t, problems(found), "warning: topic order: "+setting+" is 0 ms, so events of a machine whose clock differs by more are refused")
+	}
+	msgs := series("order", "a", 3)
+	for _, err := range failures(t, b.Publish(t.Context(), msgs)) {
+		require.Contains(t, requireTrouble(t, err), "correct the clock of this machine, or message.timestamp.before.max.ms")
+	}
+	set(t, b, "order", "message.timestamp.before.max.ms", "3600000")
+	eventually(t, func() bool { return b.Publish(t.Context(), msgs) == nil }, "the topic takes messages again")
 }

@@ -158,3 +158,17 @@ func TestTroublesOfATopic(t *testing.T) {
 		}
 	}
 }
+
+// A producer needs the right to write before its first message. Without it the broker is not away.
+func TestProducerThatIsRefused(t *testing.T) {
+	t.Parallel()
+	c := cluster(t)
+	b := connect(t, configOf(c.ListenAddrs()...))
+	c.ControlKey(int16(kmsg.InitProducerID), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		resp := req.ResponseKind().(*kmsg.InitProducerIDResponse)
+		resp.ErrorCode = kerr.ClusterAuthorizationFailed.Code
+		return resp, nil, true
+	})
+	require.Contains(t, requireTrouble(t, failures(t, b.Publish(t.Context(), series("order", "a", 1)))[0]), "--operation WRITE")
+}
