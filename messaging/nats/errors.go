@@ -3,7 +3,6 @@ package nats
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 
 	natsclient "github.com/nats-io/nats.go"
@@ -19,6 +18,9 @@ const (
 	codeHeadersTooLarge jetstream.ErrorCode = 10097
 	codeInProcess       jetstream.ErrorCode = 10158 // a copy of the message is being stored at this moment
 )
+
+// badRequest is the class of errors of requests that cannot be, as in HTTP.
+const badRequest = 400
 
 // The codes of errors that depend on how many servers there are.
 const (
@@ -70,7 +72,7 @@ func lasts(err error) bool {
 			return true
 		}
 	}
-	if api, refused := refusal(err); refused && (api.Code == http.StatusBadRequest || api.ErrorCode == codeOneServer) {
+	if api, refused := refusal(err); refused && (api.Code == badRequest || api.ErrorCode == codeOneServer) {
 		return api.ErrorCode != codeFewServers
 	}
 	return messaging.IsPermanent(err) || strings.Contains(err.Error(), "x509:") || strings.Contains(err.Error(), "tls:")

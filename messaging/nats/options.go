@@ -51,7 +51,7 @@ func (c *Config) options() ([]natsclient.Option, error) {
 
 // checkCreds reads a file as the client does at each connection.
 func checkCreds(file string) error {
-	content, err := os.ReadFile(file)
+	content, err := os.ReadFile(file) //nolint:gosec // the user's own choice
 	if err != nil {
 		return err
 	}

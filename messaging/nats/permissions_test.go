@@ -22,7 +22,7 @@ func user(name string, publish, subscribe []string) *natsserver.User {
 // permitted returns the configuration of a user of a server that has these users, and one who may do everything.
 func permitted(t *testing.T, users ...*natsserver.User) func(name string) *Config {
 	t.Helper()
-	server := start(t, t.TempDir(), func(o *natsserver.Options) { o.Users = append(users, user("all", nil, nil)) })
+	server := start(t, t.TempDir(), func(o *natsserver.Options) { o.Users = append([]*natsserver.User{user("all", nil, nil)}, users...) })
 	return func(name string) *Config {
 		cfg := config(server.URL())
 		cfg.User, cfg.Password = name, "p"

@@ -32,7 +32,7 @@ func TestOtherStreamsAreRefused(t *testing.T) {
 		{"max_msgs_per_subject is 1", jetstream.StreamConfig{MaxMsgsPerSubject: 1}},
 		{"discard is DiscardOld", jetstream.StreamConfig{MaxBytes: 1 << 20}},
 		{"discard is DiscardOld", jetstream.StreamConfig{MaxMsgs: 10}},
-		{"sealed or mirror is", jetstream.StreamConfig{Mirror: &jetstream.StreamSource{Name: "elsewhere"}, Metadata: map[string]string{"oncebox-partitions": "1"}}},
+		{"sealed or mirror is", jetstream.StreamConfig{Mirror: &jetstream.StreamSource{Name: "elsewhere"}}},
 		{"sealed or mirror is", jetstream.StreamConfig{Sealed: true}},
 		{"subject_transform is", jetstream.StreamConfig{SubjectTransform: &jetstream.SubjectTransformConfig{Source: ">", Destination: "x.>"}}},
 		{"its subjects are", jetstream.StreamConfig{Subjects: []string{"nowhere.>"}}},

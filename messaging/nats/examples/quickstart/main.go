@@ -32,7 +32,7 @@ func run() int {
 	if err := os.Setenv(variable, server.URL()); err != nil {
 		return failed(err)
 	}
-	fmt.Println("A NATS server runs in this process, with JetStream, at", server.URL())
+	fmt.Fprintln(os.Stdout, "A NATS server runs in this process, with JetStream, at", server.URL())
 	return tour.Main(nats.Kind())
 }
 

@@ -79,15 +79,15 @@ func (e *Encoder) Encode(env *event.Envelope, stream, subject string) (*natsclie
 // messageID returns the id by which the server recognizes a copy: the same event with the same content. A dead letter that was replayed with another
 // payload has the same event id, and must not be dropped as a copy.
 func (e *Encoder) messageID(data []byte) string {
-	c := e.content[:0]
+	e.content = e.content[:0]
 	for _, p := range e.props {
 		for _, text := range [...]string{p.Name, p.Value} {
-			c = strconv.AppendInt(c, int64(len(text)), 10)
-			c = append(c, ':')
-			c = append(c, text...)
+			e.content = strconv.AppendInt(e.content, int64(len(text)), 10)
+			e.content = append(e.content, ':')
+			e.content = append(e.content, text...)
 		}
 	}
-	e.content = append(c, data...)
+	e.content = append(e.content, data...)
 	sum := sha256.Sum256(e.content)
 	return hex.EncodeToString(sum[:16])
 }

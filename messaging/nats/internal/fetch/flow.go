@@ -150,24 +150,28 @@ func (f *flow) late() time.Time {
 	return f.asked.Add(f.partition.expires() + f.partition.every())
 }
 
-// accept takes a message, or the end of a request.
+// accept takes a message, or what the server says about a request.
 func (f *flow) accept(m *natsclient.Msg) error {
 	f.heard = time.Now()
-	end := statusOf(m)
-	if errors.Is(end, errIdle) {
-		return nil
-	}
-	if end != nil && !errors.Is(end, errExpired) && !errors.Is(end, errTooSmall) {
-		if errors.Is(end, errUnpinned) {
-			f.partition.pin = ""
-		}
-		return end
-	}
-	f.isAlive()
-	if end != nil {
+	switch said := statusOf(m); {
+	case said == nil:
+		f.isAlive()
+		return f.take(m)
+	case errors.Is(said, errIdle):
+	case errors.Is(said, errExpired), errors.Is(said, errTooSmall):
+		f.isAlive()
 		f.wants = 0
-		return nil
+	case errors.Is(said, errUnpinned):
+		f.partition.pin = ""
+		return said
+	default:
+		return said
 	}
+	return nil
+}
+
+// take takes a message, if it is the next one.
+func (f *flow) take(m *natsclient.Msg) error {
 	f.wants--
 	md, err := m.Metadata()
 	if err != nil {

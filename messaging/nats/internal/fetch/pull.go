@@ -106,6 +106,6 @@ func statusOf(m *natsclient.Msg) error {
 
 // isFinal reports whether waiting does not help: a stream or consumer does not exist any more, or the user has no permission.
 func isFinal(err error) bool {
-	return errors.Is(err, session.ErrDenied) || errors.Is(err, errGone) || errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) ||
-		errors.Is(err, jetstream.ErrConsumerDoesNotExist)
+	return errors.Is(err, session.ErrDenied) || errors.Is(err, errGone) || errors.Is(err, jetstream.ErrStreamNotFound) ||
+		errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrConsumerDoesNotExist)
 }

@@ -176,8 +176,8 @@ func (k *Keeper) checked(topic string, handle jetstream.Stream) (*Stream, error)
 			"has received them; with discard new it refuses messages, and they wait in the outbox: "+edit+"--discard new")
 	}
 	if t := c.SubjectTransform; t != nil && s.isMatchedBy(t.Source) {
-		wrong("subject_transform", t.Source+" to "+t.Destination, "about other subjects", "no consumer finds messages that have changed their subject: take it "+
-			"out of the settings: "+edit+"--config FILE")
+		wrong("subject_transform", t.Source+" to "+t.Destination, "about other subjects", "no consumer finds messages that have changed their subject: take "+
+			"it out of the settings: "+edit+"--config FILE")
 	}
 	if c.Sealed || c.Mirror != nil {
 		wrong("sealed or mirror", true, false, "nothing can be published to it: choose another Config.Prefix (ONCEBOX_NATS_PREFIX)")
