@@ -3,8 +3,10 @@ package rabbitmq
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"math"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -20,6 +22,8 @@ type attachment struct {
 	channel   *amqp.Channel
 	closed    <-chan *amqp.Error
 	cancelled <-chan string // gets the tag of a consumer whose queue is gone
+
+	asked atomic.Value // the name of the queue that has to answer, while the attachment is made
 
 	renew chan struct{} // gets a token when the channel is to be closed, so that its messages come again
 
@@ -53,9 +57,18 @@ func (rc *receipt) place() string {
 // attach consumes the queues of the subscription. The error is that of the broker, with what to do about it.
 func (r *receiver) attach(ctx context.Context, s *session) (*attachment, error) {
 	a := &attachment{receiver: r, session: s, renew: make(chan struct{}, 1), held: map[string]int{}, left: map[string]int{}}
+	a.asked.Store("")
+	slow := time.AfterFunc(r.broker.cfg.ConnectTimeout/2, func() {
+		r.broker.log.Warn("oncebox: a queue does not let its consumer in, so nothing of the subscription is received", "queue", a.asked.Load(),
+			"topic", r.subscription.Topic, "subscription", r.subscription.Name, "look", "rabbitmq-queues quorum_status; oncebox doctor")
+	})
+	defer slow.Stop()
 	ch, err := s.channel(ctx, a.consume)
 	if err != nil {
 		r.drop(a)
+		if queue := a.asked.Load(); queue != "" && (ctx.Err() != nil || isCode(err, amqp.InternalError)) {
+			err = fmt.Errorf("queue %s gives no answer; has it a leader? `rabbitmq-queues quorum_status` and `oncebox doctor` show it: %w", queue, err)
+		}
 		return nil, r.broker.topology.explain(r.subscription, err)
 	}
 	a.channel = ch
@@ -69,6 +82,7 @@ func (a *attachment) consume(ch *amqp.Channel) error {
 		return err
 	}
 	for n, queue := range r.queues {
+		a.asked.Store(queue)
 		deliveries, err := ch.Consume(queue, a.tag(n), false, false, false, false, nil)
 		if err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/messaging/diagnosis"
 	"github.com/oncebox/oncebox/messaging/rabbitmq/internal/management"
 	"github.com/oncebox/oncebox/messaging/wire"
@@ -22,6 +23,9 @@ var _ diagnosis.Examiner = (*Broker)(nil)
 
 // examineTimeout is how long an examination may take in all.
 const examineTimeout = 20 * time.Second
+
+// statesDelay is how long the plugin may not know the state of a queue that was just made: queues and plugin both collect for 5 seconds.
+const statesDelay = 12 * time.Second
 
 // Examine implements [diagnosis.Examiner]. All but the connection is read from the management plugin; without Config.ManagementURL the error says so.
 // It finds alarms, queues and policies that lose messages, queues that are missing or have no leader, and a subscription of another service.
@@ -35,7 +39,7 @@ func (b *Broker) Examine(ctx context.Context, e diagnosis.Examination) ([]diagno
 		return []diagnosis.Finding{diagnosis.Find(diagnosis.Connection, diagnosis.Problem, "start the broker, or correct ONCEBOX_RABBITMQ_URL",
 			"the service could not connect to the broker at ONCEBOX_RABBITMQ_URL: %v", err)}, nil
 	}
-	seen, err := b.survey(ctx)
+	seen, err := b.survey(ctx, e.Topics)
 	found, topics := seen.subscriptions(e.Topics)
 	found = append(seen.alarms(), found...)
 	for n := range topics {
@@ -56,7 +60,8 @@ type survey struct {
 	queues    []management.Queue
 }
 
-func (b *Broker) survey(ctx context.Context) (s survey, err error) {
+func (b *Broker) survey(ctx context.Context, topics []string) (s survey, err error) {
+	began := time.Now()
 	if b.cfg.ManagementURL == "" {
 		return s, errors.New("AMQP shows neither policies nor the settings of queues: set Config.ManagementURL " +
 			"(ONCEBOX_RABBITMQ_MANAGEMENT_URL) to the address of the management plugin, http://host:15672")
@@ -78,10 +83,28 @@ func (b *Broker) survey(ctx context.Context) (s survey, err error) {
 	if s.queues, err = client.Queues(ctx); err != nil {
 		return s, err
 	}
+	for !s.hasStates(topics) && backoff.Wait(ctx, time.Second) == nil && time.Since(began) < statesDelay {
+		if s.queues, err = client.Queues(ctx); err != nil {
+			return s, err
+		}
+	}
 	var exchanges, nodes error
 	s.exchanges, exchanges = client.Exchanges(ctx)
 	s.nodes, nodes = client.Nodes(ctx)
 	return s, errors.Join(exchanges, nodes)
+}
+
+// hasStates reports whether the plugin knows the state of each queue of these topics.
+func (s *survey) hasStates(topics []string) bool {
+	return !slices.ContainsFunc(s.queues, func(q management.Queue) bool {
+		_, topic, _, ok := s.names.parse(q.Name)
+		return ok && isAmong(topic, topics) && q.State == ""
+	})
+}
+
+// isAmong reports whether an examination of these topics includes this one; nil includes all.
+func isAmong(topic string, topics []string) bool {
+	return topics == nil || slices.Contains(topics, topic)
 }
 
 // alarms finds the nodes that make the broker take no messages.
@@ -102,11 +125,10 @@ func (s *survey) alarms() (found []diagnosis.Finding) {
 func (s *survey) subscriptions(topics []string) (found []diagnosis.Finding, read []diagnosis.Topic) {
 	byTopic, present := map[string]int{}, map[string]bool{}
 	stored := s.stored()
-	isWanted := func(topic string) bool { return topics == nil || slices.Contains(topics, topic) }
 	for i := range s.queues {
 		q := &s.queues[i]
 		exchange, topic, subscription, ok := s.names.parse(q.Name)
-		if !ok || !isWanted(topic) {
+		if !ok || !isAmong(topic, topics) {
 			continue
 		}
 		present[q.Name] = true
@@ -126,7 +148,7 @@ func (s *survey) subscriptions(topics []string) (found []diagnosis.Finding, read
 	for _, exchange := range slices.Sorted(maps.Keys(stored)) {
 		for n := range stored[exchange].queues {
 			queue := queueName(exchange, n)
-			if _, topic, _, ok := s.names.parse(queue); ok && isWanted(topic) && !present[queue] {
+			if _, topic, _, ok := s.names.parse(queue); ok && isAmong(topic, topics) && !present[queue] {
 				found = append(found, diagnosis.Find(diagnosis.Broker, diagnosis.Problem,
 					"start a process of the service that runs the consumer, which makes it again",
 					"queue %s does not exist, so the broker keeps no messages of its keys for the subscription", queue))
@@ -229,6 +251,10 @@ func faults(q *management.Queue) (found []diagnosis.Finding) {
 		}
 	}
 	switch {
+	case q.Type == "quorum" && q.State == "":
+		add(diagnosis.Problem, "delete it (rabbitmqctl delete_queue "+q.Name+"); the service makes it again when it connects, and what was in it is lost",
+			"it has no state, because no process of the broker serves it: its messages cannot be received, messages of its keys get no confirm, and its "+
+				"consumer waits in vain. RabbitMQ leaves a queue like that if it is killed in the seconds after the queue was made")
 	case q.State != "" && q.State != "running", len(q.Online) < len(q.Members)/2+1:
 		add(diagnosis.Problem, "start the nodes again; `rabbitmq-queues quorum_status "+q.Name+"` shows which ones are missing",
 			"it has no majority of its nodes (state %q, %d of %d online), so its messages cannot be published or received",

@@ -1,7 +1,6 @@
 package rabbitmq
 
 import (
-	"net/http"
 	"strings"
 	"testing"
 
@@ -38,15 +37,14 @@ func TestExamineOnARealBroker(t *testing.T) {
 	require.Contains(t, texts(found), "warning: queue oncebox:examined:billing:1: its messages are on one node only")
 	require.NotContains(t, texts(found), "problem")
 
-	_, err := server(t).Manage(t.Context(), http.MethodPut, "/policies/%2F/harm",
-		`{"pattern":"^oncebox:examined:","definition":{"delivery-limit":5,"max-length":100,"message-ttl":60000,"expires":3600000},"apply-to":"queues"}`)
-	require.NoError(t, err)
+	policy := "/policies/" + server(t).vhost + "/harm"
+	require.NoError(t, server(t).put(policy,
+		`{"pattern":"^oncebox:examined:","definition":{"delivery-limit":5,"max-length":100,"message-ttl":60000,"expires":3600000},"apply-to":"queues"}`))
 	require.NoError(t, b.Publish(patient(t), []event.Envelope{envelope("examined", "a", 1)}))
 	for _, says := range []string{"delivery-limit", "drop-head", "policy harm", "expires", "has 1 message that waits, and no consumer is connected"} {
 		await.True(t, func() bool { return strings.Contains(texts(examine()), says) }, "the finding %q", says)
 	}
-	_, err = server(t).Manage(t.Context(), http.MethodDelete, "/policies/%2F/harm", "")
-	require.NoError(t, err)
+	require.NoError(t, server(t).remove(policy))
 }
 
 func TestExamineNeedsTheManagementPlugin(t *testing.T) {
@@ -76,6 +74,7 @@ func TestFaultsOfQueues(t *testing.T) {
 		"it is a classic queue": func(q *management.Queue) { q.Type = "classic" },
 		"it is a quorum queue":  func(q *management.Queue) { q.Durable = false },
 		"has no majority":       func(q *management.Queue) { q.Online = q.Online[:1] },
+		"it has no state":       func(q *management.Queue) { q.State = "" },
 		`(state "down"`:         func(q *management.Queue) { q.State = "down" },
 		"after 20 failed":       func(q *management.Queue) { q.Effective = map[string]any{"delivery-limit": 20.0} },
 		"after 7 failed":        func(q *management.Queue) { q.Arguments["x-delivery-limit"] = 7.0 },

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -61,11 +60,8 @@ func TestRefusedMessageLetsNoOtherPass(t *testing.T) {
 	t.Parallel()
 	s := billing("full")
 	b := declared(t, s)
-	policy := func(method, body string) {
-		_, err := server(t).Manage(t.Context(), method, "/policies/%2F/full", body)
-		require.NoError(t, err)
-	}
-	policy(http.MethodPut, `{"pattern":"^oncebox:full:","definition":{"max-length":1,"overflow":"reject-publish"},"apply-to":"queues"}`)
+	policy := "/policies/" + server(t).vhost + "/full"
+	require.NoError(t, server(t).put(policy, `{"pattern":"^oncebox:full:","definition":{"max-length":1,"overflow":"reject-publish"},"apply-to":"queues"}`))
 	calls := 0
 	var failed map[int]error
 	for n := 1; len(failed) == 0; n++ { // the broker applies a policy, and counts, a little later
@@ -81,7 +77,7 @@ func TestRefusedMessageLetsNoOtherPass(t *testing.T) {
 	for n := first + 1; n < 3; n++ {
 		require.ErrorIs(t, failed[n], messaging.ErrBehind)
 	}
-	policy(http.MethodDelete, "")
+	require.NoError(t, server(t).remove(policy))
 	r := subscribe(t, b, s).(messaging.BacklogReceiver)
 	stored := 3*calls - len(failed)
 	for n := range stored {
@@ -203,7 +199,7 @@ func TestBrokerThatReadsNothing(t *testing.T) {
 	declared(t, s)
 	l := linktest.New(t, server(t).URL)
 	cfg := config(l.URL)
-	cfg.ConnectionTimeout = time.Second
+	cfg.ConnectionTimeout, cfg.Heartbeat = time.Second, hang
 	b := connect(t, cfg)
 	var msgs []event.Envelope
 	for n := range 5 {
@@ -224,32 +220,4 @@ func TestBrokerThatReadsNothing(t *testing.T) {
 	}, "the connection counts as lost")
 	l.SetFrozen(false)
 	insist(t, b, msgs[1:])
-}
-
-// The caller gives up while a large message is written. Its channel is closed behind the message: within it, the broker would end the connection, with
-// the messages of all other topics.
-func TestCallerGivesUpWithinAMessage(t *testing.T) {
-	t.Parallel()
-	s := billing("within")
-	declared(t, s)
-	l := linktest.New(t, server(t).URL)
-	cfg := config(l.URL)
-	cfg.ConnectionTimeout = hang
-	b := connect(t, cfg)
-	var msgs []event.Envelope
-	for n := range 5 {
-		large := envelope("within", fmt.Sprintf("key-%d", n), 1)
-		large.Payload = make([]byte, 4<<20)
-		msgs = append(msgs, large)
-	}
-	require.NoError(t, b.Publish(patient(t), msgs[:1]))
-	before, _, _ := b.publisher.state()
-	l.SetFrozen(true)
-	ctx, cancel := context.WithTimeout(patient(t), 100*time.Millisecond)
-	defer cancel()
-	require.Len(t, failedOf(t, b.Publish(ctx, msgs[1:])), 4)
-	l.SetFrozen(false)
-	insist(t, b, msgs[1:])
-	after, _, _ := b.publisher.state()
-	require.Same(t, before, after, "the connection was lost")
 }

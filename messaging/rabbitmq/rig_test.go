@@ -2,10 +2,14 @@ package rabbitmq
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/url"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -34,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// place is a RabbitMQ with the certificates of its TLS.
+// place is a RabbitMQ with the certificates of its TLS. On a server that was found running the tests have a virtual host of their own.
 type place struct {
 	*devenv.RabbitMQServer
 
@@ -42,6 +46,7 @@ type place struct {
 	err       error
 	folder    string
 	authority *certtest.Authority
+	vhost     string // as a part of a path
 }
 
 var shared place
@@ -62,13 +67,37 @@ func (p *place) start(own bool) (err error) {
 		"ssl_options.cacertfile": p.authority.CertFile, "ssl_options.certfile": cert, "ssl_options.keyfile": key,
 		"ssl_options.verify": "verify_peer", "ssl_options.fail_if_no_peer_cert": "true",
 	}})
+	if p.vhost = "%2F"; err != nil || p.TLSURL != "" {
+		return err
+	}
+	u, err := url.Parse(p.URL)
+	if err != nil {
+		return err
+	}
+	p.vhost = strings.ToLower(rand.Text())
+	u.Path = "/" + p.vhost
+	p.URL = u.String()
+	return errors.Join(p.put("/vhosts/"+p.vhost, "{}"), p.put("/permissions/"+p.vhost+"/"+u.User.Username(), `{"configure":".*","write":".*","read":".*"}`))
+}
+
+// put and remove change something with the management plugin.
+func (p *place) put(path, body string) error {
+	_, err := p.Manage(context.Background(), http.MethodPut, path, body)
+	return err
+}
+
+func (p *place) remove(path string) error {
+	_, err := p.Manage(context.Background(), http.MethodDelete, path, "")
 	return err
 }
 
 func (p *place) stop() error {
 	var err error
 	if p.RabbitMQServer != nil {
-		err = p.Stop()
+		if p.vhost != "%2F" {
+			err = p.remove("/vhosts/" + p.vhost)
+		}
+		err = errors.Join(err, p.Stop())
 	}
 	if p.folder != "" {
 		err = errors.Join(err, os.RemoveAll(p.folder))

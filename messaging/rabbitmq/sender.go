@@ -72,8 +72,8 @@ func (s *sender) retire() { close(s.outgoing) }
 // isSound reports whether the channel can be used for another call.
 func (s *sender) isSound() bool { return !s.channel.IsClosed() }
 
-// write publishes one message after the other, because the client's call cannot be cancelled. It closes the channel at the end: a close between the
-// frames of a message would be a fault of the whole connection.
+// write publishes one message after the other, because the client's call cannot be cancelled. It closes the channel at the end: AMQP
+// forbids a close between the frames of a message.
 func (s *sender) write() {
 	defer func() { _ = s.channel.Close() }() // the broker may not answer
 	for o := range s.outgoing {

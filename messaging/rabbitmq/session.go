@@ -102,8 +102,7 @@ func (s *session) major() int {
 }
 
 // channel opens a channel and prepares it. The client's calls cannot be cancelled: when ctx is done, it returns without them, and the channel is
-// closed when they have returned. Not before, because the client mixes up the answers to two calls of one channel, and a broker that
-// gets a close between the frames of a message ends the connection.
+// closed when they have returned. Not before, because the client mixes up the answers to two calls of one channel.
 func (s *session) channel(ctx context.Context, prepare func(ch *amqp.Channel) error) (*amqp.Channel, error) {
 	type opened struct {
 		ch  *amqp.Channel

@@ -1,10 +1,8 @@
 package rabbitmq
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strings"
 	"testing"
@@ -163,15 +161,10 @@ func TestAnotherDatabase(t *testing.T) {
 func user(t *testing.T, configure, write, read string) string {
 	t.Helper()
 	s, name := server(t), strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-"))
-	manage := func(path, body string) {
-		_, err := s.Manage(t.Context(), http.MethodPut, path, body)
-		require.NoError(t, err)
-	}
-	manage("/users/"+name, `{"password":"secret","tags":""}`)
-	manage("/permissions/%2F/"+name, fmt.Sprintf(`{"configure":%q,"write":%q,"read":%q}`, configure, write, read))
+	require.NoError(t, s.put("/users/"+name, `{"password":"secret","tags":""}`))
+	require.NoError(t, s.put("/permissions/"+s.vhost+"/"+name, fmt.Sprintf(`{"configure":%q,"write":%q,"read":%q}`, configure, write, read)))
 	t.Cleanup(func() {
-		_, err := s.Manage(context.Background(), http.MethodDelete, "/users/"+name, "")
-		if err != nil { // a test may have deleted it
+		if err := s.remove("/users/" + name); err != nil { // a test may have deleted it
 			require.ErrorContains(t, err, "404")
 		}
 	})
@@ -220,7 +213,10 @@ func TestPermissions(t *testing.T) {
 		require.Error(t, err, "waiting does not mend it")
 		require.NotErrorIs(t, err, messaging.ErrBrokerDown)
 		require.NotContains(t, err.Error(), "wrong")
-		cfg.URL = server(t).URL + "/nowhere"
+		u, err := url.Parse(server(t).URL)
+		require.NoError(t, err)
+		u.Path = "/nowhere"
+		cfg.URL = u.String()
 		_, err = Connect(patient(t), cfg)
 		require.ErrorContains(t, err, "nowhere", "the virtual host")
 	})
