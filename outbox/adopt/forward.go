@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -50,6 +51,10 @@ func (m *Mover) Forward(ctx context.Context) error {
 		}
 		if err == nil {
 			err = m.inForward(ctx, m.beginForward)
+		}
+		if try == forwardTries && pgerr.Code(err) == pgerr.LockNotAvailable {
+			err = fmt.Errorf("a transaction that has written to the table stays open: end it, or wait for its end, and forward again; the oldest are shown by "+
+				"SELECT pid, xact_start, query FROM pg_stat_activity WHERE xact_start IS NOT NULL ORDER BY xact_start: %w", err)
 		}
 		if err == nil || try == forwardTries || !isPassing(err) {
 			return wrap("forward "+m.plan.table.label(), err)

@@ -206,3 +206,20 @@ func TestForwardWithoutASearchPath(t *testing.T) {
 	f.exec(`INSERT INTO old (order_id, payload) VALUES ('a', '2'), ('a', '3')`)
 	require.Equal(t, []string{"1", "2"}, f.events("convert_from(payload, 'UTF8')"))
 }
+
+// A writer that does not end is named as the reason.
+func TestForwardIsHeldUpByAnOpenTransaction(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, orders)
+	m := f.mover(mapOrders)
+	tx, err := f.db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = tx.ExecContext(t.Context(), `INSERT INTO old (order_id, payload) VALUES ('o-1', '{}')`)
+	require.NoError(t, err)
+	err = m.Forward(t.Context())
+	require.ErrorContains(t, err, "a transaction that has written to the table stays open: end it")
+	require.ErrorContains(t, err, "pg_stat_activity")
+	require.NoError(t, tx.Commit())
+	require.NoError(t, m.Forward(t.Context()))
+	require.Equal(t, []string{"o-1"}, f.events("aggregate_id"))
+}
