@@ -21,9 +21,14 @@ func Receipt[R any](closed bool, m *messaging.Message, call string, ours func(R)
 	return receipt, nil
 }
 
-// InOrder puts a message that was given back into a list of messages, before the messages that were received after it. number is the place of a message in the
-// order of arrival.
-func InOrder[T any](list []T, one T, number func(T) uint64) []T {
+// InOrder puts a message that was given back into a list of messages, before the messages that were received after it. number is the place of a message
+// in the order of arrival. A message that is in the list stays there once.
+func InOrder[T comparable](list []T, one T, number func(T) uint64) []T {
 	at, _ := slices.BinarySearchFunc(list, number(one), func(o T, n uint64) int { return cmp.Compare(number(o), n) })
+	for i := at; i < len(list) && number(list[i]) == number(one); i++ { // lists may be long, so only these few are looked at
+		if list[i] == one {
+			return list
+		}
+	}
 	return slices.Insert(list, at, one)
 }

@@ -30,7 +30,7 @@ func TestGate(t *testing.T) {
 func TestInOrder(t *testing.T) {
 	t.Parallel()
 	var list []uint64
-	for _, n := range []uint64{3, 1, 4, 2} {
+	for _, n := range []uint64{3, 1, 4, 1, 2} {
 		list = adapters.InOrder(list, n, func(n uint64) uint64 { return n })
 	}
 	require.Equal(t, []uint64{1, 2, 3, 4}, list)

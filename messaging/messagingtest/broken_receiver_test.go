@@ -122,6 +122,15 @@ func brokenRedeliver() []broken {
 				return errors.Join(r.settle(ctx, m), r.a.memory.Redeliver(r.subscription.Name, m.Topic, m.ID))
 			},
 		}},
+		{name: "twice what is given back twice", says: "given back twice", fault: fault{
+			redeliver: func(ctx context.Context, r *receiver, m *messaging.Message) error {
+				err := r.Receiver.Redeliver(ctx, m)
+				if r.late = append(r.late, m); len(r.late) == 3 { // the second call for the same delivery
+					err = errors.Join(err, r.a.memory.Redeliver(r.subscription.Name, m.Topic, m.ID))
+				}
+				return err
+			},
+		}},
 		{name: "what is settled when asked", says: "a settled message came again", fault: fault{
 			redeliver: func(ctx context.Context, r *receiver, m *messaging.Message) error {
 				r.mu.Lock()

@@ -61,6 +61,7 @@ func testRedeliver(s *session) {
 	again := s.receive(r)
 	require.Equal(t, sent.ID, again.ID)
 	require.NoError(t, r.Redeliver(s.ctx, again))
+	require.NoError(t, r.Redeliver(s.ctx, again), "a message that was given back already")
 	again = s.receive(r)
 	require.Equal(t, sent.ID, again.ID)
 	s.ack(r, again)
@@ -70,7 +71,7 @@ func testRedeliver(s *session) {
 	next := s.message("key", 2)
 	s.publish(next)
 	m = s.receive(r)
-	require.Equal(t, next.ID, m.ID, "a settled message came again")
+	require.Equal(t, next.ID, m.ID, "a settled message came again, or a message that was given back twice")
 	s.ack(r, m)
 }
 
