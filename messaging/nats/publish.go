@@ -54,7 +54,7 @@ func (b *Broker) publishTopic(ctx context.Context, topic string, msgs []event.En
 			receipt(err)
 			return nil
 		}
-		sent = append(sent, b.session.Publish(m, func(err error) { receipt(b.published(s, err)) }))
+		sent = append(sent, b.session.Publish(m, func(err error) { receipt(b.published(s, len(msgs[i].Payload), err)) }))
 		return nil
 	})
 	b.session.Forget(sent)
@@ -62,11 +62,15 @@ func (b *Broker) publishTopic(ctx context.Context, topic string, msgs []event.En
 }
 
 // published classifies the answer to a message. A stream that does not answer may be gone: it is looked for at the next call.
-func (b *Broker) published(s *streams.Stream, err error) error {
+func (b *Broker) published(s *streams.Stream, payload int, err error) error {
 	if errors.Is(err, jetstream.ErrNoStreamResponse) {
 		b.keeper.Forget(s.Topic)
 	}
-	return classify(s.Topic, err)
+	if err = classify(s.Topic, err); messaging.IsPermanent(err) {
+		return fmt.Errorf("%w: its payload has %d bytes; with the headers max_payload of the server allows %d, and max_msg_size of the stream %s %d, where -1 is "+
+			"no limit", err, payload, b.session.Conn.MaxPayload(), s.Name, s.Handle.CachedInfo().Config.MaxMsgSize)
+	}
+	return err
 }
 
 // noStream returns the error of a message whose stream cannot be used. Nothing was sent.

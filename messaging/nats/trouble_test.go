@@ -36,12 +36,12 @@ func TestFullStreamIsATopicError(t *testing.T) {
 // A message that the server, or its stream, will never take is refused for good. Others go on, but for those of its key.
 func TestMessageThatIsTooLarge(t *testing.T) {
 	t.Parallel()
-	for name, limit := range map[string]func(t *testing.T) *Broker{
-		"max_payload": func(t *testing.T) *Broker {
+	for says, limit := range map[string]func(t *testing.T) *Broker{
+		"max_payload of the server allows 8192": func(t *testing.T) *Broker {
 			t.Helper()
 			return connect(t, config(start(t, t.TempDir(), func(o *natsserver.Options) { o.MaxPayload = 8 << 10 }).URL()))
 		},
-		"max_msg_size": func(t *testing.T) *Broker {
+		"max_msg_size of the stream oncebox-order 8192": func(t *testing.T) *Broker {
 			t.Helper()
 			b := connect(t, config(serve(t).URL()))
 			_, err := b.session.JS.CreateStream(t.Context(),
@@ -50,7 +50,7 @@ func TestMessageThatIsTooLarge(t *testing.T) {
 			return b
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(says, func(t *testing.T) {
 			t.Parallel()
 			b := limit(t)
 			msgs := append(events(1, 2), event.Envelope{ID: "other", Topic: "order", RoutingKey: "another key"})
@@ -58,6 +58,8 @@ func TestMessageThatIsTooLarge(t *testing.T) {
 			failed := failures(t, b, msgs)
 			require.Len(t, failed, 2)
 			require.True(t, messaging.IsPermanent(failed[0]), "%v", failed[0])
+			require.ErrorContains(t, failed[0], "its payload has 9216 bytes")
+			require.ErrorContains(t, failed[0], says)
 			require.ErrorIs(t, failed[1], messaging.ErrBehind)
 			require.Equal(t, 1, stored(t, b))
 		})
