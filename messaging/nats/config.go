@@ -53,7 +53,8 @@ type Config struct {
 	// subscription has a consumer for each partition, and in a cluster each of them is a Raft group, so choose no more than needed. The number of an
 	// existing topic cannot be changed without breaking the order of keys, and this setting does not change it. Default: 8.
 	Partitions int `env:"PARTITIONS"`
-	// Replicas is the number of servers that store a new topic. Default: 3 in a cluster, 1 on a single server.
+	// Replicas is the number of servers that store a new topic. Set it behind a leaf node, where the default is that of the leaf's side. Default: 3 in a
+	// cluster, 1 on a single server.
 	Replicas int `env:"REPLICAS"`
 	// MaxAge is how long a new topic keeps messages, whether they were received or not. Choose a shorter time than inbox.Config.Retention, and a longer
 	// one than any outage of a consumer. Default: 168h, a week. With -1 messages are kept for ever.
