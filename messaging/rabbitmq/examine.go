@@ -230,13 +230,13 @@ func faults(q *management.Queue) (found []diagnosis.Finding) {
 	add := func(severity diagnosis.Severity, mend, format string, args ...any) {
 		found = append(found, diagnosis.Find(diagnosis.Broker, severity, mend, "queue "+q.Name+": "+format, args...))
 	}
-	if q.Type != "quorum" || !q.Durable {
+	if q.Type != quorum || !q.Durable {
 		add(diagnosis.Problem, anew(q),
 			"it is a %s queue, which loses messages with its node", q.Type)
 	}
 	if limit, ok := q.DeliveryLimit(); ok {
-		add(diagnosis.Problem, without(q, "delivery-limit"), "it drops a message after %.0f failed deliveries (delivery-limit); oncebox makes a dead letter of "+
-			"it itself", limit)
+		add(diagnosis.Problem, without(q, "delivery-limit"), "it drops a message after %.0f failed deliveries (delivery-limit); oncebox makes a dead letter "+
+			"of it itself", limit)
 	}
 	if ttl, ok := q.Number("message-ttl"); ok {
 		add(diagnosis.Problem, without(q, "message-ttl"), "it drops a message after %.0f ms, handled or not (message-ttl)", ttl)
@@ -251,7 +251,7 @@ func faults(q *management.Queue) (found []diagnosis.Finding) {
 		}
 	}
 	switch {
-	case q.Type == "quorum" && q.State == "":
+	case q.Type == quorum && q.State == "":
 		add(diagnosis.Problem, "delete it (rabbitmqctl delete_queue "+q.Name+"); the service makes it again when it connects, and what was in it is lost",
 			"it has no state, because no process of the broker serves it: its messages cannot be received, messages of its keys get no confirm, and its "+
 				"consumer waits in vain. RabbitMQ leaves a queue like that if it is killed in the seconds after the queue was made")

@@ -93,7 +93,6 @@ func TestFaultsOfQueues(t *testing.T) {
 	q.Limit = "unlimited"
 	q.Effective = map[string]any{"max-length": 1.0, "overflow": "reject-publish"}
 	require.Empty(t, faults(&q), "publishers wait")
-
 }
 
 func TestSurveyOfSubscriptions(t *testing.T) {

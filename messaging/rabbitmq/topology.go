@@ -101,10 +101,13 @@ func (t *topology) makeTopicExchange(ch *amqp.Channel) error {
 	return ch.ExchangeDeclare(t.names.exchange, amqp.ExchangeTopic, true, false, false, false, nil)
 }
 
+// quorum is the type of all queues.
+const quorum = "quorum"
+
 // queueArgs are the arguments of a queue of RabbitMQ with this major version. Since version 4 a quorum queue drops a message at the 20th failed
 // delivery, unless its limit is switched off; earlier versions have no limit, and refuse a negative one.
 func queueArgs(major int, kind messaging.SubscriptionType) amqp.Table {
-	args := amqp.Table{"x-queue-type": "quorum"}
+	args := amqp.Table{"x-queue-type": quorum}
 	if kind == messaging.Failover {
 		args["x-single-active-consumer"] = true
 	}
