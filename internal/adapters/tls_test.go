@@ -49,7 +49,8 @@ func TestTLSFaults(t *testing.T) {
 	secure := func(conn net.Conn) { _ = tls.Server(conn, server).Handshake() }
 
 	require.True(t, adapters.IsTLSFault(handshake(t, load(adapters.TLS{}), secure)), "an authority that is not trusted")
-	require.True(t, adapters.IsTLSFault(handshake(t, load(adapters.TLS{}), func(conn net.Conn) { _, _ = conn.Write([]byte("AMQP\x00\x00\x09\x01")) })), "no TLS")
+	plain := func(conn net.Conn) { _, _ = conn.Write([]byte("AMQP\x00\x00\x09\x01")) }
+	require.True(t, adapters.IsTLSFault(handshake(t, load(adapters.TLS{}), plain)), "no TLS")
 	trusting := load(adapters.TLS{TrustCerts: authority.CertFile})
 	require.False(t, adapters.IsTLSFault(handshake(t, trusting, secure)), "the connection ends, which has nothing to do with TLS")
 	require.False(t, adapters.IsTLSFault(errors.New("connection refused")))
