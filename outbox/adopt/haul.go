@@ -114,7 +114,8 @@ func (m *Mover) refuse(ctx context.Context, tx bun.Tx, r *row, reason string) er
 	if err != nil {
 		return err
 	}
-	_, err = tx.Tx.ExecContext(ctx, fmt.Sprintf(addRefused, m.plan.box), pgx.QueryExecModeExec, r.topic, r.typ, r.kind, r.aggregate, r.tenant, orDefault(m.store.Handle().DefaultTenant),
+	_, err = tx.Tx.ExecContext(ctx, fmt.Sprintf(addRefused, m.plan.box), pgx.QueryExecModeExec, r.topic, r.typ, r.kind, r.aggregate,
+		r.tenant, orDefault(m.store.Handle().DefaultTenant),
 		r.key, r.source, m.store.Source(), r.occurred, m.plan.contentType, r.id, r.payload, string(entries), reason)
 	return err
 }
