@@ -68,7 +68,7 @@ func (p *Program) Run(args ...string) Answer {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), hang)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd := exec.CommandContext(ctx, os.Args[0]) //nolint:gosec // this program
 	cmd.Args = append([]string{p.name}, args...)
 	// Of this process's variables only what a program needs to run: PULSAR_URL and others would choose another broker.
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.TempDir()}, p.env...)
@@ -87,8 +87,8 @@ func (p *Program) Doctor(args ...string) (findings []string) {
 	p.t.Helper()
 	a := p.Run(append([]string{"doctor", "--json"}, args...)...)
 	var document struct {
-		Findings []diagnosis.Finding
-		Broker   bool
+		Findings []diagnosis.Finding `json:"findings"`
+		Broker   bool                `json:"broker"`
 	}
 	require.NoError(p.t, json.Unmarshal([]byte(a.Out), &document), "%d %s", a.Code, a.Errs)
 	require.True(p.t, document.Broker, "a broker is examined")

@@ -32,7 +32,9 @@ func foreign(root *cobra.Command, name, text string) (all []string) {
 func TestHelpNamesTheProgram(t *testing.T) {
 	t.Parallel()
 	root := newRoot(&cli.Session{Terminal: &cli.Terminal{}})
-	for path, name := range map[string]string{"/usr/bin/oncebox-nats": "oncebox-nats", "./ops.exe": "ops", "my-oncebox": "my-oncebox", "oncebox": "oncebox", "": "oncebox"} {
+	for path, name := range map[string]string{
+		"/usr/bin/oncebox-nats": "oncebox-nats", "./ops.exe": "ops", "my-oncebox": "my-oncebox", "oncebox": "oncebox", "": "oncebox",
+	} {
 		lines := [][]string{{"--help"}, {"completion", "bash"}, {"completion", "zsh", "--help"}}
 		for line := range commands(root) {
 			lines = append(lines, append(strings.Fields(line)[1:], "--help"))
