@@ -3,6 +3,7 @@ package command
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -20,10 +21,19 @@ func newMigrate(s *cli.Session) *cobra.Command {
 			if err := s.Open(cmd.Context()); err != nil {
 				return err
 			}
+			var missing *migrations.MissingError
+			if err := migrations.Applied(cmd.Context(), s.DB, s.Migrations()); err != nil && !errors.As(err, &missing) {
+				return err
+			}
 			if err := migrations.Up(cmd.Context(), s.DB, s.Migrations()); err != nil {
 				return err
 			}
-			return printVerdict(s, verdict{UpToDate: true}, "The tables are up to date.")
+			v, done := verdict{UpToDate: true}, "The tables are up to date."
+			if missing != nil && len(missing.Missing) > 0 {
+				v.Applied = missing.Missing
+				done = fmt.Sprintf("The tables are up to date; %d migration files were missing: %s.", len(v.Applied), strings.Join(v.Applied, ", "))
+			}
+			return printVerdict(s, v, done)
 		},
 	}
 	status := &cobra.Command{
@@ -52,6 +62,7 @@ func newMigrate(s *cli.Session) *cobra.Command {
 // The JSON output of the commands.
 type verdict struct {
 	UpToDate    bool         `json:"up_to_date"`
+	Applied     []string     `json:"applied,omitempty"`
 	Missing     []string     `json:"missing,omitempty"`
 	Unknown     []string     `json:"unknown,omitempty"`
 	Differences []difference `json:"differences,omitempty"`
