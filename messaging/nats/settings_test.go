@@ -168,7 +168,7 @@ func TestStreamsThatTheServerRefuses(t *testing.T) {
 	require.NoError(t, err)
 	for wanted, change := range map[string]func(*Config){
 		"replicas > 1 not supported in non-clustered mode": func(c *Config) { c.Topics, c.Replicas = []string{"order"}, 3 },
-		"subjects overlap with an existing stream":         func(c *Config) { c.Topics = []string{"taken"} },
+		"set Config.Prefix (ONCEBOX_NATS_PREFIX)":          func(c *Config) { c.Topics = []string{"taken"} },
 	} {
 		cfg := config(server.URL())
 		cfg.Required = false

@@ -123,8 +123,15 @@ func (k *Keeper) openStream(ctx context.Context, topic, name string) (jetstream.
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process made it at the same moment, with other settings
 		return k.session.JS.Stream(ctx, name)
 	}
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == subjectsOverlap {
+		return nil, fmt.Errorf("stream %s: another stream has its subjects %s: set Config.Prefix (ONCEBOX_NATS_PREFIX) to a prefix of your own, or remove "+
+			"them from the other stream: %w", name, strings.Join(k.Subjects(topic, k.Partitions), ", "), err)
+	}
 	return handle, err
 }
+
+// subjectsOverlap is the server's JSStreamSubjectOverlapErr, which the client has no name for.
+const subjectsOverlap jetstream.ErrorCode = 10065
 
 // newStream returns the settings of a stream. A stream that is full refuses messages, which wait in the outbox then; with the server's default it would
 // throw away messages that nobody has received.
