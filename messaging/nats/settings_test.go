@@ -128,6 +128,9 @@ func TestOtherConsumersAreRefused(t *testing.T) {
 		}},
 		{"priority groups is", messaging.Failover, func(c *jetstream.ConsumerConfig) { c.PriorityPolicy, c.PriorityGroups, c.PinnedTTL = 0, nil, 0 }},
 		{"priority groups is", messaging.Failover, func(c *jetstream.ConsumerConfig) { c.PriorityGroups = []string{"other"} }},
+		{"priority groups is", messaging.Failover, func(c *jetstream.ConsumerConfig) {
+			c.PriorityPolicy, c.PinnedTTL = jetstream.PriorityPolicyOverflow, 0
+		}},
 		{"priority_timeout is", messaging.Failover, func(c *jetstream.ConsumerConfig) { c.PinnedTTL = 100 * time.Millisecond }},
 		{"filter is", messaging.Failover, func(c *jetstream.ConsumerConfig) { c.FilterSubject = "oncebox.order.1" }},
 		{"filter is", messaging.Failover, func(c *jetstream.ConsumerConfig) {
