@@ -43,7 +43,7 @@ func TestBinariesAreThoseOfTheRelease(t *testing.T) {
 	for says, want := range map[string]string{
 		"v0.2.0 github.com/acme/tool": "does not say v0.1.0", "v0.1.0 github.com/acme/tools": "does not say github.com/acme/tool:",
 	} {
-		require.NoError(t, os.WriteFile(one, []byte("#!/bin/sh\necho "+says+"\n"), 0o700)) //nolint:gosec // it is a program
+		require.NoError(t, os.WriteFile(one, []byte("#!/bin/sh\necho "+says+"\n"), 0o700))
 		require.ErrorContains(t, r.showsVersion(t.Context(), c, one), want)
 	}
 	for want, info := range map[string]buildinfo.BuildInfo{

@@ -18,14 +18,14 @@ import (
 )
 
 // shared is the server of all tests.
-var shared struct { //nolint:gochecknoglobals // it belongs to the process
+var shared struct {
 	once   sync.Once
 	server *devenv.RabbitMQServer
 	err    error
 }
 
 // stop ends the server.
-var stop = []func() error{func() error { //nolint:gochecknoglobals // a constant
+var stop = []func() error{func() error {
 	if shared.server == nil {
 		return nil
 	}
@@ -79,11 +79,12 @@ func TestDoctorCannotLook(t *testing.T) {
 	manage(t, http.MethodPut, "/users/plain", `{"password":"p","tags":""}`)
 	manage(t, http.MethodPut, "/permissions/%2F/plain", `{"configure":".*","write":".*","read":".*"}`)
 	manage(t, http.MethodPut, "/users/stranger", `{"password":"p","tags":""}`)
+	plain, management := "plain", server.ManagementURL
 	as := func(url, user string) string { return strings.Replace(url, "guest:guest", user+":p", 1) }
 	p := commandtest.New(t, "oncebox-rabbitmq", "ONCEBOX_RABBITMQ_URL", server.URL, "ONCEBOX_RABBITMQ_MANAGEMENT_URL", server.ManagementURL)
 	for says, program := range map[string]*commandtest.Program{
 		"set Config.ManagementURL (ONCEBOX_RABBITMQ_MANAGEMENT_URL)":               p.With("ONCEBOX_RABBITMQ_MANAGEMENT_URL", ""),
-		"the user needs the tag monitoring":                                        p.With("ONCEBOX_RABBITMQ_MANAGEMENT_URL", as(server.ManagementURL, "plain")),
+		"the user needs the tag monitoring":                                        p.With("ONCEBOX_RABBITMQ_MANAGEMENT_URL", as(management, plain)),
 		"problem (connection): the service could not connect to the broker":        p.With("ONCEBOX_RABBITMQ_URL", as(server.URL, "stranger")),
 		"problem (connection): the service could not connect to the broker at ONC": p.With("ONCEBOX_RABBITMQ_URL", "amqp://127.0.0.1:1"),
 		"problem (connection): the service could not connect to the broker: rabbi": p.With("ONCEBOX_RABBITMQ_URL", as(server.URL, "guest")),
