@@ -45,7 +45,8 @@ type Config struct {
 	// be changed, because keys would move to other queues and lose their order: Subscribe and Declare return an error. At most 32. Default: 8.
 	Queues int `env:"QUEUES"`
 	// Declare says who makes exchanges and queues: "make", this program does; or "check", an operator does, and this program only checks that they
-	// exist. AMQP does not show arguments and owners, so "check" does not compare them, but Examine does. Default: make.
+	// exist. AMQP does not show arguments, so "check" does not compare them, and the owner of a subscription only for a user who may configure it; Examine
+	// compares both. Default: make.
 	Declare string `env:"DECLARE"`
 	// Subscriptions are made at the start. They keep messages from then on. Default: none.
 	Subscriptions []messaging.Subscription

@@ -116,6 +116,7 @@ func TestCheckMakesNothing(t *testing.T) {
 	cfg := config(server(t).URL)
 	cfg.Declare = Check
 	b := connect(t, cfg)
+	declared(t, billing("checked-too")) // the exchange of all topics exists
 	err := b.Declare(patient(t), nil, []messaging.Subscription{billing("checked")})
 	require.ErrorContains(t, err, `no exchange 'oncebox:checked:billing'`)
 	require.ErrorContains(t, err, "ONCEBOX_RABBITMQ_DECLARE")
@@ -153,7 +154,21 @@ func TestAnotherDatabase(t *testing.T) {
 	require.True(t, ok, "%v", err)
 	require.Equal(t, "Käse & Co", source.Owner)
 	require.Contains(t, source.Mend, "oncebox:owned:billing:source")
+	cfg := config(server(t).URL)
+	cfg.Declare = Check
+	checks := connect(t, cfg)
+	require.NoError(t, checks.Declare(patient(t), nil, []messaging.Subscription{s}))
+	_, ok = errors.AsType[*messaging.SourceError](checks.Declare(patient(t), nil, []messaging.Subscription{other}))
+	require.True(t, ok, "a program that only checks")
+	cfg.URL = user(t, "^$", "^oncebox", "^oncebox")
+	require.NoError(t, connect(t, cfg).Declare(patient(t), nil, []messaging.Subscription{other}), "the broker does not say to this user who the owner is")
 	operator(t, func(ch *amqp.Channel) error { return ch.ExchangeDelete("oncebox:owned:billing:source", false, false) })
+	require.NoError(t, checks.Declare(patient(t), nil, []messaging.Subscription{other}))
+	operator(t, func(ch *amqp.Channel) error {
+		err := ch.ExchangeDeclarePassive("oncebox:owned:billing:source", amqp.ExchangeFanout, true, false, true, false, nil)
+		require.True(t, isCode(err, amqp.NotFound), "a program that only checks stores no owner: %v", err)
+		return nil
+	})
 	require.NoError(t, b.Declare(patient(t), nil, []messaging.Subscription{{Topic: "owned", Name: "billing", Source: "bank"}}), "after the mend")
 }
 
