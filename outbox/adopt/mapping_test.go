@@ -174,3 +174,21 @@ func TestConstantsThatDoNotFit(t *testing.T) {
 	_, err := m.Once(t.Context())
 	require.ErrorContains(t, err, `invalid input syntax for type bigint: "many"`)
 }
+
+// The server's error alone does not say which line of the mapping it is about.
+func TestMistakeInWhere(t *testing.T) {
+	f := newFixture(t, orders)
+	for where, wanted := range map[string]string{
+		"order_id = 'a' OR": "syntax error", "no_such_column > 1": "no_such_column", "order_id": "must be type boolean", "order_id = 'a' -- a comment": "",
+	} {
+		m := f.mapping(mapOrders)
+		m.Where = where
+		_, err := adopt.New(t.Context(), f.store, m, nil)
+		if wanted == "" {
+			require.NoError(t, err, "the line may end with a comment")
+			continue
+		}
+		require.ErrorContains(t, err, `try the condition "where" of the mapping, `+where)
+		require.ErrorContains(t, err, wanted)
+	}
+}

@@ -1,9 +1,11 @@
 package adopt_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -66,6 +68,9 @@ func TestRowsThatCannotBeMapped(t *testing.T) {
 	require.EqualValues(t, 13, s.Left)
 	require.Equal(t, 13, f.count("old"))
 	reasons := map[string]string{}
+	require.True(t, slices.IsSortedFunc(s.Problems, func(a, b adopt.Problem) int {
+		return cmp.Or(len(a.At)-len(b.At), strings.Compare(a.At, b.At))
+	}), "they are in the order of the table: %v", s.Problems)
 	for _, p := range s.Problems {
 		require.Regexp(t, `^\(0,\d+\)$`, p.At)
 		reasons[p.Row+" "+p.At] = p.Reason

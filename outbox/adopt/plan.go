@@ -67,7 +67,17 @@ func newPlan(ctx context.Context, db querier, m *Mapping, box string) (*plan, er
 	if len(c.errs) > 0 {
 		return nil, c.err()
 	}
-	return p, nil
+	return p, p.tryWhere(ctx, db)
+}
+
+// tryWhere has the server read the condition of the mapping by itself. Within another statement its error would not say where the mistake is.
+func (p *plan) tryWhere(ctx context.Context, db querier) error {
+	if p.mapping.Where == "" {
+		return nil
+	}
+	var line string
+	err := db.QueryRowContext(ctx, "EXPLAIN SELECT FROM "+p.table.sql()+" r WHERE ("+p.mapping.Where+"\n)").Scan(&line)
+	return wrap("try the condition \"where\" of the mapping, "+p.mapping.Where, err)
 }
 
 // uuidOf is the id of an event: the text itself if it is a UUID, and else a hash of it (UUIDv8, RFC 9562, section 5.8).

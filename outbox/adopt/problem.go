@@ -3,7 +3,6 @@ package adopt
 import (
 	"maps"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -17,6 +16,7 @@ type Problem struct {
 	Reason string `json:"reason"`
 
 	place, key string // key is "" for a row without an order
+	found      int    // number in the order of the table
 }
 
 // staying are the rows that a mover leaves where they are, so that it does not read them again with each batch.
@@ -48,6 +48,7 @@ func (s *staying) forgetOld(after time.Duration) {
 
 func (s *staying) add(problems []Problem) {
 	for _, p := range problems {
+		p.found = len(s.byPlace)
 		s.byPlace[p.place] = p
 		if p.key != "" {
 			s.blocked[p.key] = true
@@ -61,8 +62,8 @@ func (s *staying) places() []string {
 
 func (s *staying) keys() []string { return append([]string{}, slices.Collect(maps.Keys(s.blocked))...) }
 
-// list returns the first problems.
+// list returns the first problems, in the order in which their rows were read.
 func (s *staying) list() []Problem {
-	list := slices.SortedFunc(maps.Values(s.byPlace), func(a, b Problem) int { return strings.Compare(a.Row+a.At, b.Row+b.At) })
+	list := slices.SortedFunc(maps.Values(s.byPlace), func(a, b Problem) int { return a.found - b.found })
 	return list[:min(len(list), shownProblems)]
 }
