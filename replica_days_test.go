@@ -79,6 +79,7 @@ func (r *replicas) everyTable() {
 		"outbox_adopted (old_table, mapping) VALUES ('public.old', '')",
 		"outbox_projector VALUES ('me', 0, '', now())",
 		"outbox_block VALUES (0, 'k', 1, 'dead')",
+		"inbox_consumer (consumer) VALUES ('c')", // the cleaning may have removed all of them
 		"inbox_topic VALUES ('order', 'c', true)",
 		"inbox_process (consumer, topic, process, name, state, since, unsettled, seen_until) " +
 			"VALUES ('c', 'order', gen_random_uuid(), 'n', 'AWAY', now(), 0, now())",
