@@ -17,7 +17,7 @@ func TestMisspeltVariablesAreRefused(t *testing.T) {
 		"ONCEBOX_SCHEME":            "set ONCEBOX_SCHEMA",
 		"ONCEBOX_PROJECTOR_WORKERS": "docs/config.md lists the names",
 		"ONCEBOX_X":                 "docs/config.md lists the names",
-		"ONCEBOX_REDIS_URL":         "the addresses of brokers are ONCEBOX_PULSAR_URL, ONCEBOX_NATS_URL, ONCEBOX_KAFKA_URL and ONCEBOX_RABBITMQ_URL, or list it",
+		"ONCEBOX_REDIS_URL":         "the addresses of brokers are ONCEBOX_PULSAR_URL, ONCEBOX_NATS_URL, ONCEBOX_KAFKA_URL and ONCEBOX_RABBITMQ_URL, or ",
 		"ONCEBOX_AMQP_URL":          "the addresses of brokers are ",
 		"ONCEBOX_NAST_URL":          "set ONCEBOX_NATS_URL",
 	} {

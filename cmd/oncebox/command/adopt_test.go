@@ -109,7 +109,8 @@ func TestStatusOfAnOldTable(t *testing.T) {
 	a.exec("ALTER TABLE " + a.app + ".outbox ENABLE TRIGGER oncebox_forward")
 	a.exec("INSERT INTO " + a.app + ".outbox (topic, aggregate_type, aggregate_id, payload) VALUES ('a/b', 'order', 'o-1', '4')")
 	var id string
-	a.exec("WITH o AS (DELETE FROM outbox WHERE event_metadata LIKE '%oncebox.refused%' RETURNING *) INSERT INTO outbox_dead SELECT o.*, now(), 'no topic' FROM o")
+	a.exec("WITH o AS (DELETE FROM outbox WHERE event_metadata LIKE '%oncebox.refused%' RETURNING *) " +
+		"INSERT INTO outbox_dead SELECT o.*, now(), 'no topic' FROM o")
 	require.NoError(t, a.db.NewRaw("SELECT id FROM outbox_dead").Scan(t.Context(), &id))
 	same := filepath.Join(t.TempDir(), "payload")
 	require.NoError(t, os.WriteFile(same, []byte("4"), 0o600))
