@@ -179,7 +179,8 @@ func (b *brokersBench) report() {
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(out, "broker\tserver\tfloor events/s\trelay events/s\tratio\tp95 ms by hand\tp95 ms relay\tp95 over floor\tfloor's settings")
 	fmt.Fprintf(out, "%s\t-\t-\t%s\t-\t-\t-\t-\ta publisher that does nothing\n", noBroker, b.nothing.rates.rate())
-	line := fmt.Sprintf("brokers %s_events_per_s=%.0f", noBroker, b.nothing.rates.median())
+	var line strings.Builder
+	fmt.Fprintf(&line, "brokers %s_events_per_s=%.0f", noBroker, b.nothing.rates.median())
 	for _, name := range brokerNames() {
 		r := b.results[name]
 		if r == nil {
@@ -192,9 +193,9 @@ func (b *brokersBench) report() {
 		}
 		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, r.server, r.raw.rates.rate(), r.relay.rates.rate(), ratio.ratio(),
 			r.floor95.millis(), r.relay95.millis(), over.millis(), r.settings)
-		line += fmt.Sprintf(" %s_ratio=%.2f %s_over_floor_p95_ms=%.1f", name, ratio.median(), name, over.median())
+		fmt.Fprintf(&line, " %s_ratio=%.2f %s_over_floor_p95_ms=%.1f", name, ratio.median(), name, over.median())
 	}
 	out.Flush()
 	fmt.Println("p95: from the return of the commit to the broker's receipt, at 100 events per second")
-	fmt.Println(line)
+	fmt.Println(line.String())
 }
