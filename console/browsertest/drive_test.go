@@ -85,7 +85,8 @@ func TestAnOperatorMendsThem(t *testing.T) {
 	messages, err := s.App.Inbox.Audit(t.Context(), operator.AuditFilter{}, nil, 2)
 	require.NoError(t, err)
 	require.Equal(t, []string{"ann@example.com", "replay", "try again"}, []string{messages[0].Actor, string(messages[0].Action), messages[0].Reason})
-	require.Equal(t, []string{"ann@example.com", "edit", "pounds were a typing error"}, []string{messages[1].Actor, string(messages[1].Action), messages[1].Reason})
+	require.Equal(t, []string{"ann@example.com", "edit", "pounds were a typing error"},
+		[]string{messages[1].Actor, string(messages[1].Action), messages[1].Reason})
 }
 
 // A stuck key and a delayed event are mended with the page alone, and the whole life of an event is one page.

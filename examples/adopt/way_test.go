@@ -32,5 +32,6 @@ func TestWayOver(t *testing.T) {
 }
 
 func TestUnknownShape(t *testing.T) {
-	require.ErrorContains(t, run(t.Context(), []string{"kafka"}), `there is no example "kafka": choose one of handwritten, debezium, watermill, river, oagudo, masstransit`)
+	require.ErrorContains(t, run(t.Context(), []string{"kafka"}),
+		`there is no example "kafka": choose one of handwritten, debezium, watermill, river, oagudo, masstransit`)
 }

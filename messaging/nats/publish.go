@@ -67,8 +67,8 @@ func (b *Broker) published(s *streams.Stream, payload int, err error) error {
 		b.keeper.Forget(s.Topic)
 	}
 	if err = classify(s.Topic, err); messaging.IsPermanent(err) {
-		return fmt.Errorf("%w: its payload has %d bytes; with the headers max_payload of the server allows %d, and max_msg_size of the stream %s %d, where -1 is "+
-			"no limit", err, payload, b.session.Conn.MaxPayload(), s.Name, s.Handle.CachedInfo().Config.MaxMsgSize)
+		return fmt.Errorf("%w: its payload has %d bytes; with the headers max_payload of the server allows %d, and max_msg_size of the stream %s %d, "+
+			"where -1 is no limit", err, payload, b.session.Conn.MaxPayload(), s.Name, s.Handle.CachedInfo().Config.MaxMsgSize)
 	}
 	return err
 }
