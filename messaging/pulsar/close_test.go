@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,8 +30,15 @@ func TestClientIsClosedLast(t *testing.T) {
 	requireOrder := func(start, call time.Duration, want ...string) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
-			var ended []string
-			note := func(what string) { ended = append(ended, what) }
+			var (
+				mu    sync.Mutex
+				ended []string
+			)
+			note := func(what string) {
+				mu.Lock()
+				defer mu.Unlock()
+				ended = append(ended, what)
+			}
 			b := &Broker{cfg: Config{CloseTimeout: time.Minute}, log: slog.New(slog.DiscardHandler), client: ending{note: note}}
 			b.open, b.end = context.WithCancel(t.Context())
 			greetings := 0

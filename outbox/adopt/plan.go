@@ -70,7 +70,7 @@ func newPlan(ctx context.Context, db querier, m *Mapping, box string) (*plan, er
 	return p, p.tryWhere(ctx, db)
 }
 
-// tryWhere has the server read the condition of the mapping by itself. Within another statement its error would not say where the mistake is.
+// tryWhere tries the condition of the mapping by itself. Within another statement the server's error would not say where the mistake is.
 func (p *plan) tryWhere(ctx context.Context, db querier) error {
 	if p.mapping.Where == "" {
 		return nil
