@@ -173,7 +173,6 @@ func TestNetworkIsGone(t *testing.T) {
 	declared(t, s)
 	l := linktest.New(t, server(t).URL)
 	cfg := config(l.URL)
-	cfg.CloseTimeout = time.Second
 	b := connect(t, cfg)
 	require.NoError(t, b.Publish(patient(t), []event.Envelope{envelope("away", "a", 1)}))
 	l.SetDown(true)
