@@ -1,8 +1,10 @@
 package pulsar
 
 import (
+	"net/http"
 	"testing"
 
+	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/internal/pulsartest"
@@ -31,6 +33,21 @@ func TestExamineOnlyLooks(t *testing.T) {
 	require.NoError(t, b.Close())
 	_, err = b.Examine(t.Context(), diagnosis.Examination{})
 	require.ErrorIs(t, err, messaging.ErrBrokerDown)
+}
+
+// A reader, such as the one of the doctor itself, keeps no message at the broker.
+func TestReaderCountsForNoSubscription(t *testing.T) {
+	t.Parallel()
+	n := pulsartest.Open(t)
+	b := connect(t, config(n))
+	require.NoError(t, n.Admin(t.Context(), http.MethodPut, "/persistent/"+n.Name+"/lost/partitions", "1"))
+	reader, err := b.client.CreateReader(pulsarclient.ReaderOptions{Topic: "persistent://" + n.Name + "/lost", StartMessageID: pulsarclient.LatestMessageID()})
+	require.NoError(t, err)
+	defer reader.Close()
+	found, err := b.Examine(t.Context(), diagnosis.Examination{Topics: []string{"lost"}})
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	require.Contains(t, found[0].Problem, "topic lost: it has no subscription and no retention")
 }
 
 // Only a topic that exists is looked up, because the broker may make another one.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -88,6 +89,7 @@ func (a *Admin) Subscribed(ctx context.Context, topic string, partitions int, na
 type SubscriptionStats struct {
 	Type       string            `json:"type"`                   // "None" until its first consumer
 	Properties map[string]string `json:"subscriptionProperties"` //nolint:tagliatelle // Pulsar's
+	Durable    *bool             `json:"isDurable"`              //nolint:tagliatelle // Pulsar's
 }
 
 // IsUnbatched reports whether the subscription is Key_Shared, or will be when its first consumer comes.
@@ -119,12 +121,14 @@ type TopicStats struct {
 	} `json:"publishers"`
 }
 
-// Stats returns the statistics of an unpartitioned topic or of one partition. They are empty if it does not exist.
+// Stats returns the statistics of an unpartitioned topic or of one partition. They are empty if it does not exist. Subscriptions of readers are left
+// out: the broker keeps no message for them, and one is there for moments after the doctor has tried to connect.
 func (a *Admin) Stats(ctx context.Context, topic string) (stats TopicStats, err error) {
 	err = a.do(ctx, http.MethodGet, a.topic(topic)+"/stats", "", &stats)
 	if answer.IsStatus(err, http.StatusNotFound) {
 		return TopicStats{}, nil
 	}
+	maps.DeleteFunc(stats.Subscriptions, func(_ string, s *SubscriptionStats) bool { return s.Durable != nil && !*s.Durable })
 	return stats, err
 }
 
