@@ -37,11 +37,11 @@ type Config struct {
 	// is there. A living proxy does so too, even if the host behind it is dead. Default: 20s. With -1 the settings of the operating system stay.
 	TCPUserTimeout time.Duration `env:"TCP_USER_TIMEOUT"`
 
-	// DatabaseWait is how long a starting process waits for a database that is away: the server does not answer, the name of its host is unknown, it
-	// recovers or shuts down, it has no connection left, or, with target_session_attrs, no server takes writes yet. The limit applies to each call
-	// of [OpenDB], [UseDB], [UsePool], App.Migrate, App.Run, Projector.Run and Inbox.Run by itself, and each logs that it waits. An error that
-	// waiting does not mend is returned at once: a wrong password, certificate or database name, or a missing table. Default: 0, for as long as the
-	// context lasts. With -1 a database that is away is an error at once, too.
+	// DatabaseWait is how long a starting process waits for a database that is away. A database is away if its server does not answer, its host is
+	// unknown, it recovers or shuts down, it has no connection left, or, with target_session_attrs, no server takes writes yet. The limit applies to
+	// each call of [OpenDB], [UseDB], [UsePool], App.Migrate, App.Run, Projector.Run and Inbox.Run by itself, and each logs that it waits. An error
+	// that waiting does not mend is returned at once: a wrong password, certificate or database name, or a missing table. Default: 0, for as long as
+	// the context lasts. With -1 a database that is away is an error at once, too.
 	DatabaseWait time.Duration `env:"DATABASE_WAIT"`
 
 	// RefusePool makes the pool refuse statements that belong into a unit of work, with [uow.ErrPool]. They are recognized by their context: it

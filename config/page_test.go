@@ -43,6 +43,11 @@ func TestPageIsThatOfTheSource(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, configdoc.Page("../docs/config.md", "config", tables))
 
+	first, err := configdoc.First("..", described(), "ONCEBOX_DATABASE_URL", "ONCEBOX_SOURCE", "ONCEBOX_PULSAR_URL", "ONCEBOX_SCHEMA",
+		"ONCEBOX_POOLER", "ONCEBOX_OUTBOX_RETENTION", "ONCEBOX_INBOX_HANDLER_TIMEOUT", "ONCEBOX_CONSUMER_CONCURRENCY")
+	require.NoError(t, err)
+	require.NoError(t, configdoc.Page("../docs/config.md", "first settings", first))
+
 	names, err := configdoc.Configs("..")
 	require.NoError(t, err)
 	require.Contains(t, names, "uow.Config")

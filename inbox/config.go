@@ -32,7 +32,7 @@ type Config struct {
 	Pooler bool
 	// Retention is how long the inbox remembers that it has handled a message, at least 24h. A copy that comes later is handled again. So choose
 	// more than the time for which the broker may redeliver a message, and for which the sender's outbox keeps events for a replay. Default: 240h.
-	// With KeepForever (-1) messages are remembered for ever.
+	// With -1 (KeepForever) messages are remembered for ever.
 	Retention time.Duration `env:"RETENTION"`
 	// DeadRetention is how long dead letters are kept, at least 24h. Then Clean deletes them. The deletion frees their keys, as a discard does, and
 	// leaves entries in the audit with their number. Default: 0. With 0 and -1 they are kept for ever.

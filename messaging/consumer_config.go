@@ -19,10 +19,10 @@ type ConsumerConfig struct {
 	// BatchSize is the largest number of messages that one call of a [BatchHandler] gets. A batch has the messages that have arrived; the consumer
 	// does not wait for more. Up to Concurrency batches run at once. Default: 1. With 1 each call gets one message, as with other handlers.
 	BatchSize int `env:"BATCH_SIZE"`
-	// Queue is the largest number of messages that this process holds at once: messages that wait for a handler or behind their key, that are being
-	// handled, or that pause before another try. When the queue is full, no message is received. So it bounds the memory, and the number of messages
-	// that come again after a restart. Choose a much larger number than Concurrency times BatchSize; a batch must fit into it. Default: 64, or two
-	// batches for each of Concurrency.
+	// Queue is the largest number of messages that this process holds at once. It counts messages that wait for a handler or behind their key, that are
+	// being handled, or that pause before another try. When the queue is full, no message is received. So it bounds the memory, and the number of
+	// messages that come again after a restart. Choose a much larger number than Concurrency times BatchSize; a batch must fit into it. Default: 64,
+	// or two batches for each of Concurrency.
 	Queue int `env:"QUEUE"`
 	// Unordered allows messages of one key to be handled at the same time. It is for [Shared] subscriptions. Default: false.
 	Unordered bool

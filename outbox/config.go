@@ -38,7 +38,7 @@ type Config struct {
 	Deployment string `env:"DEPLOYMENT"`
 	// Retention is how long published rows are kept, in whole days. It is entered in the database, and all processes use the value there. If
 	// processes have different settings, the longest one counts, and the others log a warning at their start; Store.Upkeep().SetRetention makes it
-	// shorter. Default: the database's, and 168h if no process has set one. NoRetention deletes rows when they are published; -1 keeps them for
+	// shorter. Default: the database's, and 168h if no process has set one. NoRetention deletes rows when they are published. With -1 they are kept for
 	// ever.
 	Retention time.Duration `env:"RETENTION"`
 	// DeadRetention is how long dead letters are kept, at least 24h. Then Clean deletes them. The deletion frees their keys, as a discard does, and

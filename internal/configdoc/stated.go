@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,8 +17,13 @@ var (
 	link      = regexp.MustCompile(`\[([\w.]+)\]`)
 	minusOne  = regexp.MustCompile(`(^|[\s(])-1\b`)
 	variable  = regexp.MustCompile(`\bONCEBOX_[A-Z_]*[A-Z]\b`)
+	off       = regexp.MustCompile(`^With (0 and )?-1 `)
+	ending    = regexp.MustCompile(`\. [A-Z]`) // the end of a sentence, and the beginning of the next one
 	literal   = regexp.MustCompile(`[\w.]+( [MK]iB)?`)
 )
+
+// shortSentence is the length from which a sentence about -1 stands below the table.
+const shortSentence = 130
 
 // required stands in place of a default for a field that must be set.
 const required = "required"
@@ -32,6 +38,33 @@ func split(text string) (meaning, stated string) {
 		return strings.TrimSuffix(text, " Required."), required
 	}
 	return text, ""
+}
+
+// sentence returns the first sentence of a field's comment without the name of the field, and the other sentences. What -1 means belongs to the first.
+// Both are for Markdown.
+func sentence(field, text string) (first, rest string) {
+	text = strings.Join(strings.Fields(text), " ")
+	var sentences []string
+	for at := ending.FindStringIndex(text); at != nil; at = ending.FindStringIndex(text) {
+		sentences = append(sentences, text[:at[0]+1])
+		text = text[at[1]-1:]
+	}
+	sentences = append(sentences, text)
+	first, sentences = sentences[0], sentences[1:]
+	for _, begin := range []string{field + " is ", field + " are ", field + " "} {
+		if after, named := strings.CutPrefix(first, begin); named {
+			first = strings.ToUpper(after[:1]) + after[1:]
+			break
+		}
+	}
+	for i, one := range sentences {
+		if off.MatchString(one) && len(one) < shortSentence {
+			first = strings.TrimSuffix(first, ".") + "; w" + one[1:]
+			sentences = slices.Delete(sentences, i, i+1)
+			break
+		}
+	}
+	return prose(first), prose(strings.Join(sentences, " "))
 }
 
 // prose returns a comment as Markdown for a cell of a table.

@@ -21,24 +21,63 @@ type Struct struct {
 	Varies []string
 	// Else lists further names of variables that are also read.
 	Else map[string]string
+	// Above lists structs that another part of the page describes.
+	Above []any
 }
 
-// Tables returns the tables of the structs in Markdown, with a section for each type. root is the folder of the module.
+// longestCell is the length of the longest first sentence that fits into a cell.
+const longestCell = 250
+
+// Tables returns the tables of the structs in Markdown, with a section for each type. root is the folder of the module. A cell has the first sentence of
+// a field's comment. The other sentences are below the table. A field without a variable that a section above has, too, is only named.
+//
 // It returns an error that names each field whose comment states no default, or another one than the code sets.
 func Tables(root string, structs ...Struct) (string, error) {
-	w := writer{source: source{root: root}}
+	w := written(root, structs)
+	return w.out.String(), errors.Join(w.errs...)
+}
+
+// First returns a table of the named variables alone.
+func First(root string, structs []Struct, variables ...string) (string, error) {
+	w := written(root, structs)
+	var out strings.Builder
+	out.WriteString("\n| variable | default | meaning |\n|---|---|---|\n")
+	for _, name := range variables {
+		r, found := w.rows[name]
+		if !found {
+			w.errs = append(w.errs, fmt.Errorf("configdoc: no field has the variable %s", name))
+		}
+		fmt.Fprintf(&out, "|%s | %s | %s |\n", r.variable, r.cell, r.meaning)
+	}
+	return out.String(), errors.Join(w.errs...)
+}
+
+func written(root string, structs []Struct) *writer {
+	w := &writer{source: source{root: root}, rows: map[string]row{}, seen: map[string]reflect.Type{}}
 	for _, s := range structs {
+		for _, above := range s.Above {
+			w.done = append(w.done, reflect.TypeOf(above))
+		}
 		w.add(s, reflect.ValueOf(s.Defaults))
 	}
-	return w.out.String(), errors.Join(w.errs...)
+	return w
 }
 
 // writer collects the sections of the page.
 type writer struct {
 	source source
 	done   []reflect.Type
+	rows   map[string]row          // of fields with a variable, by its name
+	seen   map[string]reflect.Type // fields that a section has, by their names
 	out    strings.Builder
 	errs   []error
+}
+
+// row is a line of a table, and what is said below the table.
+type row struct{ variable, field, kind, cell, meaning, more string }
+
+func (r *row) String() string {
+	return fmt.Sprintf("|%s | `%s` | %s | %s | %s |\n", r.variable, r.field, r.kind, r.cell, r.meaning)
 }
 
 // isConfig reports whether the type is a struct of this module with a section of its own, and returns the
@@ -58,7 +97,8 @@ func (w *writer) add(s Struct, v reflect.Value) {
 		w.errs = append(w.errs, err)
 		return
 	}
-	fmt.Fprintf(&w.out, "\n### %s\n\n%s\n\n| variable | field | type | default | meaning |\n|---|---|---|---|---|\n", title(t), prose(text))
+	var rows []row
+	var again []string
 	var within []func()
 	for f := range t.Fields() {
 		if !f.IsExported() {
@@ -66,34 +106,93 @@ func (w *writer) add(s Struct, v reflect.Value) {
 		}
 		value, said := v.FieldByIndex(f.Index), fields[f.Name]
 		if isPart(f.Type) {
-			w.addPart(s, f, value, said.text)
+			rows = append(rows, w.part(s, f, value, said.text)...)
 			continue
 		}
+		r := w.row(s, title(t), f, value, said)
+		if w.isAgain(s, f) {
+			again = append(again, "`"+f.Name+"`")
+			continue
+		}
+		w.seen[f.Name] = f.Type
+		rows = append(rows, r)
 		if isConfig(f.Type) {
-			fmt.Fprintf(&w.out, "| | `%s` | [`%s`](#%s) | | %s |\n", f.Name, said.kind, anchor(f.Type), prose(said.text))
 			within = append(within, func() {
 				w.add(Struct{Prefix: s.Prefix + f.Tag.Get("envPrefix"), Varies: s.Varies, Else: s.Else}, value)
 			})
-			continue
 		}
-		meaning, stated := split(said.text)
-		cell, err := defaultCell(stated, value, slices.Contains(s.Varies, f.Name))
-		if err != nil {
-			w.errs = append(w.errs, fmt.Errorf("%s.%s: %w", title(t), f.Name, err))
-		}
-		fmt.Fprintf(&w.out, "|%s | `%s` | `%s` | %s | %s |\n", s.variable(f), f.Name, said.kind, cell, prose(meaning))
 	}
+	w.section(t, text, rows, again)
 	for _, next := range within {
 		next()
 	}
+}
+
+// section writes the section of a struct.
+func (w *writer) section(t reflect.Type, text string, rows []row, again []string) {
+	fmt.Fprintf(&w.out, "\n### %s\n\n%s\n\n| variable | field | type | default | meaning |\n|---|---|---|---|---|\n", title(t), prose(text))
+	var more []string
+	for _, r := range rows {
+		w.out.WriteString(r.String())
+		if name, _, _ := strings.Cut(r.variable, ","); name != "" {
+			w.rows[strings.Trim(name, " `")] = r
+		}
+		if r.more != "" {
+			more = append(more, fmt.Sprintf("- `%s`: %s\n", r.field, r.more))
+		}
+	}
+	if len(more) > 0 {
+		w.out.WriteString("\n" + strings.Join(more, ""))
+	}
+	if len(again) > 0 {
+		w.out.WriteString("\nAlso, as in a section above: " + strings.Join(again, ", ") + ".\n")
+	}
+}
+
+// isAgain reports whether a field without a variable is in a section above as well: with a variable, or as something that is not a plain value.
+func (w *writer) isAgain(s Struct, f reflect.StructField) bool {
+	if s.variable(f) != "" {
+		return false
+	}
+	if isConfig(f.Type) {
+		return slices.Contains(w.done, f.Type)
+	}
+	if w.seen[f.Name] != f.Type {
+		return false
+	}
+	for _, r := range w.rows {
+		if r.field == f.Name {
+			return true
+		}
+	}
+	return slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Func, reflect.Interface}, f.Type.Kind())
+}
+
+// row returns the row of a field.
+func (w *writer) row(s Struct, of string, f reflect.StructField, value reflect.Value, said said) row {
+	meaning, stated := split(said.text)
+	r := row{variable: s.variable(f), field: f.Name, kind: "`" + said.kind + "`"}
+	if isConfig(f.Type) {
+		r.kind = fmt.Sprintf("[`%s`](#%s)", said.kind, anchor(f.Type))
+		r.meaning, _ = sentence(f.Name, said.text)
+		return r
+	}
+	var err error
+	if r.cell, err = defaultCell(stated, value, slices.Contains(s.Varies, f.Name)); err != nil {
+		w.errs = append(w.errs, fmt.Errorf("%s.%s: %w", of, f.Name, err))
+	}
+	if r.meaning, r.more = sentence(f.Name, meaning); len(r.meaning) > longestCell {
+		w.errs = append(w.errs, fmt.Errorf("%s.%s: the first sentence of the comment has %d characters: make it shorter", of, f.Name, len(r.meaning)))
+	}
+	return r
 }
 
 // isPart reports whether the type is a struct that several Configs contain with different defaults. Its fields become
 // rows of the containing Config.
 func isPart(t reflect.Type) bool { return t == reflect.TypeFor[retry.Policy]() }
 
-// addPart writes the rows of such a struct. The comment of the containing field states the defaults of all rows.
-func (w *writer) addPart(s Struct, part reflect.StructField, v reflect.Value, text string) {
+// part returns the rows of such a struct. The comment of the containing field states the defaults of all rows.
+func (w *writer) part(s Struct, part reflect.StructField, v reflect.Value, text string) (rows []row) {
 	_, fields, err := w.source.structOf(part.Type)
 	meaning, stated := split(text)
 	w.errs = append(w.errs, err)
@@ -101,16 +200,20 @@ func (w *writer) addPart(s Struct, part reflect.StructField, v reflect.Value, te
 	if part.Anonymous {
 		path = ""
 	}
+	more := prose(meaning)
 	for f := range part.Type.Fields() {
 		value, said := v.FieldByIndex(f.Index), fields[f.Name]
 		code, agrees := compare(stated, value)
 		if !agrees {
 			w.errs = append(w.errs, fmt.Errorf("%s: the comment says %q, and the code gives %s%s %v", part.Name, stated, path, f.Name, value))
 		}
-		fmt.Fprintf(&w.out, "|%s | `%s%s` | `%s` | `%s` | %s |\n",
-			of.variable(f), path, f.Name, said.kind, code, prose(strings.TrimSpace(meaning+" "+said.text)))
-		meaning = ""
+		r := row{variable: of.variable(f), field: path + f.Name, kind: "`" + said.kind + "`", cell: "`" + code + "`"}
+		r.meaning, r.more = sentence(f.Name, said.text)
+		r.more = strings.TrimSpace(more + " " + r.more)
+		more = ""
+		rows = append(rows, r)
 	}
+	return rows
 }
 
 // variable returns the cell with a field's environment variable, empty if it has none.
