@@ -1,0 +1,99 @@
+// Package orders is the service that takes orders. It sends order.placed, and handles invoice.sent of the service invoices.
+package orders
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox"
+	"github.com/oncebox/oncebox/config"
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/examples/twoservices/shopevents"
+	"github.com/oncebox/oncebox/httpmw"
+	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// Source is the name of this service in its events.
+const Source = "orders"
+
+// Order is an aggregate.
+type Order struct {
+	event.Recorder `bun:"-" json:"-"`
+
+	bun.BaseModel `bun:"table:orders" json:"-"`
+	ID            string `bun:",pk"       json:"id"`
+	Total         int64  `json:"total"`
+	Invoice       string `json:"invoice"` // empty until the service invoices has sent it
+	Version       int64  `json:"-"`
+}
+
+func (o *Order) AggregateType() string   { return shopevents.Orders }
+func (o *Order) AggregateID() string     { return o.ID }
+func (o *Order) AggregateVersion() int64 { return o.Version }
+
+// Place makes an order.
+func Place(id string, total int64) *Order {
+	o := &Order{ID: id, Total: total}
+	o.Record(shopevents.OrderPlaced{OrderID: id, Total: total})
+	return o
+}
+
+// New wires the service, and returns its routes.
+func New(ctx context.Context, db *bun.DB, broker oncebox.Broker, cfg config.Config) (*oncebox.App, http.Handler, error) {
+	cfg.UoW.Source = Source
+	app, err := oncebox.New(db, broker, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	shopevents.Register(app.Registry)
+	router := messaging.NewRouter(app.Registry)
+	messaging.Handle(router, func(ctx context.Context, e shopevents.InvoiceSent) error {
+		_, err := app.UoW.DB(ctx).NewRaw("UPDATE orders SET invoice = ? WHERE id = ?", e.InvoiceID, e.OrderID).Exec(ctx)
+		return err
+	})
+	app.Consume(shopevents.Invoices, "orders", router)
+
+	if err := app.Migrate(ctx); err != nil { // the tables of oncebox in this database
+		return nil, nil, err
+	}
+	_, err = db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS orders
+		(id text PRIMARY KEY, total bigint NOT NULL, invoice text NOT NULL DEFAULT '', version bigint NOT NULL)`)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make the table of orders: %w", err)
+	}
+	return app, routes(app), nil
+}
+
+func routes(app *oncebox.App) http.Handler {
+	anyone := func(*http.Request) (idempotency.Scope, error) { return idempotency.Anonymous("default"), nil }
+	once := httpmw.Idempotency(app.UoW, app.Idempotency, anyone, nil)
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders/{id}", once(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := app.UoW.Do(r.Context(), func(ctx context.Context, u *uow.Unit) error {
+			return u.Save(ctx, Place(r.PathValue("id"), 42))
+		})
+		if err != nil {
+			slog.ErrorContext(r.Context(), "place the order", "error", err)
+			http.Error(w, "the order was not placed", http.StatusInternalServerError)
+			return
+		}
+		w.WriteHeader(http.StatusCreated)
+	})))
+	mux.HandleFunc("GET /orders/{id}", func(w http.ResponseWriter, r *http.Request) {
+		o := &Order{ID: r.PathValue("id")}
+		if err := app.UoW.DB(r.Context()).NewSelect().Model(o).WherePK().Scan(r.Context()); err != nil {
+			http.Error(w, "there is no such order", http.StatusNotFound)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(o) // the client has gone if this fails
+	})
+	return mux
+}
