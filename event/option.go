@@ -19,7 +19,8 @@ func WithSchema(id string, version int) AddOption {
 // WithTenantID sets the tenant of this one event. Default: that of the context ([WithTenant]), else the configured one.
 func WithTenantID(id string) AddOption { return func(e *Envelope) { e.TenantID = id } }
 
-// WithAggregate sets the aggregate that the event is about, and so its order. Version 0: unversioned.
+// WithAggregate sets the aggregate that the event is about, and so its order. version is the version of the aggregate after the event, as its row has it;
+// 0 for something that has no versions.
 func WithAggregate(kind, id string, version int64) AddOption {
 	return func(e *Envelope) { e.AggregateType, e.AggregateID, e.AggregateVersion = kind, id, version }
 }

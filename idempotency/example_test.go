@@ -9,7 +9,7 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 )
 
-// The runbook quotes this file, and a test compares the two.
+// Pages of docs quote parts of this file, and a test compares them.
 
 func ExampleStore_Erase() {
 	forget := func(ctx context.Context, keys *idempotency.Store, db *bun.DB) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/oncebox/oncebox/operator"
 )
 
-// The runbook quotes this file, and a test compares the two.
+// Pages of docs may quote parts of this file, and a test compares them.
 
 func ExampleInbox_State() {
 	look := func(ctx context.Context, box *inbox.Inbox) error {

@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/outbox/published"
 )
 
-// The runbook quotes this file, and a test compares the two.
+// Pages of docs quote parts of this file, and a test compares them.
 
 func ExampleStore_Dead() {
 	list := func(ctx context.Context, store *outbox.Store) error {

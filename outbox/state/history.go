@@ -30,7 +30,7 @@ WHERE tenant_id = $1 AND aggregate_type = $2 AND aggregate_id = $3 AND sequence 
 //
 // It goes back as far as outbox.Config.Retention. Published rows have no index on the aggregate, because it would make
 // every publication slower: a page reads all rows that are kept, about a second per million rows once they are in
-// memory. The runbook shows how to make the index if histories are asked for often; with it a page takes milliseconds.
+// memory. docs/recipes.md shows how to make the index if histories are asked for often; with it a page takes milliseconds.
 func (s *Reader) EventsByAggregate(ctx context.Context, tenant, aggregateType, aggregateID string, after int64, limit int) ([]Record, error) {
 	if tenant == "" {
 		tenant = s.box.DefaultTenant

@@ -95,8 +95,8 @@ func TestHistorySaysThatATenantIsPaused(t *testing.T) {
 	require.Equal(t, []bool{false, true}, []bool{all[0].Paused, all[1].Paused})
 }
 
-// The statements of the runbook, for partitions that exist and for later ones.
-func TestIndexOfTheRunbookServesHistories(t *testing.T) {
+// The statements of docs/recipes.md, for partitions that exist and for later ones.
+func TestIndexOfTheRecipeServesHistories(t *testing.T) {
 	f := newFixture(t, nil)
 	require.NoError(t, f.Upkeep().EnsurePartitions(t.Context()))
 	day := time.Now().UTC().Format("20060102")

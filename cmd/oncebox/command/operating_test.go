@@ -9,12 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/google/shlex"
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
@@ -93,31 +91,6 @@ func TestOperatingPageIsWhatTheCommandsPrint(t *testing.T) {
 	if *update {
 		require.NoError(t, os.WriteFile(page, []byte(strings.Join(parts, "```")), 0o600))
 	}
-}
-
-// Each command of the runbook is complete: it may find nothing, or ask, but it does not say that a flag is missing or wrong.
-func TestCommandsOfTheRunbookAreComplete(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	text, err := os.ReadFile("../../../docs/runbook.md")
-	require.NoError(t, err)
-	const id, key = "0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e", "0d6e9c9fa3ba532dde3a924c6a36fa47ba3464d5260fe4af47226b81dbfac066"
-	arguments := strings.NewReplacer(
-		" ID", " "+id, " KEY STEP", " "+key+" charge", " adopt.yaml", " ../../../examples/adopt/mappings/handwritten.yaml --source shop")
-	ran := 0
-	for _, found := range regexp.MustCompile("`oncebox ([^`]+)`").FindAllStringSubmatch(string(text), -1) {
-		words, err := shlex.Split(arguments.Replace(found[1]))
-		require.NoError(t, err, found[0])
-		named := len(words) == 2 && !strings.HasPrefix(words[1], "-") // only named, as in "oncebox dead edit"
-		if named && !slices.Contains([]string{"list", "status", "verify", "up", "run"}, words[1]) ||
-			slices.Contains(words, "--watch") || words[0] == "relay" { // they do not end
-			continue
-		}
-		a := s.oncebox(words...)
-		require.NotEqual(t, cli.ExitUsage, a.code, "%s: %s", found[0], a.errs)
-		ran++
-	}
-	require.Greater(t, ran, 40)
 }
 
 // transcript types the commands of a block, compares, and returns the block as it was in this run.

@@ -42,7 +42,7 @@ to 10,000). A read model is
   rebuilding    a process reads the history, and live messages wait for it
   interrupted   no process reads the history any more, and live messages wait: let the service call Model.Resume
 
-Only the service can start a rebuild, because it has the handler: see "Rebuild a read model" in docs/runbook.md.
+Only the service can start a rebuild, because it has the handler: see docs/read-models.md.
 
 Exit code 0: no rebuild is interrupted. 3: at least one is. 4: a name was given that no read model has.`,
 		Example: `  oncebox rebuild status

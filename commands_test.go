@@ -1,0 +1,197 @@
+package oncebox_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/shlex"
+	"github.com/stretchr/testify/require"
+)
+
+// Each call of make and go on a page names what exists: a target, a program with its flags, a test. The commands of oncebox itself are tried in
+// cmd/oncebox/command.
+func TestCommandsOfPagesExist(t *testing.T) {
+	tried := 0
+	for _, page := range append(prosePages(t), "CONTRIBUTING.md") {
+		if strings.HasPrefix(page, "docs/adr/") {
+			continue // decisions tell of their time
+		}
+		for _, line := range shellLines(readPage(t, page)) {
+			if page == "docs/two-services.md" && strings.HasPrefix(line, "curl ") {
+				continue // a test of examples/twoservices sends it
+			}
+			fault, known := faultOf(t, line)
+			if known {
+				tried++
+			}
+			if fault != "" {
+				t.Errorf("%s: %q: %s", page, line, fault)
+			}
+		}
+	}
+	require.Greater(t, tried, 60)
+}
+
+func TestWrongCommandsAreFound(t *testing.T) {
+	page := "Run `make tset`.\n\n```sh\n$ SEED=1 go run ./examples/fivesteps -serves   # a comment\nmake test | tee out && go run ./examples/sixsteps\n```\n\n" +
+		"`go run -C bench . comit -rounds 5`, `go test ./uow -run TestModels`, `go install github.com/oncebox/oncebox/cmd/onebox@latest`"
+	var faults []string
+	for _, line := range shellLines(page) {
+		fault, known := faultOf(t, line)
+		require.True(t, known, line)
+		faults = append(faults, fault)
+	}
+	require.Equal(t, []string{
+		"no program of examples/fivesteps has a flag -serves", "", "there is no program examples/sixsteps", "the Makefile has no target tset",
+		"the program bench knows no comit", "uow has no test TestModels", "there is no program cmd/onebox",
+	}, faults)
+}
+
+// shellLines are the commands of a page: its code spans, and the lines of its blocks for a shell, without prompt, variables, comment and pipe.
+func shellLines(page string) (lines []string) {
+	command := regexp.MustCompile(`^(?:\$ )?(?:[A-Z_]+=\S+ )*((?:make|go|curl) .+)$`)
+	add := func(text string) {
+		text, _, _ = strings.Cut(text, " #")
+		for part := range strings.SplitSeq(text, " && ") {
+			part, _, _ = strings.Cut(part, " | ")
+			part, _, _ = strings.Cut(part, " > ")
+			if found := command.FindStringSubmatch(strings.TrimSpace(part)); found != nil {
+				lines = append(lines, strings.TrimSuffix(found[1], " &"))
+			}
+		}
+	}
+	rest := regexp.MustCompile("(?s)```(\\w*)\n(.*?)```").ReplaceAllStringFunc(page, func(block string) string {
+		kind, text, _ := strings.Cut(strings.TrimPrefix(block, "```"), "\n")
+		if kind == "sh" || kind == "console" {
+			for line := range strings.Lines(text) {
+				add(line)
+			}
+		}
+		return ""
+	})
+	for _, span := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(rest, -1) {
+		add(strings.Join(strings.Fields(span[1]), " "))
+	}
+	return lines
+}
+
+// faultOf says what is wrong with a command. known is false for commands that it cannot judge.
+func faultOf(t *testing.T, line string) (fault string, known bool) {
+	t.Helper()
+	words, err := shlex.Split(line)
+	require.NoError(t, err, line)
+	switch {
+	case words[0] == "make":
+		if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(words[1]) + `:`).MatchString(readPage(t, "Makefile")) {
+			return "the Makefile has no target " + words[1], true
+		}
+		return "", true
+	case words[0] == "curl":
+		return "no test sends this request: see docs/two-services.md", true
+	case len(words) < 3 || words[1] != "run" && words[1] != "test" && words[1] != "install":
+		return "", false // go mod, go vet
+	}
+	folder, arguments := ".", words[2:]
+	if arguments[0] == "-C" {
+		folder, arguments = arguments[1], arguments[2:]
+	}
+	for words[1] == "test" && len(arguments) > 1 && strings.HasPrefix(arguments[0], "-") {
+		arguments = arguments[2:] // -tags nightly
+	}
+	if len(arguments) == 0 {
+		return "", false // of no package
+	}
+	place, _, _ := strings.Cut(strings.TrimPrefix(arguments[0], "github.com/oncebox/oncebox/"), "@")
+	folder = filepath.Join(folder, place)
+	if folder == "." {
+		return "", false // a program of the reader
+	}
+	if words[1] == "test" {
+		return faultOfTest(folder, arguments[1:]), true
+	}
+	return faultOfProgram(folder, arguments[1:]), true
+}
+
+func faultOfTest(folder string, arguments []string) string {
+	source := sourcesOf(folder)
+	for i, argument := range arguments {
+		name, _, _ := strings.Cut(strings.Trim(argument, "^$"), "/")
+		if i > 0 && arguments[i-1] == "-run" && name != "TestX" && !strings.Contains(source, "\nfunc "+name+"(") {
+			return folder + " has no test " + name
+		}
+	}
+	return ""
+}
+
+// faultOfProgram looks for flags and first words as texts in the program, and in the packages of its folder and below it.
+func faultOfProgram(folder string, arguments []string) string {
+	source := sourcesOf(folder)
+	if !strings.Contains(source, "package main\n") {
+		return "there is no program " + folder
+	}
+	for i, argument := range arguments {
+		name, isFlag := strings.CutPrefix(argument, "-")
+		name, _, _ = strings.Cut(strings.TrimPrefix(name, "-"), "=")
+		switch {
+		case isFlag && !strings.Contains(source, `"`+name+`"`):
+			return "no program of " + folder + " has a flag -" + name
+		case !isFlag && i == 0 && !strings.Contains(source, `"`+name+`"`):
+			return "the program " + folder + " knows no " + name
+		}
+	}
+	return ""
+}
+
+// sourcesOf are the Go files of a folder and of the folders below it, and of the packages of this repository that they import.
+func sourcesOf(folder string) string {
+	var all strings.Builder
+	imported := regexp.MustCompile(`"github.com/oncebox/oncebox/([\w/.-]+)"`)
+	folders := []string{folder}
+	_ = filepath.WalkDir(folder, func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.IsDir() && path != folder {
+			folders = append(folders, path)
+		}
+		return nil
+	})
+	for i := 0; i < len(folders); i++ {
+		files, _ := filepath.Glob(filepath.Join(folders[i], "*.go")) // the pattern is good
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				continue
+			}
+			all.Write(text)
+			if i == 0 {
+				for _, found := range imported.FindAllStringSubmatch(string(text), -1) {
+					folders = append(folders, found[1])
+				}
+			}
+		}
+	}
+	return all.String()
+}
+
+// Each variable that a page names is a setting, which docs/config.md lists.
+func TestVariablesOfPagesExist(t *testing.T) {
+	known := map[string]bool{"ONCEBOX_IGNORE": true}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(ONCEBOX_\\w+)`").FindAllStringSubmatch(readPage(t, "docs/config.md"), -1) {
+		known[row[1]] = true
+	}
+	unknown := func(page string) (names []string) {
+		for _, name := range regexp.MustCompile(`\bONCEBOX_[A-Z_]*[A-Z]\b`).FindAllString(page, -1) {
+			if !known[name] {
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+	for _, page := range prosePages(t) {
+		if !strings.HasPrefix(page, "docs/adr/") {
+			require.Empty(t, unknown(readPage(t, page)), page)
+		}
+	}
+	require.Equal(t, []string{"ONCEBOX_SCHEM"}, unknown("set `ONCEBOX_SCHEM`, `ONCEBOX_SCHEMA` and `ONCEBOX_NATS_…`"))
+}
