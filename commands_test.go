@@ -36,7 +36,8 @@ func TestCommandsOfPagesExist(t *testing.T) {
 }
 
 func TestWrongCommandsAreFound(t *testing.T) {
-	page := "Run `make tset`.\n\n```sh\n$ SEED=1 go run ./examples/fivesteps -serves   # a comment\nmake test | tee out && go run ./examples/sixsteps\n```\n\n" +
+	page := "Run `make tset`.\n\n" +
+		"```sh\n$ SEED=1 go run ./examples/fivesteps -serves   # a comment\nmake test | tee out && go run ./examples/sixsteps\n```\n\n" +
 		"`go run -C bench . comit -rounds 5`, `go test ./uow -run TestModels`, `go install github.com/oncebox/oncebox/cmd/onebox@latest`"
 	var faults []string
 	for _, line := range shellLines(page) {

@@ -28,7 +28,7 @@ type Order struct {
 	event.Recorder `bun:"-" json:"-"`
 
 	bun.BaseModel `bun:"table:orders" json:"-"`
-	ID            string `bun:",pk"       json:"id"`
+	ID            string `bun:",pk"          json:"id"`
 	Total         int64  `json:"total"`
 	Invoice       string `json:"invoice"` // empty until the service invoices has sent it
 	Version       int64  `json:"-"`
