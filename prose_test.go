@@ -100,7 +100,7 @@ func TestDocumentationAvoidsPhrases(t *testing.T) {
 func prosePages(t *testing.T) []string {
 	t.Helper()
 	pages := []string{"README.md", "CHANGELOG.md", "SECURITY.md"}
-	for _, folder := range []string{"docs", "docs/adr", "docs/releases"} {
+	for _, folder := range []string{"docs", "docs/adr", "docs/migrating", "docs/releases"} {
 		more, err := filepath.Glob(folder + "/*.md")
 		require.NoError(t, err)
 		pages = append(pages, more...)
