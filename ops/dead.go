@@ -44,6 +44,14 @@ func (d DeadLetters) Count(ctx context.Context, box Box, filter operator.DeadFil
 	return d.outbox.Dead().Count(ctx, filter)
 }
 
+// CountTo is [DeadLetters.Count] that stops at most.
+func (d DeadLetters) CountTo(ctx context.Context, box Box, filter operator.DeadFilter, most int) (int64, error) {
+	if box == BoxInbox {
+		return d.inbox.Dead().CountTo(ctx, filter, most)
+	}
+	return d.outbox.Dead().CountTo(ctx, filter, most)
+}
+
 // Show returns one letter with its payload.
 func (d DeadLetters) Show(ctx context.Context, ref LetterRef) (Letter, error) {
 	if ref.Box == BoxInbox {

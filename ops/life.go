@@ -88,7 +88,7 @@ const (
 	Tried     What = "tried"         // a consumer has tried to handle it; it is still at the broker
 	Failing   What = "failing"       // a consumer fails to handle it, and tries again
 	StepDone  What = "step done"     // a consumer has completed a step of it
-	Entered   What = "entered"       // a consumer has entered it in its inbox: it was handled, or parked and handled later
+	Handled   What = "handled"       // a consumer has handled it; if it was parked before, the time is that of the parking
 	Decided   What = "decided"       // an operator has decided about it: see Actor, Action and Reason
 )
 
@@ -215,6 +215,8 @@ func (v *View) finish(found *lives, kept time.Duration) []Life {
 			}
 			return a.At.Compare(b.At)
 		})
+		// The entry of a message that an operator discarded stays, so that it is not handled if it comes again.
+		l.History = slices.DeleteFunc(l.History, func(m Moment) bool { return m.What == Handled && l.discarded(m.Consumer) })
 		switch {
 		case l.Elsewhere:
 		case len(l.Outbox) == 0 && l.deleted():
@@ -239,6 +241,16 @@ func (l *Life) deleted() bool {
 	return last.What == Decided && last.Consumer == "" && (last.Action == operator.Cancel || last.Action == operator.Discard)
 }
 
+// discarded reports whether the last decision about the message at this consumer was to discard it.
+func (l *Life) discarded(consumer string) bool {
+	for _, m := range slices.Backward(l.History) {
+		if m.What == Decided && m.Consumer == consumer {
+			return m.Action == operator.Discard
+		}
+	}
+	return false
+}
+
 // retention says how long things are kept, which is the usual reason why something is not found.
 func (v *View) retention(kept time.Duration) string {
 	events := "published events are " + Kept(kept)
@@ -258,4 +270,27 @@ func Kept(d time.Duration) string {
 	default:
 		return "kept for " + d.String()
 	}
+}
+
+// Find finds events and messages by what an operator knows of them: an id, an aggregate id, a correlation id or a causation id, or the beginning of one; an
+// ordering key; or a tenant. It returns at most limit (0: 100).
+//
+// A complete id of an event that is known is answered at once, and alone. For other texts it reads all that waits or is dead, and then the published events
+// day by day from the day before on (zero: from today on), because no index fits all properties. [Findings.Back] is where a further search goes on. Of
+// messages from elsewhere that were handled only the key is kept, so they are found by their id alone.
+func (v *View) Find(ctx context.Context, text string, before time.Time, limit int) (Findings, error) {
+	text = strings.TrimSpace(text)
+	if limit <= 0 {
+		limit = 100
+	}
+	if uuid.Validate(text) == nil && before.IsZero() {
+		lives, err := v.Life(ctx, text)
+		if err == nil {
+			return ofLives(lives), nil
+		}
+		if !errors.Is(err, ErrUnknown) {
+			return Findings{}, err
+		}
+	}
+	return find(ctx, v, text, before, limit)
 }

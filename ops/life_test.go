@@ -111,7 +111,7 @@ func TestLifeOfAnEvent(t *testing.T) {
 	s.DrainFailing()
 	l = s.life(id)
 	require.Equal(t, []string{"recorded", "replay"}, happened(l)[:2])
-	require.ElementsMatch(t, []string{"published", "entered shipping", "failing billing"}, happened(l)[2:])
+	require.ElementsMatch(t, []string{"published", "handled shipping", "failing billing"}, happened(l)[2:])
 	failing := l.History[slices.IndexFunc(l.History, func(m ops.Moment) bool { return m.What == ops.Failing })]
 	require.Equal(t, "bank away", failing.Error)
 	require.NotZero(t, failing.Until)
@@ -129,7 +129,7 @@ func TestLifeOfAnEvent(t *testing.T) {
 	s.Drain()
 	l = s.life(id)
 	require.Equal(t, []string{"recorded", "replay"}, happened(l)[:2])
-	require.ElementsMatch(t, []string{"published", "entered billing", "entered shipping", "give_up billing", "discard billing"}, happened(l)[2:])
+	require.ElementsMatch(t, []string{"published", "handled shipping", "give_up billing", "discard billing"}, happened(l)[2:])
 	require.Empty(t, l.Gone)
 }
 
@@ -152,11 +152,11 @@ func TestLifeAfterTheRowsAreGone(t *testing.T) {
 
 	id := s.place("a")
 	s.Drain()
-	require.ElementsMatch(t, []string{"recorded", "published", "entered billing", "entered shipping"}, happened(s.life(id)))
+	require.ElementsMatch(t, []string{"recorded", "published", "handled billing", "handled shipping"}, happened(s.life(id)))
 	_, err := s.DB.ExecContext(t.Context(), "DELETE FROM outbox")
 	require.NoError(t, err)
 	l = s.life(id)
-	require.ElementsMatch(t, []string{"entered billing", "entered shipping"}, happened(l))
+	require.ElementsMatch(t, []string{"handled billing", "handled shipping"}, happened(l))
 	require.Contains(t, l.Gone, "no longer has the event")
 	require.Contains(t, l.Gone, "published events are kept for 24h0m0s")
 	_, err = s.DB.ExecContext(t.Context(), "DELETE FROM inbox")

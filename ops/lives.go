@@ -88,7 +88,7 @@ func (f *lives) message(m *state.Located) {
 	moment := Moment{At: m.At, Consumer: m.Key.Consumer, Attempts: m.Attempts, Error: m.Error, Until: m.DueAt, Behind: m.Behind}
 	switch {
 	case m.Place == state.PlaceSettled:
-		moment.What = Entered
+		moment.What = Handled
 	case m.Place == state.PlaceDead:
 		moment.What = Dead
 	case m.Place == state.PlaceTried:

@@ -5,6 +5,8 @@ import (
 	"context"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox/parked"
 	"github.com/oncebox/oncebox/inbox/readmodel"
@@ -152,4 +154,44 @@ func (v *View) selected(ctx context.Context, filter Filter, c *ConsumerStatus) e
 		}
 	}
 	return nil
+}
+
+// Menu counts what operators look for, each up to a little more than [Counted]. It reads one statement of each part, at the same time, and what
+// [View.Stuck] reads about relays and consumers. So it costs the same however much waits.
+func (v *View) Menu(ctx context.Context) (m Menu, err error) {
+	var box outboxstate.Menu
+	var messages state.Menu
+	var parts, pauses []Stuck
+	reads, ctx := errgroup.WithContext(ctx)
+	if v.outbox != nil {
+		reads.Go(func() (err error) {
+			box, err = v.outbox.State().Menu(ctx)
+			return err
+		})
+	}
+	if v.inbox != nil {
+		reads.Go(func() (err error) {
+			messages, err = v.inbox.State().Menu(ctx)
+			return err
+		})
+	}
+	if v.keys != nil {
+		reads.Go(func() error {
+			unknown, err := v.keys.Unknown(ctx, v.db, "", Counted+1)
+			m.UnknownSteps = len(unknown)
+			return err
+		})
+	}
+	reads.Go(func() (err error) {
+		if parts, err = v.parts(ctx, Filter{}, Counted+1); err == nil {
+			pauses, err = v.longPauses(ctx, Filter{}, Counted+1)
+		}
+		return err
+	})
+	if err := reads.Wait(); err != nil {
+		return Menu{}, err
+	}
+	m.DeadOutbox, m.DeadInbox, m.Delayed, m.TenantsPaused = box.Dead, messages.Dead, box.Delayed, box.TenantsPaused
+	m.Stuck = m.Dead() + box.Failing + messages.Failing + m.UnknownSteps + len(parts) + len(pauses)
+	return m, nil
 }

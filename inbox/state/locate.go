@@ -12,6 +12,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/seek"
 	"github.com/oncebox/oncebox/operator"
 )
 
@@ -160,4 +161,21 @@ func (r *Reader) addSteps(ctx context.Context, list []Located, keys []string) er
 		}
 		return nil
 	})
+}
+
+// Search finds messages at all consumers by what outbox.Store.State().Search takes, the newest first, at most limit (0: 100). Of handled messages only
+// the key is kept, so they are found by their id alone, or the beginning of it. Messages that wait or are dead are found by every property.
+func (r *Reader) Search(ctx context.Context, text string, limit int) (list []Match, more bool, err error) {
+	sought, err := seek.New(text)
+	if err != nil {
+		return nil, false, store.Wrap("search messages", err)
+	}
+	if limit <= 0 {
+		limit = store.DefaultPage
+	}
+	list, err = pgsql.Collect(r.h.AdHoc().Query(ctx, r.h.DB(ctx), searchMessages(), append(sought.Args(), limit+1)...), func(scan pgsql.Scan, m *Match) (err error) {
+		m.Key, m.Envelope, err = store.ScanEnvelope(scan, &m.Place, &m.At, &m.By)
+		return err
+	})
+	return list[:min(len(list), limit)], len(list) > limit, store.Wrap("search messages", err)
 }

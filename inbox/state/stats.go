@@ -56,3 +56,16 @@ func (r *Reader) troubled(ctx context.Context) ([]string, error) {
 	rows := r.h.AdHoc().Query(ctx, r.h.DB(ctx), store.Troubled)
 	return pgsql.Collect(rows, func(scan pgsql.Scan, consumer *string) error { return scan(consumer) })
 }
+
+// Menu has the numbers of a menu for operators. Each counts up to 1,001, which means that there are more than 1,000.
+type Menu struct {
+	// Dead is the number of dead letters, and Failing of keys whose first message fails and is tried again. Failing is counted among the first 10,000
+	// keys that wait.
+	Dead, Failing int
+}
+
+// Menu reads the numbers of a menu. It is one statement, and much cheaper than [Reader.Stats].
+func (r *Reader) Menu(ctx context.Context) (m Menu, err error) {
+	err = r.h.AdHoc().QueryRow(ctx, r.h.DB(ctx), store.Menu, nil, &m.Dead, &m.Failing)
+	return m, store.Wrap("read the numbers of a menu", err)
+}

@@ -26,7 +26,7 @@ type SQL struct {
 	After string
 	// Show reads letters with their payloads. It has a place for conditions.
 	Show string
-	// Count counts letters. It has a place for conditions.
+	// Count counts letters. It has places for conditions and LIMIT.
 	Count string
 	// Errors reads the columns of an operator.DeadError, the latest first. It has a place for the LIMIT.
 	Errors string

@@ -54,9 +54,19 @@ func (b *Box[L]) Show(ctx context.Context, one One) (letter L, err error) {
 
 // Count counts the letters that the filter selects.
 func (b *Box[L]) Count(ctx context.Context, filter operator.DeadFilter) (n int64, err error) {
+	return b.count(ctx, filter, nil) // LIMIT NULL is no limit
+}
+
+// CountTo is Count that stops at most.
+func (b *Box[L]) CountTo(ctx context.Context, filter operator.DeadFilter, most int) (n int64, err error) {
+	return b.count(ctx, filter, most)
+}
+
+func (b *Box[L]) count(ctx context.Context, filter operator.DeadFilter, limit any) (n int64, err error) {
 	if err = filter.Validate(); err == nil {
 		w := b.SQL.Where(filter)
-		err = b.Run.QueryRow(ctx, b.DB(ctx), fmt.Sprintf(b.SQL.Count, w), w.Args, &n)
+		bound := w.Arg(limit)
+		err = b.Run.QueryRow(ctx, b.DB(ctx), fmt.Sprintf(b.SQL.Count, w, bound), w.Args, &n)
 	}
 	return n, b.wrap("count dead letters", err)
 }

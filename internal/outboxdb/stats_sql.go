@@ -140,6 +140,20 @@ SELECT x.state, x.topic, x.tenant_id, x.n, coalesce(p.paused, false) FROM (
 LEFT JOIN pauses p USING (tenant_id)`
 )
 
+// Menu counts up to 1,001 rows of each kind: dead letters, refused events, delayed events that a relay has seen, and paused tenants. It runs for each page of
+// the console, so each count ends early and reads an index or the beginning of a table.
+const Menu = `
+SELECT (SELECT count(*) FROM (SELECT FROM {schema}.outbox_dead LIMIT 1001) x),
+	(SELECT count(*) FROM (
+		SELECT FROM {schema}.outbox_lane l CROSS JOIN LATERAL (
+			SELECT FROM {schema}.outbox_held h WHERE h.lane = l.lane AND h.retry_count > 0 LIMIT 1001) h LIMIT 1001) x),
+	(SELECT count(*) FROM (
+		SELECT FROM {schema}.outbox_lane l CROSS JOIN LATERAL (
+			SELECT FROM {schema}.outbox_held h
+			WHERE h.lane = l.lane AND h.retry_after < 'infinity' AND h.not_before IS NOT NULL AND h.retry_count = 0 AND h.ordering_key IS NULL
+			ORDER BY h.retry_after LIMIT 1001) h LIMIT 1001) x),
+	(SELECT count(*) FROM {schema}.outbox_tenant WHERE paused_at IS NOT NULL AND resumed_at IS NULL)`
+
 // FailingRows goes from one blocked key to the next, and reads the first row of each. Rows without a key are not
 // blocked: for them, the next 100 rows that become due in each lane are looked at, because there may be millions of
 // delayed rows behind them.

@@ -66,6 +66,11 @@ func (l *Letters) Count(ctx context.Context, filter operator.DeadFilter) (int64,
 	return l.box.Count(ctx, filter)
 }
 
+// CountTo is [Letters.Count] that stops at most, so it reads no more rows than needed.
+func (l *Letters) CountTo(ctx context.Context, filter operator.DeadFilter, most int) (int64, error) {
+	return l.box.CountTo(ctx, filter, most)
+}
+
 // Errors lists why the latest dead letters were given up, the newest first: at most limit of them (0: 100). It reads no more
 // rows than that, however many dead letters there are.
 func (l *Letters) Errors(ctx context.Context, limit int) ([]operator.DeadError, error) {

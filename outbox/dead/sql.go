@@ -13,7 +13,7 @@ const (
 SELECT ` + deadColumns + ` FROM (SELECT {columns but payload}, NULL::bytea AS payload, died_at, error_message FROM {schema}.outbox_dead) d
 WHERE %s ORDER BY d.died_at, d.seq LIMIT %s`
 	showDead  = `SELECT ` + deadColumns + ` FROM {schema}.outbox_dead d WHERE %s`
-	countDead = `SELECT count(*) FROM {schema}.outbox_dead d WHERE %s`
+	countDead = `SELECT count(*) FROM (SELECT FROM {schema}.outbox_dead d WHERE %s LIMIT %s) x`
 
 	listDeadErrors = `
 SELECT d.died_at, '', d.tenant_id, d.topic, d.event_type, left(coalesce(d.error_message, ''), 300)

@@ -62,7 +62,7 @@ b AS (
 
 	listDelayed = `
 SELECT ` + outboxdb.RowColumns + ` FROM (
-	SELECT {columns but payload}, NULL::bytea AS payload FROM {schema}.outbox WHERE not_before IS NOT NULL AND ordering_key IS NULL
+	SELECT {columns but payload}, NULL::bytea AS payload FROM {schema}.outbox_unsent WHERE not_before IS NOT NULL AND ordering_key IS NULL
 	UNION ALL
 	SELECT {columns but payload}, NULL::bytea AS payload FROM {schema}.outbox_held WHERE not_before IS NOT NULL AND ordering_key IS NULL) d
 WHERE %s ORDER BY d.not_before, d.seq LIMIT %s`
@@ -129,6 +129,8 @@ const defaultPage = 100
 // Filter selects delayed events that match every field that is set. The zero filter selects all.
 type Filter struct {
 	TenantID, AggregateType, AggregateID string
+	// Overdue also selects events whose time has come and that were not published yet. [Events.Cancel] cannot change them any more.
+	Overdue bool
 }
 
 // Validate names every field that cannot be used.
@@ -139,8 +141,8 @@ func (f Filter) Validate() error {
 		event.ValidateIdentifier("outbox: delayed.Filter.AggregateID", f.AggregateID))
 }
 
-// List lists the delayed events that the filter selects and that [Events.Cancel] would still cancel, without their payloads, in the order of their
-// times. db is a transaction, whose own changes count, or the pool. A page has at most limit of them (0: 100) and begins after the last one of the
+// List lists the delayed events that the filter selects, without their payloads, in the order of their times. Without Filter.Overdue it lists only events
+// that [Events.Cancel] would still cancel. db is a transaction, whose own changes count, or the pool. A page has at most limit of them (0: 100) and begins after the last one of the
 // page before (nil: from the start). Only its time and its sequence count.
 //
 // With tenant and aggregate the list uses an index. Unpublished events that no relay has looked at are read one by one all the same.
@@ -152,7 +154,9 @@ func (e *Events) List(ctx context.Context, db bun.IDB, filter Filter, after *sta
 		limit = defaultPage
 	}
 	w := &pgsql.Where{}
-	w.Add("d.not_before > clock_timestamp()")
+	if !filter.Overdue {
+		w.Add("d.not_before > clock_timestamp()")
+	}
 	for _, c := range []struct{ column, value string }{
 		{"d.tenant_id", filter.TenantID}, {"d.aggregate_type", filter.AggregateType}, {"d.aggregate_id", filter.AggregateID},
 	} {

@@ -3,6 +3,7 @@ package state
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/seek"
 )
 
 // Located is an event with its place in the outbox.
@@ -142,4 +144,32 @@ func (s *Reader) Failing(ctx context.Context, limit int) ([]Failing, error) {
 		return err
 	})
 	return list, outboxdb.Wrap("list failing events", err)
+}
+
+// Search finds events by what an operator knows of them: an id, an aggregate id, a correlation id or a causation id, or the beginning of one; an ordering
+// key; or a tenant. The newest come first, at most limit (0: 100), from the day before on (zero: from today on).
+//
+// No index fits all of these, and one for each would make every event dearer to record. So it reads the events that wait or are dead, and then day after
+// day, the latest first: about a second for a million events. It ends when it has found limit events, or when within is over. [Matches.Back] says how
+// far back it has searched; go on with before set to it.
+func (s *Reader) Search(ctx context.Context, text string, before time.Time, within time.Duration, limit int) (Matches, error) {
+	sought, err := seek.New(text)
+	if err != nil {
+		return Matches{}, outboxdb.Wrap("search events", err)
+	}
+	if limit <= 0 {
+		limit = 100
+	}
+	bounded, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	search := &search{box: s.box, args: append(sought.Args(), limit+1), limit: limit}
+	err = search.run(bounded, before)
+	if err != nil && (ctx.Err() != nil || !errors.Is(bounded.Err(), context.DeadlineExceeded)) {
+		return Matches{}, outboxdb.Wrap("search events", err)
+	}
+	found := search.found
+	if len(found.List) > limit {
+		found.List, found.More = found.List[:limit], true
+	}
+	return found, nil
 }

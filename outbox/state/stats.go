@@ -255,3 +255,19 @@ func sortShares(shares []Share) {
 		return cmp.Or(cmp.Compare(b.total(), a.total()), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Tenant, b.Tenant))
 	})
 }
+
+// Menu has the numbers of a menu for operators. Each counts up to 1,001, which means that there are more than 1,000.
+type Menu struct {
+	// Dead is the number of dead letters, and Failing of events that were refused and are tried again.
+	Dead, Failing int
+	// Delayed is the number of delayed events without an ordering key, as far as a relay has seen them.
+	Delayed int
+	// TenantsPaused is the number of paused tenants.
+	TenantsPaused int
+}
+
+// Menu reads the numbers of a menu. It is one statement, and much cheaper than [Reader.Stats].
+func (s *Reader) Menu(ctx context.Context) (m Menu, err error) {
+	err = s.box.AdHoc().QueryRow(ctx, s.box.DB, outboxdb.Menu, nil, &m.Dead, &m.Failing, &m.Delayed, &m.TenantsPaused)
+	return m, outboxdb.Wrap("read the numbers of a menu", err)
+}

@@ -27,7 +27,7 @@ WHERE %s ORDER BY d.died_at, d.message_key, d.consumer, d.tenant_id, d.source LI
 
 	ShowDead = `SELECT ` + deadColumns + ` FROM {schema}.inbox_dead d WHERE %s`
 
-	CountDead = `SELECT count(*) FROM {schema}.inbox_dead d WHERE %s`
+	CountDead = `SELECT count(*) FROM (SELECT FROM {schema}.inbox_dead d WHERE %s LIMIT %s) x`
 
 	ListDeadErrors = `
 SELECT d.died_at, d.consumer, d.tenant_id, d.topic, d.event_type, left(d.error_message, 300)

@@ -58,7 +58,7 @@ func NewShow(s *cli.Session) *cobra.Command {
 other commands print. Published events have no index on the id, so all events of that day are read: about a second per million.
 oncebox dead show prints payloads.
 
-A message that a consumer has "entered" was handled, unless another line of this consumer says that it waits, fails, is dead, or was discarded.`,
+If a message was parked before a consumer handled it, the time beside "handled" is that of the parking.`,
 		Example: `  oncebox show 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e
   oncebox show order-7 --source partner`,
 		Args: cli.ExactlyOneID,
