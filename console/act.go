@@ -13,6 +13,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/oncebox/oncebox/console/internal/facts"
+	"github.com/oncebox/oncebox/console/internal/frame"
+	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/ops"
 )
@@ -145,10 +148,10 @@ func actOn(v *visit) error {
 	}
 	done := 0
 	// One letter that cannot be treated does not stop the others. The actor sees afterwards which failed and why.
-	var failures []detail
+	var failures []facts.Detail
 	for _, r := range o.refs {
 		if err := v.view().Dead().Act(v.Context(), o.act.Action, r.LetterRef, v.by(o.reason)); err != nil {
-			failures = append(failures, detail{r.ID, v.tell(err)})
+			failures = append(failures, facts.Detail{Name: r.ID, Value: v.tell(err)})
 			continue
 		}
 		done++
@@ -159,7 +162,7 @@ func actOn(v *visit) error {
 		view := &outcome{Act: o.act, Done: done, Failures: failures, Back: backTo(v, o.back, nil)}
 		return v.write(http.StatusConflict, "outcome", v.page(o.act.Title, view))
 	}
-	said := url.Values{fieldDone: {string(o.act.Action)}, "n": {strconv.Itoa(done)}}
+	said := url.Values{fieldDone: {string(o.act.Action)}, fieldNumber: {strconv.Itoa(done)}}
 	if done == 1 {
 		said.Set(fieldOf, o.refs[0].ID)
 	}
@@ -171,7 +174,7 @@ func actOn(v *visit) error {
 type outcome struct {
 	Act      *letterAction
 	Done     int
-	Failures []detail
+	Failures []facts.Detail
 	Back     string
 }
 
@@ -196,10 +199,11 @@ func reasonProblem(reason string) string {
 	}
 }
 
-// Fields of the address of a page that reports what was done: the action, and the event, if it was a single one.
+// Fields of the address of a page that reports what was done: the action, the number of things, and the event, if it was a single one.
 const (
-	fieldDone = "done"
-	fieldOf   = "of"
+	fieldDone   = "done"
+	fieldNumber = "n"
+	fieldOf     = "of"
 )
 
 // backTo returns the address of the list. back is its query, which came through a form and may be anything; more is added to it.
@@ -213,13 +217,13 @@ func backTo(v *visit, back string, more url.Values) string {
 	if err != nil {
 		s = boxOf(ops.Box(q.Get(fieldBox)))
 	}
-	return "dead?" + with(s.Values(), more).Encode()
+	return "dead?" + frame.With(s.Values(), more).Encode()
 }
 
 // lifeOf returns the address of the page of the event that was treated last, "" if several were.
 func lifeOf(q url.Values) string {
 	if id := q.Get(fieldOf); uuid.Validate(id) == nil {
-		return eventPage(id, "")
+		return frame.Event(id, "")
 	}
 	return ""
 }
@@ -232,11 +236,11 @@ func notice(q url.Values) string {
 	if err != nil {
 		return ""
 	}
-	n, err := strconv.ParseInt(q.Get("n"), 10, 64)
+	n, err := strconv.ParseInt(q.Get(fieldNumber), 10, 64)
 	if err != nil {
 		return ""
 	}
-	return counted(n, "dead letter was ", "dead letters were ") + d.Done + "."
+	return words.Counted(n, "dead letter was ", "dead letters were ") + d.Done + "."
 }
 
 const fieldPayload = "payload"
@@ -276,10 +280,10 @@ func editOf(v *visit, q url.Values) (*editView, error) {
 	}
 	// NUL is valid UTF-8, but browsers replace it in a form, so the payload would change without a trace.
 	payload := l.Envelope.Payload
-	if !utf8.Valid(payload) || bytes.ContainsRune(payload, 0) || len(payload) > maxShown {
+	if !utf8.Valid(payload) || bytes.ContainsRune(payload, 0) || len(payload) > facts.MaxShown {
 		return nil, &problem{
 			http.StatusUnprocessableEntity, "This payload cannot be edited here",
-			fmt.Sprintf("It is no text, or has more than %s bytes: it may be encrypted or compressed.", group(maxShown)),
+			fmt.Sprintf("It is no text, or has more than %s bytes: it may be encrypted or compressed.", words.Group(facts.MaxShown)),
 		}
 	}
 	return &editView{letter: l, Text: string(payload)}, nil
@@ -309,7 +313,7 @@ func replayEdited(v *visit) error {
 		return explained(err)
 	}
 	v.log.InfoContext(v.Context(), "oncebox: a dead letter was edited and replayed on the console", "actor", v.access.Actor, "ref", view.Ref.String())
-	v.redirect("dead?" + url.Values{fieldBox: {string(view.Ref.Box)}, fieldDone: {string(operator.Replay)}, "n": {"1"}, fieldOf: {view.Ref.ID}}.Encode())
+	v.redirect("dead?" + url.Values{fieldBox: {string(view.Ref.Box)}, fieldDone: {string(operator.Replay)}, fieldNumber: {"1"}, fieldOf: {view.Ref.ID}}.Encode())
 	return nil
 }
 

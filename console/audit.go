@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/oncebox/oncebox/console/internal/frame"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/ops"
 )
@@ -17,11 +18,12 @@ const boxKeys ops.Box = "keys"
 
 // auditView is the data of a page of the audit.
 type auditView struct {
-	Tabs        []tab
-	Box         ops.Box
-	ID          string
-	Rows        []auditRow
-	First, Next string
+	Tabs  []tab
+	Box   ops.Box
+	ID    string
+	Rows  []auditRow
+	Form  frame.Filter
+	Pager frame.Pager
 }
 
 // auditRow is one entry of the audit.
@@ -64,21 +66,15 @@ func showAudit(v *visit) error {
 	if view.Rows, err = auditRows(v, operator.AuditFilter{Part: part, EventID: view.ID}, before, perPage+1); err != nil {
 		return err
 	}
-	q = url.Values{}
-	for field, value := range map[string]string{fieldBox: string(view.Box), fieldID: view.ID} {
-		if value != "" {
-			q.Set(field, value)
-		}
-	}
-	if before != nil {
-		view.First = "audit?" + q.Encode()
-	}
+	fields := frame.Set(map[string]string{fieldBox: string(view.Box), fieldID: view.ID})
+	view.Form = v.filter(fields, frame.Set(map[string]string{fieldBox: string(view.Box)}))
+	var next url.Values
 	if len(view.Rows) > perPage {
 		view.Rows = view.Rows[:perPage]
-		last := strconv.FormatInt(view.Rows[perPage-1].AuditEntry.ID, 10)
-		view.Next = "audit?" + with(q, url.Values{fieldBefore: {last}}).Encode()
+		next = url.Values{fieldBefore: {strconv.FormatInt(view.Rows[perPage-1].AuditEntry.ID, 10)}}
 	}
-	return v.show("audit", "Audit", view)
+	view.Pager = frame.NewPager(pageAudit, q, fields, len(view.Rows), next)
+	return v.show(pageAudit, "Audit", view)
 }
 
 // partOf returns the part of oncebox for the box of a page.

@@ -187,7 +187,7 @@ func (l *lines) begin(view *bulkView) error {
 	l.v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	l.v.w.Header().Set("X-Accel-Buffering", "no") // nginx would otherwise collect the answer, and show nothing until the end
 	l.v.w.WriteHeader(http.StatusOK)
-	if err := l.v.templates["run"].ExecuteTemplate(l.v.w, "begin", l.v.page(view.Act.Title+" all that match", view)); err != nil {
+	if err := l.v.skin.Part(l.v.w, "run", "begin", l.v.page(view.Act.Title+" all that match", view)); err != nil {
 		return fmt.Errorf("console: begin the page of a run: %w", err)
 	}
 	return l.flush()
@@ -195,7 +195,7 @@ func (l *lines) begin(view *bulkView) error {
 
 // progress writes how many dead letters are done, and waits to keep to the rate. It fails if the browser has left.
 func (l *lines) progress(ctx context.Context, done int64) error {
-	err := l.v.templates["run"].ExecuteTemplate(l.v.w, "line", &runLine{done, l.total, time.Since(l.begun)})
+	err := l.v.skin.Part(l.v.w, "run", "line", &runLine{done, l.total, time.Since(l.begun)})
 	if err == nil {
 		err = l.flush()
 	}
@@ -234,7 +234,7 @@ func (l *lines) end(view *bulkView, done int64, err error) {
 			end.Stopped = "An error ended it; the log of this process says which. What is above stays done. Send the form again for the rest."
 		}
 	}
-	if err := l.v.templates["run"].ExecuteTemplate(l.v.w, "end", end); err != nil {
+	if err := l.v.skin.Part(l.v.w, "run", "end", end); err != nil {
 		return // the browser has left
 	}
 	_ = l.flush()

@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"net/url"
 	"strings"
+	"time"
 
+	"github.com/oncebox/oncebox/console/internal/facts"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/configs"
@@ -17,8 +19,8 @@ import (
 // minSecret is the least length of Config.Secret in bytes: the size of the hash that signs with it.
 const minSecret = 32
 
-// traceID is the placeholder for the id in Config.TraceURL.
-const traceID = "{trace_id}"
+// defaultRefresh is the default of Config.Refresh.
+const defaultRefresh = 15 * time.Second
 
 // Config configures a Console.
 type Config struct {
@@ -35,6 +37,9 @@ type Config struct {
 	// TraceURL is the address of a trace, with {trace_id} where its id belongs, for example
 	// "https://tempo.example.com/trace/{trace_id}". Default: none, ids of traces are shown without a link.
 	TraceURL string
+	// Refresh is the pause after which a page loads itself again, at least a second. Pages with a form do not. Each actor can turn it off in the browser.
+	// Default: 15s. Negative: never.
+	Refresh time.Duration
 	// ReadOnly makes the console refuse every change, whatever the [Authorizer] allows. Default: false.
 	ReadOnly bool
 	// Secret is the key that signs the tokens of the forms, at least 32 bytes. Processes that serve the page under one address need the same one.
@@ -49,6 +54,7 @@ type Config struct {
 func (c *Config) WithDefaults() Config {
 	out := configs.Copy(c)
 	out.Title = cmp.Or(out.Title, "oncebox")
+	out.Refresh = cmp.Or(out.Refresh, defaultRefresh)
 	return out
 }
 
@@ -61,10 +67,13 @@ func (c *Config) Validate() error {
 	if len(c.Secret) > 0 && len(c.Secret) < minSecret {
 		errs = append(errs, fmt.Errorf("Config.Secret has %d bytes: give at least %d random ones, or none", len(c.Secret), minSecret))
 	}
+	if c.Refresh > 0 && c.Refresh < time.Second {
+		errs = append(errs, fmt.Errorf("Config.Refresh is %s: give at least a second, or -1 for never", c.Refresh))
+	}
 	if c.TraceURL != "" {
-		u, err := url.Parse(strings.ReplaceAll(c.TraceURL, traceID, "0"))
-		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || !strings.Contains(c.TraceURL, traceID) {
-			errs = append(errs, fmt.Errorf("Config.TraceURL %q is no address of a trace: give one as https://tempo.example.com/trace/%s", c.TraceURL, traceID))
+		u, err := url.Parse(strings.ReplaceAll(c.TraceURL, facts.TraceID, "0"))
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || !strings.Contains(c.TraceURL, facts.TraceID) {
+			errs = append(errs, fmt.Errorf("Config.TraceURL %q is no address of a trace: give one as https://tempo.example.com/trace/%s", c.TraceURL, facts.TraceID))
 		}
 	}
 	return errors.Join(errs...)

@@ -2,34 +2,40 @@ package console
 
 import (
 	"crypto/rand"
+	"embed"
 	"errors"
 	"fmt"
-	"html/template"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/console/internal/skin"
+	"github.com/oncebox/oncebox/console/internal/token"
+	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/internal/quietlog"
 )
 
 // maxBody is the largest form in bytes: it fits the largest payload, escaped.
 const maxBody = 8 << 20
 
+//go:embed assets templates
+var files embed.FS
+
 // Console is the operators' web page. It is an http.Handler, safe for concurrent use.
 type Console struct {
 	db        *bun.DB
 	cfg       Config
 	authorize Authorizer
-	tokens    *tokens
+	tokens    *token.Tokens
 	origin    *http.CrossOriginProtection
-	templates map[string]*template.Template
-	assets    map[string]asset
+	skin      *skin.Skin
 	routes    map[string]route // by HTTP method and page name
 	log       *slog.Logger
 }
@@ -37,7 +43,9 @@ type Console struct {
 // route is the function that answers one method on one page.
 type route struct {
 	// act is true if the function changes something.
-	act   bool
+	act bool
+	// live is true for a page that loads itself again, unless it shows a form: see visit.still.
+	live  bool
 	serve func(*visit) error
 }
 
@@ -63,12 +71,9 @@ func New(db *bun.DB, authorize Authorizer, cfg *Config) (*Console, error) {
 	if len(secret) == 0 {
 		secret = []byte(rand.Text() + rand.Text())
 	}
-	c.tokens = newTokens(secret)
+	c.tokens = token.New(secret)
 	var err error
-	if c.assets, err = readAssets(); err != nil {
-		return nil, fmt.Errorf("console: New: %w", err)
-	}
-	if c.templates, err = c.parseTemplates(); err != nil {
+	if c.skin, err = skin.Read(files, words.Funcs()); err != nil {
 		return nil, fmt.Errorf("console: New: %w", err)
 	}
 	c.routes = c.makeRoutes()
@@ -78,17 +83,19 @@ func New(db *bun.DB, authorize Authorizer, cfg *Config) (*Console, error) {
 // makeRoutes registers only pages whose store is configured. The menu is made from the routes, so it never links to a page that answers with 404.
 func (c *Console) makeRoutes() map[string]route {
 	routes := map[string]route{
-		"GET ":      {serve: showOverview},
-		"GET stuck": {serve: showStuck},
-		"GET audit": {serve: showAudit},
+		"GET ":        {serve: showOverview, live: true},
+		"GET stuck":   {serve: showStuck, live: true},
+		"GET audit":   {serve: showAudit, live: true},
+		"GET refresh": {serve: switchRefresh},
 	}
-	for name := range c.assets {
-		routes["GET "+name] = route{serve: sendAsset}
+	for _, name := range c.skin.Files() {
+		routes["GET "+name] = route{serve: sendFile}
 	}
 	if c.cfg.Outbox != nil || c.cfg.Inbox != nil {
-		routes["GET dead"] = route{serve: showDead}
+		routes["GET dead"] = route{serve: showDead, live: true}
 		routes["GET letter"] = route{serve: showLetter}
-		routes["GET event"] = route{serve: showEvent}
+		routes["GET event"] = route{serve: showEvent, live: true}
+		routes["GET search"] = route{serve: showSearch}
 		routes["GET decide"] = route{act: true, serve: askWhy}
 		routes["POST decide"] = route{act: true, serve: decide}
 		routes["GET confirm"] = route{act: true, serve: showConfirm}
@@ -100,12 +107,12 @@ func (c *Console) makeRoutes() map[string]route {
 		routes["POST bulk"] = route{act: true, serve: runBulk}
 	}
 	if c.cfg.Outbox != nil {
-		routes["GET delayed"] = route{serve: showDelayed}
-		routes["GET tenants"] = route{serve: showTenants}
+		routes["GET delayed"] = route{serve: showDelayed, live: true}
+		routes["GET tenants"] = route{serve: showTenants, live: true}
 		routes["POST tenants"] = route{act: true, serve: changeTenant}
 	}
 	if c.cfg.Idempotency != nil {
-		routes["GET keys"] = route{serve: showKeys}
+		routes["GET keys"] = route{serve: showKeys, live: true}
 		routes["POST keys"] = route{act: true, serve: resolveKey}
 	}
 	return routes
@@ -158,9 +165,13 @@ func (v *visit) serve() error {
 			return err
 		}
 	}
-	// Operators load these two pages again and again, above all when the database is in trouble. Without a bound, requests would pile up on a database that
+	v.live = rt.live
+	if v.name != pageRefresh && !slices.Contains(v.skin.Files(), v.name) {
+		v.count()
+	}
+	// Operators load these pages again and again, above all when the database is in trouble. Without a bound, requests would pile up on a database that
 	// does not answer.
-	if method == http.MethodGet && (v.name == "" || v.name == pageStuck) {
+	if method == http.MethodGet && (v.name == "" || v.name == pageStuck || v.name == pageSearch) {
 		within, cancel := v.bounded()
 		defer cancel()
 		return rt.serve(within)
@@ -185,7 +196,7 @@ func (v *visit) checkForm() error {
 	if err := v.ParseForm(); err != nil {
 		return &problem{http.StatusBadRequest, "The form cannot be read", "Nothing was changed: " + err.Error() + "."}
 	}
-	if err := v.tokens.check(v.PostForm.Get(tokenField), v.access.Actor, v.now); err != nil {
+	if err := v.tokens.Check(v.PostForm.Get(tokenField), v.access.Actor, v.now); err != nil {
 		return &problem{
 			http.StatusForbidden, "The form is not valid any more",
 			"Nothing was changed: " + err.Error() + ". Load the page with the form again and send it from there.",
@@ -209,4 +220,27 @@ func pageName(r *http.Request) (name string, slash bool) {
 		return path.Base(asked), false
 	}
 	return below[strings.LastIndexByte(below, '/')+1:], true
+}
+
+// policy is the Content-Security-Policy. It permits only the page's own stylesheet, icon and forms, and no script at all.
+const policy = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
+// secure sets the headers that every answer has.
+func secure(h http.Header) {
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	// With no-referrer, browsers send "Origin: null" with a form. The check of the form's origin would then refuse it.
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()")
+	h.Set("X-Robots-Tag", "noindex")
+	h.Set("Cache-Control", "no-store")
+}
+
+// sendFile sends the stylesheet or the icon.
+func sendFile(v *visit) error {
+	v.skin.Send(v.w, v.name, v.URL.Query().Get("v"))
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/inbox/state"
 )
 
@@ -36,7 +37,7 @@ func (r *consumerRow) State() string {
 // Word returns the consumer's state, as the page calls it. The first word that fits wins, so the reason why nothing runs comes before complaints about what
 // runs.
 func (r *consumerRow) Word() string {
-	words := map[state.TroubleKind]string{
+	troubles := map[state.TroubleKind]string{
 		state.TroubleAway: "no connection", state.TroubleLate: "does not get on", state.TroublePaused: "paused", state.TroubleMissing: "does not run",
 	}
 	switch found := r.Troubles(); {
@@ -47,9 +48,9 @@ func (r *consumerRow) Word() string {
 	case !r.Runs:
 		return "does not run"
 	case len(found) > 0:
-		return words[found[0].Kind]
+		return troubles[found[0].Kind]
 	case r.isPaused():
-		return words[state.TroublePaused]
+		return troubles[state.TroublePaused]
 	case !r.isConnected():
 		return "runs in part"
 	case r.Failed > 0:
@@ -86,7 +87,7 @@ func (r *consumerRow) AtBroker() string {
 	}
 	switch {
 	case known:
-		return group(n)
+		return words.Group(n)
 	case len(r.Unknown()) > 0:
 		return "?"
 	default:
@@ -170,9 +171,9 @@ func (r *consumerRow) downs(now time.Time) (list []string) {
 	for _, t := range r.Troubles() {
 		waits := ""
 		if t.Waiting.Known && t.Waiting.Messages > 0 {
-			waits = ", and " + counted(t.Waiting.Messages, "message waits", "messages wait") + " at the broker"
+			waits = ", and " + words.Counted(t.Waiting.Messages, "message waits", "messages wait") + " at the broker"
 		}
-		ago := short(now.Sub(t.Since))
+		ago := words.Short(now.Sub(t.Since))
 		switch t.Kind {
 		case state.TroubleMissing:
 			if waits == "" {
@@ -186,7 +187,7 @@ func (r *consumerRow) downs(now time.Time) (list []string) {
 		case state.TroubleAway:
 			why := "."
 			if t.Error != "" {
-				why = ": " + shorten(maxCause, t.Error)
+				why = ": " + words.Shorten(maxCause, t.Error)
 			}
 			list = append(list, name+" has had no connection to the broker for "+ago+waits+why)
 		case state.TroubleLate:

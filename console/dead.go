@@ -1,10 +1,8 @@
 package console
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"strconv"
 	"strings"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/oncebox/oncebox/console/internal/frame"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/ops"
 )
@@ -24,9 +23,9 @@ type deadView struct {
 	Selection *selection
 	Letters   []letter
 	Tabs      []tab
-	Elsewhere int64  // number of dead letters in the other box
-	First     string // address of the first page, "" on it
-	Next      string // address of the next page, "" on the last one
+	Elsewhere string // number of dead letters in the other box, "" if there is none
+	Filter    frame.Filter
+	Pager     frame.Pager
 	Notice    string
 	Life      string // address of the page about the event that was treated last
 	// Replay and Discard are the addresses that treat all dead letters of the selection.
@@ -36,12 +35,12 @@ type deadView struct {
 // showDead lists dead letters, the oldest first.
 func showDead(v *visit) error {
 	q := v.URL.Query()
-	counts, err := countDead(v.Context(), v.Console)
-	if err != nil {
-		return err
+	counts := v.numbers()
+	if counts.err != nil {
+		return counts.err
 	}
 	if q.Get(fieldBox) == "" {
-		q.Set(fieldBox, string(counts.box()))
+		q.Set(fieldBox, string(boxWithDead(v.Console, &counts.Menu)))
 	}
 	s, err := selected(v.Console, q, v.now)
 	if err != nil {
@@ -51,21 +50,54 @@ func showDead(v *visit) error {
 	if err != nil {
 		return invalid(err)
 	}
-	view := &deadView{Selection: &s, Tabs: tabs(v.Console, "dead", s.Box), Elsewhere: counts.elsewhere(s.Box), Notice: notice(q), Life: lifeOf(q)}
-	counts.show(view.Tabs)
+	whole := boxOf(s.Box)
+	view := &deadView{Selection: &s, Tabs: tabs(v.Console, pageDead, s.Box), Filter: v.filter(s.Values(), whole.Values()), Notice: notice(q), Life: lifeOf(q)}
+	for i := range view.Tabs {
+		n := deadIn(&counts.Menu, view.Tabs[i].Box)
+		view.Tabs[i].Count = menuCount(n)
+		if view.Tabs[i].Box != s.Box && n > 0 {
+			view.Elsewhere = menuCount(n)
+		}
+	}
 	if view.Letters, err = readLetters(v, &s, after, perPage+1); err != nil {
 		return err
 	}
-	if after != nil {
-		view.First = "dead?" + s.Values().Encode()
-	}
+	var next url.Values
 	if len(view.Letters) > perPage {
 		view.Letters = view.Letters[:perPage]
-		view.Next = "dead?" + with(s.Values(), placeOf(&view.Letters[perPage-1])).Encode()
+		next = placeOf(&view.Letters[perPage-1])
 	}
-	view.Replay = "bulk?" + with(s.Values(), url.Values{fieldAction: {string(operator.Replay)}}).Encode()
-	view.Discard = "bulk?" + with(s.Values(), url.Values{fieldAction: {string(operator.Discard)}}).Encode()
-	return v.show("dead", "Dead letters", view)
+	view.Pager = frame.NewPager(pageDead, q, s.Values(), len(view.Letters), next)
+	if view.Pager.Of == "" {
+		n := int64(deadIn(&counts.Menu, s.Box))
+		if !s.IsEmpty() {
+			if n, err = v.view().Dead().CountTo(v.Context(), s.Box, s.filter, ops.Counted+1); err != nil {
+				return err
+			}
+		}
+		view.Pager.Of = menuCount(int(n))
+	}
+	view.Replay = "bulk?" + frame.With(s.Values(), url.Values{fieldAction: {string(operator.Replay)}}).Encode()
+	view.Discard = "bulk?" + frame.With(s.Values(), url.Values{fieldAction: {string(operator.Discard)}}).Encode()
+	// Ticks would be lost.
+	v.still = v.still || v.access.Act && len(view.Letters) > 0
+	return v.show(pageDead, "Dead letters", view)
+}
+
+// deadIn returns the number of dead letters in a box.
+func deadIn(n *ops.Menu, box ops.Box) int {
+	if box == ops.BoxInbox {
+		return n.DeadInbox
+	}
+	return n.DeadOutbox
+}
+
+// boxWithDead returns the box to show first: the outbox, unless only consumers have dead letters.
+func boxWithDead(c *Console, n *ops.Menu) ops.Box {
+	if c.cfg.Outbox != nil && (n.DeadOutbox > 0 || n.DeadInbox == 0) {
+		return ops.BoxOutbox
+	}
+	return ops.BoxInbox
 }
 
 // readLetters reads a page of dead letters without their payloads.
@@ -104,71 +136,6 @@ func tabs(c *Console, page string, current ops.Box) (tabs []tab) {
 	return tabs
 }
 
-// with returns a copy of q in which the values of more replace those with the same name. q stays unchanged.
-func with(q, more url.Values) url.Values {
-	all := maps.Clone(q)
-	maps.Copy(all, more)
-	return all
-}
-
-// deadCounts has the number of dead letters of each box.
-type deadCounts struct {
-	hasOutbox, hasInbox bool
-	outbox, inbox       int64
-	more                bool // consumers may have more than inbox, because counting stops at a bound
-}
-
-// countDead counts the dead letters of both boxes, up to 10,000 exactly.
-func countDead(ctx context.Context, c *Console) (n deadCounts, err error) {
-	if n.hasOutbox = c.cfg.Outbox != nil; n.hasOutbox {
-		st, err := c.cfg.Outbox.State().Stats(ctx)
-		if err != nil {
-			return n, err
-		}
-		n.outbox = st.Dead
-	}
-	if n.hasInbox = c.cfg.Inbox != nil; n.hasInbox {
-		stats, err := c.cfg.Inbox.State().Stats(ctx)
-		if err != nil {
-			return n, err
-		}
-		for _, st := range stats {
-			n.inbox += int64(st.DeadLetters)
-			n.more = n.more || st.DeadLetters > 0 && st.DeadLetters >= st.Counted
-		}
-	}
-	return n, nil
-}
-
-// box returns the box to show first: the outbox, unless only consumers have dead letters.
-func (n deadCounts) box() ops.Box {
-	if n.hasOutbox && (n.outbox > 0 || n.inbox == 0) {
-		return ops.BoxOutbox
-	}
-	return ops.BoxInbox
-}
-
-func (n deadCounts) elsewhere(box ops.Box) int64 {
-	if box == ops.BoxOutbox {
-		return n.inbox
-	}
-	return n.outbox
-}
-
-// show writes the numbers on the tabs.
-func (n deadCounts) show(tabs []tab) {
-	for i := range tabs {
-		switch {
-		case tabs[i].Box == ops.BoxOutbox:
-			tabs[i].Count = group(n.outbox)
-		case n.more:
-			tabs[i].Count = group(n.inbox) + "+"
-		default:
-			tabs[i].Count = group(n.inbox)
-		}
-	}
-}
-
 // selection is a filter of dead letters, as the address of a page contains it.
 type selection struct {
 	ops.Selection
@@ -184,6 +151,7 @@ const (
 	fieldTopic    = "topic"
 	fieldConsumer = "consumer"
 	fieldTenant   = "tenant"
+	fieldSource   = "source"
 	fieldID       = "id"
 	fieldFrom     = "from"
 	fieldBefore   = "before"

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oncebox/oncebox/console/internal/frame"
+	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox/parked"
 	"github.com/oncebox/oncebox/ops"
@@ -94,7 +96,7 @@ type decideView struct {
 }
 
 // Event returns the address of the page about the event.
-func (d *decideView) Event() string { return eventPage(d.Ref.ID, d.Ref.Source) }
+func (d *decideView) Event() string { return frame.Event(d.Ref.ID, d.Ref.Source) }
 
 func decideViewOf(c *Console, q url.Values) (*decideView, error) {
 	d, err := decisionOf(q.Get(fieldAction))
@@ -118,7 +120,7 @@ func askWhy(v *visit) error {
 		return err
 	}
 	if view.Decision.NeedsTime && view.To == "" {
-		view.To = field(v.now.Add(time.Hour))
+		view.To = words.Field(v.now.Add(time.Hour))
 	}
 	return v.show("decide", view.Decision.Title, view)
 }

@@ -16,8 +16,10 @@
 //
 // Each change has an entry in the audit, with [Access.Actor] and the reason that the form asks for, written in the same transaction.
 //
-// Contents of events and messages are shown as text: they are escaped, and the Content-Security-Policy of every page forbids all scripts. A
-// payload is read only when somebody asks for it.
+// Contents of events and messages are shown as text: they are escaped, and the Content-Security-Policy of every page forbids all scripts. Lists read no
+// payloads.
+//
+// A page loads itself again after [Config.Refresh], unless it has something to fill in. It keeps its filter and its place.
 //
 // The page keeps no state in its process, so any number of processes may serve it. If several serve it under one address, give all of them the
 // same [Config.Secret].

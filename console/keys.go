@@ -14,10 +14,7 @@ import (
 // mostUnknown is how many steps with an unknown outcome a page shows, the oldest first.
 const mostUnknown = 100
 
-const (
-	pageKeys  = "keys"
-	titleKeys = "Keys of requests"
-)
+const titleKeys = "Keys of requests"
 
 // keysView is the data of the page of steps whose outcome is unknown.
 type keysView struct {
@@ -45,6 +42,7 @@ func showKeys(v *visit) error {
 	if v.URL.Query().Get(fieldDone) != "" {
 		view.Notice = "The outcome was stored. The next retry of the request continues from there."
 	}
+	v.still = v.access.Act && len(view.Steps) > 0 // each step has a form
 	return v.show(pageKeys, titleKeys, view)
 }
 

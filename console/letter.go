@@ -1,30 +1,20 @@
 package console
 
 import (
-	"bytes"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
-	"slices"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 
-	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/console/internal/facts"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/ops"
 )
 
 // whereRelay is what a page calls the place where events of the outbox become dead letters.
 const whereRelay = "relay"
-
-// maxShown is how much of a payload a page shows, in bytes. The command line shows all of it.
-const maxShown = 256 << 10
 
 // letter is a dead letter on a page.
 type letter struct {
@@ -47,16 +37,14 @@ func (l *letter) Where() string {
 type letterView struct {
 	letter
 
-	Details  []detail
-	Metadata []detail
-	Trace    *link
-	Payload  *payload
+	Details  []facts.Detail
+	Metadata []facts.Detail
+	Trace    *facts.Trace
+	Payload  *facts.Payload
 	Audit    []auditRow
 }
 
-type detail struct{ Name, Value string }
-
-// showLetter shows one dead letter with all its fields, and its payload only if the actor asks for it.
+// showLetter shows one dead letter with all its fields and its payload.
 func showLetter(v *visit) error {
 	r, err := refOf(v.Console, v.URL.Query())
 	if err != nil {
@@ -66,12 +54,9 @@ func showLetter(v *visit) error {
 	if err != nil {
 		return explained(err)
 	}
-	view := &letterView{letter: l, Details: details(&l), Trace: trace(v.Console, l.Envelope.Metadata)}
-	for _, name := range slices.Sorted(maps.Keys(l.Envelope.Metadata)) {
-		view.Metadata = append(view.Metadata, detail{name, l.Envelope.Metadata[name]})
-	}
-	if v.URL.Query().Get("payload") != "" {
-		view.Payload = payloadOf(l.Envelope.Payload)
+	view := &letterView{
+		letter: l, Details: facts.OfLetter(&l.Letter), Metadata: facts.Metadata(l.Envelope.Metadata),
+		Trace: facts.TraceOf(v.cfg.TraceURL, l.Envelope.Metadata), Payload: facts.PayloadOf(l.Envelope.Payload),
 	}
 	if view.Audit, err = auditOf(v, r); err != nil {
 		return err
@@ -102,62 +87,6 @@ func explained(err error) error {
 	}
 }
 
-func details(l *letter) []detail {
-	e := &l.Envelope
-	all := []detail{
-		{"Event id", e.ID}, {"Type", e.Type}, {"Schema version", number(max(e.SchemaVersion, 1))}, {"Schema id", e.SchemaID}, {"Topic", e.Topic},
-		{"Tenant", e.TenantID}, {"Source", e.Source}, {"Aggregate", strings.TrimSpace(e.AggregateType + " " + e.AggregateID)},
-		{"Aggregate version", positive(e.AggregateVersion)}, {"Ordering key", l.Key}, {"Sequence", positive(e.Sequence)},
-		{"Occurred", stamp(e.OccurredAt)}, {"Content type", e.ContentType}, {"Correlation id", e.Metadata[event.CorrelationID]},
-	}
-	if l.Ref.Box == ops.BoxInbox && l.Ref.ID != e.ID {
-		all = append(all, detail{"Message key", l.Ref.ID})
-	}
-	return slices.DeleteFunc(all, func(d detail) bool { return d.Value == "" })
-}
-
-// trace returns a link to the trace in which the event was created, nil if it has none.
-func trace(c *Console, m event.Metadata) *link {
-	// A W3C traceparent has four parts, and the second is the trace id: 32 hexadecimal digits (Trace Context, section 3.2). Anything else gets no link.
-	parts := strings.Split(m[event.TraceParent], "-")
-	if len(parts) < 4 || len(parts[1]) != 32 {
-		return nil
-	}
-	if _, err := hex.DecodeString(parts[1]); err != nil {
-		return nil
-	}
-	l := &link{Name: parts[1]}
-	if c.cfg.TraceURL != "" {
-		l.Href = strings.ReplaceAll(c.cfg.TraceURL, traceID, parts[1])
-	}
-	return l
-}
-
-// payload is a payload as a page shows it.
-type payload struct {
-	Text  string
-	Bytes int
-	Kind  string
-	Cut   bool
-}
-
-func payloadOf(data []byte) *payload {
-	const text = "text"
-	p := &payload{Bytes: len(data), Kind: text}
-	var pretty bytes.Buffer
-	switch {
-	case len(data) <= maxShown && json.Indent(&pretty, data, "", "  ") == nil:
-		p.Kind, p.Text = "JSON", pretty.String()
-	case utf8.Valid(data):
-		p.Text = string(data[:min(len(data), maxShown)])
-	default:
-		p.Kind, p.Text = "binary, as hexadecimal digits", hex.Dump(data[:min(len(data), maxShown/8)])
-		p.Cut = len(data) > maxShown/8
-	}
-	p.Cut = p.Cut || p.Kind == text && len(data) > maxShown
-	return p
-}
-
 // ref names one dead letter, or one waiting event or message, in addresses and forms.
 type ref struct{ ops.LetterRef }
 
@@ -171,19 +100,16 @@ func (r ref) Values() url.Values {
 	q := url.Values{fieldBox: {string(r.Box)}, fieldID: {r.ID}, fieldTenant: {r.Tenant}}
 	if r.Box == ops.BoxInbox {
 		q.Set(fieldConsumer, r.Consumer)
-		q.Set("source", r.Source)
+		q.Set(fieldSource, r.Source)
 	}
 	return q
 }
 
 func (r ref) String() string { return r.Values().Encode() }
 
-// Letter, Payload, Confirm and Edit return addresses of pages about the letter.
+// Letter, Confirm and Edit return addresses of pages about the letter.
 func (r ref) Letter() string { return "letter?" + r.String() }
-func (r ref) Payload() string {
-	return "letter?" + with(r.Values(), url.Values{"payload": {"1"}}).Encode() + "#payload"
-}
-func (r ref) Edit() string { return "edit?" + r.String() }
+func (r ref) Edit() string   { return "edit?" + r.String() }
 func (r ref) Confirm(action string) string {
 	return "confirm?" + url.Values{fieldAction: {action}, "ref": {r.String()}}.Encode()
 }
@@ -191,7 +117,7 @@ func (r ref) Confirm(action string) string {
 // refOf reads a ref from a query.
 func refOf(c *Console, q url.Values) (ref, error) {
 	r := ref{ops.LetterRef{
-		Box: ops.Box(q.Get(fieldBox)), ID: q.Get(fieldID), Tenant: q.Get(fieldTenant), Consumer: q.Get(fieldConsumer), Source: q.Get("source"),
+		Box: ops.Box(q.Get(fieldBox)), ID: q.Get(fieldID), Tenant: q.Get(fieldTenant), Consumer: q.Get(fieldConsumer), Source: q.Get(fieldSource),
 	}}
 	if err := hasBox(c, r.Box); err != nil {
 		return r, err

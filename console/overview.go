@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/ops"
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
@@ -86,10 +87,10 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 	}
 	down := func(text string) { list = append(list, finding{stateBad, text, pageStuck, "down"}) }
 	for _, o := range view.Overdue {
-		waits := "Events have waited for " + short(now.Sub(o.Since))
+		waits := "Events have waited for " + words.Short(now.Sub(o.Since))
 		switch {
 		case o.Relayed && o.Error != "":
-			down(waits + ", although a relay is responsible for them: " + shorten(maxCause, o.Error))
+			down(waits + ", although a relay is responsible for them: " + words.Shorten(maxCause, o.Error))
 		case o.Relayed:
 			down(waits + ", although a relay is responsible for them.")
 		default:
@@ -103,26 +104,26 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 		add(stateWarn, "Nobody knows what waits for "+name+" at the broker.", pageStuck)
 	}
 	if o := view.Outbox; o != nil && o.Dead > 0 {
-		add(stateBad, counted(o.Dead, "event", "events")+" could not be published.", "dead?box=outbox")
+		add(stateBad, words.Counted(o.Dead, "event", "events")+" could not be published.", "dead?box=outbox")
 	}
 	for _, st := range view.Consumers {
 		if st.DeadLetters > 0 {
 			s := selection{Selection: ops.Selection{Box: ops.BoxInbox, Consumer: st.Stats.Consumer}}
-			add(stateBad, st.Stats.Consumer+" gave up "+counted(int64(st.DeadLetters), "message", "messages")+".", "dead?"+s.Values().Encode())
+			add(stateBad, st.Stats.Consumer+" gave up "+words.Counted(int64(st.DeadLetters), "message", "messages")+".", "dead?"+s.Values().Encode())
 		}
 	}
 	if n := len(view.Unknown); n > 0 {
-		add(stateBad, "Nobody knows the outcome of "+counted(int64(n), "step of a request", "steps of requests")+".", "keys")
+		add(stateBad, "Nobody knows the outcome of "+words.Counted(int64(n), "step of a request", "steps of requests")+".", "keys")
 	}
 	if o := view.Outbox; o != nil && o.OldestAge > late && len(view.Overdue) == 0 {
-		add(stateWarn, "An event has waited for "+short(o.OldestAge)+".", pageStuck)
+		add(stateWarn, "An event has waited for "+words.Short(o.OldestAge)+".", pageStuck)
 	}
 	if o := view.Outbox; o != nil && o.TenantsPaused > 0 {
-		add(stateWarn, counted(int64(o.TenantsPaused), "tenant is paused", "tenants are paused")+", and "+
-			counted(o.Paused, "event waits", "events wait")+" for that.", pageTenants)
+		add(stateWarn, words.Counted(int64(o.TenantsPaused), "tenant is paused", "tenants are paused")+", and "+
+			words.Counted(o.Paused, "event waits", "events wait")+" for that.", pageTenants)
 	}
 	if o := view.Outbox; o != nil && o.SnapshotAge > ops.LongTransaction {
-		add(stateWarn, "A database transaction has been open for "+short(o.SnapshotAge)+", and the outbox becomes slower. "+
+		add(stateWarn, "A database transaction has been open for "+words.Short(o.SnapshotAge)+", and the outbox becomes slower. "+
 			"The command oncebox doctor shows which one.",
 			pageStuck)
 	}
@@ -140,11 +141,11 @@ func failing(causes []ops.Cause, now time.Time) (list []finding) {
 	others := 0
 	for i := range causes {
 		c := &causes[i]
-		what, where := counted(int64(c.Count), "key fails", "keys fail"), c.Consumer
+		what, where := words.Counted(int64(c.Count), "key fails", "keys fail"), c.Consumer
 		switch c.Kind {
 		case ops.MessageFailing:
 		case ops.EventFailing:
-			what, where = counted(int64(c.Count), "event is refused", "events are refused"), "topic "+c.Topic
+			what, where = words.Counted(int64(c.Count), "event is refused", "events are refused"), "topic "+c.Topic
 		default:
 			continue
 		}
@@ -152,14 +153,14 @@ func failing(causes []ops.Cause, now time.Time) (list []finding) {
 			others++
 			continue
 		}
-		text := where + ": " + what + ", “" + shorten(maxCause, c.Text) + "”"
+		text := where + ": " + what + ", “" + words.Shorten(maxCause, c.Text) + "”"
 		if !c.Next.IsZero() {
-			text += ", next try " + ago(now, c.Next)
+			text += ", next try " + words.Ago(now, c.Next)
 		}
 		list = append(list, finding{stateWarn, text + ".", eachOf(c), wordLook})
 	}
 	if others > 0 {
-		list = append(list, finding{stateWarn, "More fails, for " + counted(int64(others), "other reason", "other reasons") + ".", pageStuck, wordLook})
+		list = append(list, finding{stateWarn, "More fails, for " + words.Counted(int64(others), "other reason", "other reasons") + ".", pageStuck, wordLook})
 	}
 	return list
 }
@@ -173,5 +174,5 @@ func (o *overviewView) DeadAtConsumers() string {
 			more = "+"
 		}
 	}
-	return group(int64(n)) + more
+	return words.Group(int64(n)) + more
 }

@@ -6,6 +6,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/oncebox/oncebox/console/internal/frame"
+	"github.com/oncebox/oncebox/console/internal/skin"
+	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/outbox/tenants"
@@ -13,10 +16,10 @@ import (
 
 // States of rows and classes of buttons, by their names in the stylesheet.
 const (
-	stateBad     = "bad"
-	stateWarn    = "warn"
-	stateGood    = "good"
-	statePlain   = "plain"
+	stateBad     = skin.Bad
+	stateWarn    = skin.Warn
+	stateGood    = skin.Good
+	statePlain   = skin.Plain
 	classPrimary = "primary"
 	classCurrent = "current"
 )
@@ -26,6 +29,7 @@ const (
 type stuckView struct {
 	ops.Filter
 
+	Form        frame.Filter
 	Rows        []stuckRow
 	Notice      string
 	Total       int  // number of stuck things
@@ -76,6 +80,7 @@ func showStuck(v *visit) error {
 			view.Transaction = st.SnapshotAge
 		}
 	}
+	view.Form = v.filter(frame.Set(map[string]string{fieldTenant: view.Tenant, fieldTopic: view.Topic, fieldConsumer: view.Consumer}), nil)
 	list := ops.Group(found)
 	if view.Each {
 		list = eachWith(found, q)
@@ -86,7 +91,7 @@ func showStuck(v *visit) error {
 	view.From = min(max(page, 0)*perPage, max(len(list)-1, 0)/perPage*perPage)
 	view.To = min(view.From+perPage, len(list))
 	address := func(page int) string {
-		return pageStuck + "?" + with(rest(q), url.Values{"page": {strconv.Itoa(page)}}).Encode()
+		return pageStuck + "?" + frame.With(rest(q), url.Values{"page": {strconv.Itoa(page)}}).Encode()
 	}
 	if view.From > 0 {
 		view.First = address(0)
@@ -102,7 +107,7 @@ func showStuck(v *visit) error {
 
 // rest returns the query of the page without the fields of the notice about the last action.
 func rest(q url.Values) url.Values {
-	q = with(q, nil)
+	q = frame.With(q, nil)
 	q.Del(fieldDone)
 	return q
 }
@@ -139,7 +144,7 @@ func stuckRowOf(v *visit, cause *ops.Cause) stuckRow {
 	}
 	row.Acts = actsOn(v, s)
 	if s.Type != "" {
-		row.Event = eventPage(s.ID, s.Source)
+		row.Event = frame.Event(s.ID, s.Source)
 	}
 	return row
 }
@@ -178,7 +183,7 @@ func manyOf(c *ops.Cause) string {
 		ops.MessageFailing: "keys fail", ops.EventFailing: "events are refused", ops.StepUnknown: "requests are refused",
 		ops.MessageDead: deadLetters, ops.EventDead: deadLetters,
 	}[c.Kind]
-	return group(int64(c.Count)) + more + " " + what
+	return words.Group(int64(c.Count)) + more + " " + what
 }
 
 // actsOnMany returns the buttons for all things with one cause.
@@ -189,7 +194,7 @@ func actsOnMany(v *visit, c *ops.Cause) []link {
 		selected.Box = ops.BoxInbox
 		acts := []link{showEach(c)}
 		if v.access.Act {
-			retry := "bulk?" + with(selected.Values(), url.Values{fieldAction: {string(operator.Retry)}}).Encode()
+			retry := "bulk?" + frame.With(selected.Values(), url.Values{fieldAction: {string(operator.Retry)}}).Encode()
 			acts = append([]link{{"Retry all now…", retry, classPrimary}}, acts...)
 		}
 		return acts
@@ -242,7 +247,7 @@ func ifItLives(s *ops.Stuck) string {
 func advice(s *ops.Stuck) string {
 	switch s.Kind {
 	case ops.RelayMissing:
-		return upper(ifItLives(s) + "start a process of the service that runs its relay, or run: oncebox relay")
+		return words.Upper(ifItLives(s) + "start a process of the service that runs its relay, or run: oncebox relay")
 	case ops.RelayLate:
 		return "Read the log of the relay. The command oncebox doctor asks the broker."
 	case ops.ConsumerMissing:
@@ -250,7 +255,7 @@ func advice(s *ops.Stuck) string {
 		if s.Topic != "" {
 			where = " on the topic " + s.Topic
 		}
-		return upper(ifItLives(s)+"start a process of the service that runs the consumer "+s.Consumer+where) +
+		return words.Upper(ifItLives(s)+"start a process of the service that runs the consumer "+s.Consumer+where) +
 			". If the consumer no longer exists: oncebox consumers forget " + s.Consumer
 	case ops.ConsumerAway:
 		return "Mend the broker, or the way to it; the consumer connects again by itself. The command oncebox doctor asks the broker."

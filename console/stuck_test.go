@@ -212,11 +212,14 @@ func TestWholeLifeOfAnEvent(t *testing.T) {
 	letters, err := s.App.Inbox.Dead().List(t.Context(), operator.DeadFilter{}, nil, 1)
 	require.NoError(t, err)
 	id := letters[0].Envelope.ID
-	require.Contains(t, b.page("event").body, `name="id"`)
+	require.Contains(t, b.page("event").at, "/search", "without an id it asks for one")
 	a := b.page("event?id=" + id)
 	for _, want := range []string{"recorded", "published", "dead", "consumer billing", "unknown currency " + hostile} {
 		require.Contains(t, a.text(), want)
 	}
+	require.Regexp(t, `<b>\d\d:\d\d:\d\d\.\d{3}</b>`, a.body, "the time to the millisecond")
+	require.Regexp(t, `published`, a.text())
+	require.GreaterOrEqual(t, strings.Count(a.body, `data-label="Later" class="number">+`), 2, "each row but the first says how much later it was")
 	require.NotContains(t, a.body, "<script")
 	require.Equal(t, http.StatusNotFound, b.get("event?id="+aUUID).status)
 	unknown := b.get("event?id=" + url.QueryEscape(hostile))

@@ -44,6 +44,7 @@ func showTenants(v *visit) (err error) {
 	case tenantResume:
 		view.Notice = "The tenant is resumed. Its events leave in their order."
 	}
+	v.still = v.access.Act // the page has forms
 	return v.show(pageTenants, "Tenants", view)
 }
 

@@ -7,18 +7,29 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
+	"github.com/oncebox/oncebox/console/internal/frame"
+	"github.com/oncebox/oncebox/console/internal/skin"
+	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/operator"
+	"github.com/oncebox/oncebox/ops"
 )
 
 // Names of pages that other pages link to.
 const (
 	pageStuck   = "stuck"
+	pageDead    = "dead"
 	pageDelayed = "delayed"
+	pageEvent   = "event"
+	pageKeys    = "keys"
 	pageTenants = "tenants"
+	pageAudit   = "audit"
+	pageSearch  = "search"
+	pageRefresh = "refresh"
 )
 
 // tokenField is the name of the form field with the token.
@@ -33,6 +44,18 @@ type visit struct {
 	name   string // name of the page
 	access Access
 	now    time.Time
+
+	// live is true if the page loads itself again. still is true if it has a form to fill in: what was typed or ticked would be lost.
+	live, still bool
+	// counts has the numbers of the menu, as soon as they are read. nil: the page has none.
+	counts chan counts
+}
+
+// counts are the numbers of the menu, or why they could not be read.
+type counts struct {
+	ops.Menu
+
+	err error
 }
 
 // by returns the actor and the reason, for the audit.
@@ -58,11 +81,12 @@ type page struct {
 	Title   string
 	Site    string
 	Current string
-	Nav     []link
+	Nav     []menuItem
+	Search  bool // the console has a search
 	Actor   string
 	Act     bool
 	Token   string
-	Refresh int // seconds until the page loads itself again; 0: never
+	Live    *frame.Live // nil: the page never loads itself again
 	Style   string
 	Icon    string
 	Now     time.Time
@@ -71,31 +95,113 @@ type page struct {
 
 type link struct{ Name, Href, Class string }
 
+// menuItem is a link of the menu. Count is how many things its page has, "" for none, and State the class of that number.
+type menuItem struct {
+	link
+
+	Count, State string
+}
+
 func (v *visit) page(title string, body any) *page {
 	p := &page{
-		Title: title, Site: v.cfg.Title, Current: v.name, Actor: v.access.Actor, Act: v.access.Act,
-		Style: v.assetHref(stylesheet), Icon: v.assetHref(icon), Now: v.now, Body: body,
+		Title: title, Site: v.cfg.Title, Current: v.name, Nav: v.menu(), Actor: v.access.Actor, Act: v.access.Act, Live: v.liveness(),
+		Style: v.skin.Href(skin.Stylesheet), Icon: v.skin.Href(skin.Icon), Now: v.now, Body: body,
 	}
-	for _, l := range []link{
-		{"Overview", "", ""}, {"Stuck", pageStuck, ""}, {"Dead letters", "dead", ""}, {"Delayed", pageDelayed, ""}, {"Event", "event", ""},
-		{"Keys", "keys", ""}, {"Tenants", pageTenants, ""}, {"Audit", "audit", ""},
-	} {
-		if _, found := v.routes["GET "+l.Href]; !found {
-			continue
-		}
-		if l.Href == v.name || v.name == "letter" && l.Href == "dead" {
-			l.Class = classCurrent
-		}
-		if l.Href == "" {
-			l.Href = "./"
-		}
-		p.Nav = append(p.Nav, l)
-	}
+	_, p.Search = v.routes["GET "+pageSearch]
 	// Actors who may only read get no token, so no form that they are shown can be sent.
 	if v.access.Act {
-		p.Token = v.tokens.make(v.access.Actor, v.now)
+		p.Token = v.tokens.Make(v.access.Actor, v.now)
 	}
 	return p
+}
+
+// liveness returns how the page loads itself again; nil: it does not.
+func (v *visit) liveness() *frame.Live {
+	if !v.live || v.still || v.cfg.Refresh < 0 {
+		return nil
+	}
+	return frame.NewLive(v.Request, v.name, pageRefresh, v.cfg.Refresh, fieldDone, fieldNumber, fieldOf)
+}
+
+// switchRefresh turns the loading of pages off or on for this browser, and goes back to the page.
+func switchRefresh(v *visit) error {
+	page, q := frame.Switch(v.w, v.Request)
+	if rt, found := v.routes["GET "+page]; !found || !rt.live {
+		page, q = "", nil
+	}
+	v.redirect(frame.Address(page, q))
+	return nil
+}
+
+// filter returns the form of a list with these fields. all are the fields of the whole list.
+func (v *visit) filter(fields, all url.Values) frame.Filter {
+	f := frame.NewFilter(v.name, v.URL.Query(), fields, all)
+	v.still = v.still || f.Open
+	return f
+}
+
+// menu returns the links to the pages that this console has, with their numbers.
+func (v *visit) menu() (items []menuItem) {
+	n := v.numbers()
+	for _, item := range []struct {
+		name, page, state string
+		count             int
+	}{
+		{"Overview", "", "", 0}, {"Stuck", pageStuck, stateWarn, n.Stuck}, {"Dead letters", pageDead, stateBad, n.Dead()},
+		{"Delayed", pageDelayed, statePlain, n.Delayed}, {"Keys", pageKeys, stateBad, n.UnknownSteps},
+		{"Tenants", pageTenants, stateWarn, n.TenantsPaused}, {"Audit", pageAudit, "", 0},
+	} {
+		if _, found := v.routes["GET "+item.page]; !found {
+			continue
+		}
+		m := menuItem{link: link{Name: item.name, Href: item.page}, State: item.state}
+		if item.count > 0 {
+			m.Count = menuCount(item.count)
+		}
+		if item.page == v.name || v.name == "letter" && item.page == pageDead {
+			m.Class = classCurrent
+		}
+		if item.page == "" {
+			m.Href = "./"
+		}
+		items = append(items, m)
+	}
+	return items
+}
+
+// menuCount formats a number of the menu.
+func menuCount(n int) string {
+	if n > ops.Counted {
+		return words.Group(ops.Counted) + "+"
+	}
+	return words.Group(int64(n))
+}
+
+// countWithin is how long a page waits for the numbers of its menu. It is shown without them if the database takes longer.
+const countWithin = 3 * time.Second
+
+// count begins to read the numbers of the menu, beside what the page itself reads.
+func (v *visit) count() {
+	v.counts = make(chan counts, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(v.Context(), countWithin)
+		defer cancel()
+		n, err := v.view().Menu(ctx)
+		// If the database does not answer, the page says so itself.
+		if err != nil && ctx.Err() == nil && !pgerr.IsConnectionError(err) {
+			v.log.ErrorContext(ctx, "oncebox: the console could not read the numbers of its menu", "error", err)
+		}
+		v.counts <- counts{n, err}
+	}()
+}
+
+// numbers waits for the numbers of the menu. It may be called several times.
+func (v *visit) numbers() (n counts) {
+	if v.counts != nil {
+		n = <-v.counts
+		v.counts <- n
+	}
+	return n
 }
 
 // show writes a page. It renders the whole page before it sends the first byte, so that an error does not end in the middle of a page.
@@ -105,7 +211,7 @@ func (v *visit) show(name, title string, body any) error {
 
 func (v *visit) write(status int, name string, p *page) error {
 	var out bytes.Buffer
-	if err := v.templates[name].Execute(&out, p); err != nil {
+	if err := v.skin.Page(&out, name, p); err != nil {
 		return fmt.Errorf("console: make the page %s: %w", name, err)
 	}
 	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -142,6 +248,8 @@ func (v *visit) fail(err error) {
 		v.log.ErrorContext(v.Context(), "oncebox: the console could not answer", "page", v.name, "id", id, "error", err)
 		p = unanswered(err, id)
 	}
+	// A page that a mistake in the address made stays as it is. A database may answer again soon, so that page is loaded again.
+	v.still = v.still || p.status < http.StatusInternalServerError
 	if err := v.write(p.status, "problem", v.page(p.title, strings.TrimSpace(p.text))); err != nil {
 		v.log.ErrorContext(v.Context(), "oncebox: the console could not answer", "error", err)
 	}

@@ -2,5 +2,6 @@
 // this machine. If there is none, they install one with apt-get where that is possible.
 //
 //	go -C console/browsertest test ./...
-//	CONSOLE_SHOTS=../../docs/console go -C console/browsertest test -run TestPagesFit ./...   # writes the screenshots of docs
+//	CONSOLE_SHOTS=/tmp go -C console/browsertest test -run TestPagesFit ./...         # writes a screenshot of each page on each screen
+//	WRITE_PICTURES=1 go -C console/browsertest test -run TestPicturesOfTheDocs ./...   # writes the pictures of docs/console.md
 package browsertest

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
@@ -16,48 +17,158 @@ import (
 // shots names the folder for screenshots. It is read by TestPagesFit only.
 const shots = "CONSOLE_SHOTS"
 
-// Every page fits into the width of a phone and of a desk, also with the longest texts that the tables can have, and without
-// JavaScript, which no page has.
-func TestPagesFit(t *testing.T) {
-	s := newShop(t)
-	s.stuckMessage("o-15555")
-	s.fill()
-	b := open(t, s.serve())
+// screen is a size at which the pages are looked at.
+type screen struct {
+	name          string
+	width, height int64
+}
+
+func screens() []screen {
+	return []screen{{"desk", 1280, 800}, {"tablet", 820, 1180}, {"phone", 390, 844}}
+}
+
+// look sets the size of the screen and the colours.
+func (b *browser) look(s screen, scheme string) {
+	b.t.Helper()
+	b.do(chromedp.EmulateViewport(s.width, s.height))
+	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+	})
+	require.NoError(b.t, err)
+}
+
+// withoutScripts turns JavaScript off for the pages. The test itself can still look at them.
+func (b *browser) withoutScripts() {
+	b.t.Helper()
+	_, err := chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	require.NoError(b.t, err)
+}
+
+// address is a page of the shop in trouble, by a name for its picture.
+type address struct{ name, page string }
+
+func (s *shop) addresses(b *browser) []address {
+	s.t.Helper()
 	letter := func(box string) string {
 		b.visit("dead?box=" + box)
 		return read(b, chromedp.AttributeValue(chromedp.CSS("a.open"), "href")).Value
 	}
 	ofOutbox, ofInbox := letter("outbox"), letter("inbox")
 	var message string
-	require.NoError(t, s.DB.QueryRowContext(t.Context(), "SELECT message_key FROM inbox_dead WHERE consumer = 'billing' LIMIT 1").Scan(&message))
+	require.NoError(s.t, s.DB.QueryRowContext(s.t.Context(), "SELECT message_key FROM inbox_dead WHERE consumer = 'billing' LIMIT 1").Scan(&message))
 	b.visit("stuck")
 	retry := read(b, chromedp.AttributeValue(chromedp.CSS(`a[href^="decide"]`), "href")).Value
-	pages := []struct{ name, address string }{
-		{"overview", ""}, {"dead", "dead?box=inbox&consumer=billing"}, {"dead-outbox", "dead?box=outbox"},
-		{"letter", ofInbox + "&payload=1"}, {"letter-outbox", ofOutbox},
+	return []address{
+		{"overview", ""}, {"dead", "dead?box=inbox"}, {"dead-filter", "dead?box=inbox&filter=1"}, {"dead-outbox", "dead?box=outbox"},
+		{"letter", ofInbox}, {"letter-outbox", ofOutbox},
 		{"confirm", "confirm?action=replay&ref=" + url.QueryEscape(strings.TrimPrefix(ofInbox, "letter?"))},
 		{"edit", "edit?" + strings.TrimPrefix(ofInbox, "letter?")},
 		{"bulk", "bulk?action=discard&box=inbox&error=currency"}, {"audit", "audit"}, {"delayed", "delayed"}, {"keys", "keys"}, {"tenants", "tenants"},
-		{"stuck", "stuck"}, {"event", "event?id=" + message}, {"decide", retry},
+		{"stuck", "stuck"}, {"event", "event?id=" + message}, {"decide", retry}, {"search", "search"}, {"found", "search?q=o-201"},
 	}
-	for _, screen := range []struct {
-		name          string
-		width, height int64
-	}{{"desk", 1280, 860}, {"phone", 390, 844}} {
+}
+
+// Every page fits into the width of a phone, a tablet and a desk, also with the longest texts that the tables can have, and with scripts turned off. No
+// name is broken in the middle of a word.
+func TestPagesFit(t *testing.T) {
+	s := newShop(t)
+	s.stuckMessage("o-15555")
+	s.fill()
+	b := open(t, s.serve())
+	b.withoutScripts()
+	pages := s.addresses(b)
+	for _, screen := range screens() {
 		for _, scheme := range []string{"light", "dark"} {
-			b.do(chromedp.EmulateViewport(screen.width, screen.height))
-			_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
-			})
-			require.NoError(t, err)
+			b.look(screen, scheme)
 			for _, p := range pages {
-				b.visit(p.address)
+				b.visit(p.page)
+				b.shoot(fmt.Sprintf("%s-%s-%s.png", p.name, screen.name, scheme))
 				width := read(b, chromedp.Evaluate[int64]("document.documentElement.scrollWidth"))
 				require.LessOrEqual(t, width, screen.width, "%s on a %s is wider than the screen", p.name, screen.name)
-				b.shoot(fmt.Sprintf("%s-%s-%s.png", p.name, screen.name, scheme))
+				require.Empty(t, read(b, chromedp.Evaluate[[]string](brokenWords)), "%s on a %s has words that are broken", p.name, screen.name)
+				if screen.name == "desk" {
+					require.Empty(t, read(b, chromedp.Evaluate[[]string](scrolled)), "%s on a %s has tables that must be scrolled", p.name, screen.name)
+				}
 			}
 		}
 	}
+}
+
+const (
+	// brokenWords lists the words of the tables, the menu and the headings that go on in the next line.
+	brokenWords = `(() => {
+	const found = [];
+	for (const cell of document.querySelectorAll("td, th, nav a, h1, h2, .button, button, .state, .live")) {
+		const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+		for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+			if (node.parentElement.closest(".two, .id, .error, .kinds")) continue;
+			for (const word of node.data.matchAll(/[\p{L}\p{N}]{2,20}/gu)) {
+				const range = document.createRange();
+				range.setStart(node, word.index);
+				range.setEnd(node, word.index + word[0].length);
+				if (new Set([...range.getClientRects()].map(r => Math.round(r.top))).size > 1) found.push(word[0]);
+			}
+		}
+	}
+	return found;
+})()`
+
+	// scrolled lists the tables that are wider than their place.
+	scrolled = `[...document.querySelectorAll(".scroll")].filter(e => e.scrollWidth > e.clientWidth).map(e => e.innerText.slice(0, 80))`
+
+	// wholeRows counts the rows of the list that are on the screen whole, above the bar with the buttons.
+	wholeRows = `(end => [...document.querySelectorAll("main tbody tr")].filter(e => e.getBoundingClientRect().bottom <= end).length)(
+	document.querySelector(".bar")?.getBoundingClientRect().top ?? innerHeight)`
+)
+
+// A screen of 1280 by 800 has at least 15 rows of each list.
+func TestAScreenHasManyRows(t *testing.T) {
+	s := newShop(t)
+	s.stuckMessage("o-15555")
+	s.fill()
+	b := open(t, s.serve())
+	b.look(screens()[0], "light")
+	for _, list := range []string{"dead?box=inbox", "dead?box=outbox", "delayed", "audit", "search?q=o-201"} {
+		b.visit(list)
+		require.GreaterOrEqual(t, read(b, chromedp.Evaluate[int](wholeRows)), 15, list)
+	}
+}
+
+// An id is cut in a list. A click selects it whole, so it can be copied without a script.
+func TestAnIDIsCopiedWhole(t *testing.T) {
+	s := newShop(t)
+	s.fill()
+	b := open(t, s.serve())
+	b.look(screens()[0], "light")
+	b.visit("delayed")
+	require.Positive(t, read(b, chromedp.Evaluate[int]("(e => e.scrollWidth - e.clientWidth)(document.querySelector('.delayed td:nth-child(7) .id'))")))
+	b.click(".delayed tbody tr:first-child td:nth-child(7) .id")
+	require.Len(t, strings.TrimSpace(read(b, chromedp.Evaluate[string]("getSelection().toString()"))), 36)
+}
+
+// A page that loads itself again stays where it was scrolled to, and keeps its filter.
+func TestARefreshKeepsThePlace(t *testing.T) {
+	s := newShop(t)
+	s.fill()
+	b := open(t, s.serveRefreshing(time.Second))
+	b.look(screens()[0], "light")
+	b.visit("audit?box=outbox")
+	b.do(chromedp.Evaluate[chromedp.Void]("scrollTo(0, 300)"))
+	loaded := read(b, chromedp.Evaluate[float64]("performance.timeOrigin"))
+	require.Eventually(t, func() bool {
+		again, err := chromedp.Run(b.ctx, chromedp.Evaluate[float64]("performance.timeOrigin"))
+		return err == nil && again > loaded
+	}, patience, 50*time.Millisecond)
+	require.Eventually(t, func() bool {
+		at, err := chromedp.Run(b.ctx, chromedp.Evaluate[int]("Math.round(scrollY)"))
+		return err == nil && at == 300
+	}, patience, 50*time.Millisecond)
+	require.Contains(t, read(b, chromedp.Evaluate[string]("location.href")), "audit?box=outbox")
+
+	b.visit("stuck")
+	b.follow(`a[href^="refresh?"]`)
+	require.Zero(t, b.count(`meta[http-equiv=refresh]`))
+	require.Contains(t, b.text(), "does not refresh")
 }
 
 // shoot takes a screenshot if somebody asked for it.

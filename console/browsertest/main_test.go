@@ -121,13 +121,16 @@ func (s *shop) remind(order string, at time.Time) {
 }
 
 // serve mounts the page for one actor who may do everything.
-func (s *shop) serve() string {
+func (s *shop) serve() string { return s.serveRefreshing(0) }
+
+// serveRefreshing is serve with another pause between two loads of a page.
+func (s *shop) serveRefreshing(every time.Duration) string {
 	s.t.Helper()
 	handler, err := console.New(s.DB, func(*http.Request) (console.Access, error) {
 		return console.Access{Actor: "ann@example.com", Read: true, Act: true}, nil
 	}, &console.Config{
 		Outbox: s.App.Outbox, Inbox: s.App.Inbox, Idempotency: s.App.Idempotency, Title: "shop, production",
-		TraceURL: "https://tempo.example.com/trace/{trace_id}",
+		TraceURL: "https://tempo.example.com/trace/{trace_id}", Refresh: every,
 	})
 	require.NoError(s.t, err)
 	r := chi.NewRouter()

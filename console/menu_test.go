@@ -1,0 +1,30 @@
+package console_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The menu says how much is behind its links, on every page. What has nothing has no number.
+func TestTheMenuHasNumbers(t *testing.T) {
+	s := newShop(t)
+	b := s.serve(s.config())
+	require.Contains(t, b.page("audit").text(), "Overview Stuck Dead letters Delayed Keys Tenants Audit")
+	s.killedEvents(2)
+	s.killedMessages(1)
+	s.unknownStep("k-1")
+	s.remind("o-2", time.Now().Add(time.Hour))
+	s.failingMessage("o-1")
+	for _, page := range []string{"", "audit", "search", "stuck", "dead", "confirm?action=replay", "event?id=" + aUUID} {
+		require.Contains(t, b.get(page).text(), "Stuck 5 Dead letters 3 Delayed 1 Keys 1 Tenants Audit", page)
+	}
+	require.Contains(t, b.page("stuck").text(), "5 things are stuck")
+
+	_, err := s.DB.ExecContext(t.Context(), deadMessages, 1200)
+	require.NoError(t, err)
+	require.Contains(t, b.page("audit").text(), "Dead letters 1 000+")
+	require.Contains(t, b.page("dead?box=inbox").text(), "1 to 50 of 1 000+")
+	require.Contains(t, b.page("dead?box=inbox&type=none").text(), "No dead letter matches.")
+}
