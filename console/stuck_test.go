@@ -171,6 +171,21 @@ func TestDelayedEventsAreMovedAndCancelled(t *testing.T) {
 	require.Equal(t, []string{"paid", "sooner"}, []string{entries[0].Reason, entries[1].Reason})
 }
 
+// An event whose time has come and that was not published says by how much it is overdue. It can no longer be changed.
+func TestAnOverdueEventSaysSo(t *testing.T) {
+	s := newShop(t)
+	s.remind("o-1", time.Now().Add(time.Hour))
+	s.remind("o-2", time.Now().Add(time.Hour))
+	s.Drain()
+	_, err := s.DB.ExecContext(t.Context(), "UPDATE outbox_held SET not_before = now() - interval '40 min', retry_after = now() - interval '40 min' "+
+		"WHERE seq = (SELECT min(seq) FROM outbox_held)")
+	require.NoError(t, err)
+	a := s.serve(s.config()).page("delayed")
+	require.Contains(t, a.text(), "overdue by 40 min")
+	require.Contains(t, a.text(), "in 59 min")
+	require.Len(t, a.links("decide?action=cancel"), 1, "only one can be changed")
+}
+
 // remind adds a delayed event, which belongs to no ordering key.
 func (s *shop) remind(order string, at time.Time) {
 	s.t.Helper()

@@ -62,7 +62,8 @@ b AS (
 
 	listDelayed = `
 SELECT ` + outboxdb.RowColumns + ` FROM (
-	SELECT {columns but payload}, NULL::bytea AS payload FROM {schema}.outbox_unsent WHERE not_before IS NOT NULL AND ordering_key IS NULL
+	SELECT {columns but payload}, NULL::bytea AS payload FROM {schema}.outbox
+	WHERE not_before IS NOT NULL AND ordering_key IS NULL AND not_before > clock_timestamp()
 	UNION ALL
 	SELECT {columns but payload}, NULL::bytea AS payload FROM {schema}.outbox_held WHERE not_before IS NOT NULL AND ordering_key IS NULL) d
 WHERE %s ORDER BY d.not_before, d.seq LIMIT %s`
@@ -129,7 +130,8 @@ const defaultPage = 100
 // Filter selects delayed events that match every field that is set. The zero filter selects all.
 type Filter struct {
 	TenantID, AggregateType, AggregateID string
-	// Overdue also selects events whose time has come and that were not published yet. [Events.Cancel] cannot change them any more.
+	// Overdue also selects events whose time has come and that were not published yet, as far as a relay has seen them. [Events.Cancel] cannot change
+	// them any more.
 	Overdue bool
 }
 

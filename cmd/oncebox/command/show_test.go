@@ -42,6 +42,26 @@ func TestShowFollowsAnEvent(t *testing.T) {
 	require.Contains(t, s.oncebox("show", id).out, "replay by ann because mended")
 }
 
+// An event is found by a part of what an operator knows of it.
+func TestFindPrintsWhatItFinds(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.killed()
+	id := document[[]dead.Letter](t, s.oncebox("dead", "list", "--inbox", "--json"))[0].ID
+	found := document[[]events.FoundItem](t, s.oncebox("find", "poison message", "--json"))
+	require.NotEmpty(t, found)
+	require.Equal(t, []string{id, "ordering key", "order"}, []string{found[0].ID, found[0].By, found[0].Topic})
+	text := s.oncebox("find", id[:18])
+	require.Zero(t, text.code, text.errs)
+	require.Contains(t, text.out, id)
+	require.Contains(t, text.out, "FOUND BY")
+	require.Contains(t, s.oncebox("find", "nothing of the kind").errs, "Nothing was found.")
+	require.Contains(t, s.oncebox("find", "default", "--limit", "1").errs, "There may be more")
+	for _, wrong := range [][]string{{"find"}, {"find", "x"}, {"find", "default", "--before", "yesterday"}} {
+		require.Equal(t, cli.ExitUsage, s.oncebox(wrong...).code, wrong)
+	}
+}
+
 func TestShowSaysThatNothingIsKnown(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
