@@ -49,19 +49,23 @@ SELECT nextval('outbox_seq'), gen_random_uuid(), now(), now() - n * interval '10
 FROM generate_series(1, %d) n`
 	fullBlocks = `INSERT INTO outbox_block (lane, ordering_key, head_seq, state)
 SELECT n %% 64, 'tenant|order|h-' || n, 0, (ARRAY['dead', 'failed'])[1 + n %% 2] FROM generate_series(1, %d) n`
-	fullDead = `INSERT INTO outbox_dead (` + fullEvent + `, died_at, error_message)
+	fullDead = `INSERT INTO outbox_dead (` + fullEvent + `, died_at, error_message, fingerprint)
 SELECT nextval('outbox_seq'), gen_random_uuid(), now(), now() - n * interval '10 ms', 1, 1, 5, 0, 'order', 'o-' || n %% 50000, 'application/json', '{}',
 	n %% 64, 'tenant-' || n %% 500, 'topic-' || n %% 20, 'type-' || n %% 40, 'bench', 'tenant|order|o-' || n %% 50000, '\x7b7d',
-	now() - n * interval '80 ms', 'publish topic: schema ' || n %% 7 || ' is incompatible: field "total" of order ' || n || ' has no default'
+	now() - n * interval '80 ms', 'publish topic: schema ' || n %% 7 || ' is incompatible: field "total" of order ' || n || ' has no default',
+	left(md5('type-' || n %% 40), 16)
 FROM generate_series(1, %d) n`
 	fullDeadMessages = `INSERT INTO inbox_dead (message_key, consumer, tenant_id, source, message_id, event_type, topic, ordering_key, content_type, payload,
-	error_message, key_lock, seq, holds, died_at, attempts)
+	error_message, key_lock, seq, holds, died_at, attempts, fingerprint)
 SELECT gen_random_uuid(), 'consumer-' || n %% 20, 'tenant-' || n %% 500, 'bench', n::text, 'type-' || n %% 40, 'topic-' || n %% 20, 'k' || n,
-	'application/json', '\x7b7d', 'step ' || n %% 5 || ' failed: no row with id ' || n, n, n, false, now() - n * interval '80 ms', 3
+	'application/json', '\x7b7d', 'step ' || n %% 5 || ' failed: no row with id ' || n, n, n, false, now() - n * interval '80 ms', 3,
+	left(md5('consumer-' || n %% 20 || 'type-' || n %% 40), 16)
 FROM generate_series(1, %d) n`
-	fullParked = `INSERT INTO inbox_parked (consumer, key_lock, message_key, tenant_id, source, message_id, event_type, topic, content_type, payload)
+	fullParked = `INSERT INTO inbox_parked (consumer, key_lock, message_key, tenant_id, source, message_id, event_type, topic, content_type, payload,
+	attempts, error_message, cause_since, fingerprint)
 SELECT 'consumer-' || n %% 20, n / 2, gen_random_uuid(), 'tenant-' || n %% 500, 'bench', n::text, 'type-' || n %% 40, 'topic-' || n %% 20,
-	'application/json', '\x7b7d'
+	'application/json', '\x7b7d', CASE n / 2 %% 2 WHEN 0 THEN 3 ELSE 0 END, CASE n / 2 %% 2 WHEN 0 THEN 'no row with id ' || n ELSE '' END,
+	CASE n / 2 %% 2 WHEN 0 THEN now() - n * interval '10 ms' END, CASE n / 2 %% 2 WHEN 0 THEN left(md5('consumer-' || n %% 20 || 'type-' || n %% 40), 16) ELSE '' END
 FROM generate_series(1, %d) n`
 	fullKeys = `INSERT INTO inbox_key (consumer, key_lock, tenant_id, state, due_at)
 SELECT consumer, key_lock, tenant_id, (ARRAY['FAILED', 'WAITING'])[1 + key_lock %% 2], now() FROM (

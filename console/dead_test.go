@@ -69,15 +69,15 @@ func TestDeadLettersHavePages(t *testing.T) {
 
 const deadEvents = `
 INSERT INTO outbox_dead (seq, id, occurred_at, created_at, aggregate_version, schema_version, retry_count, crashes,
-	aggregate_type, aggregate_id, content_type, event_metadata, lane, tenant_id, topic, event_type, source, payload, died_at, error_message)
+	aggregate_type, aggregate_id, content_type, event_metadata, lane, tenant_id, topic, event_type, source, payload, died_at, error_message, fingerprint)
 SELECT 1000000 + n, gen_random_uuid(), now(), now(), 0, 1, 1, 0, '', '', 'application/json', '{}', n % 64, 'default', 'order', 'order.placed', 'shop',
-	'{}', now() - n / 7 * interval '1 min', 'no schema ' || n
+	'{}', now() - n / 7 * interval '1 min', 'no schema ' || n, 'e0e0e0e0e0e0e0e0'
 FROM generate_series(1, ?) n`
 
 const deadMessages = `
 INSERT INTO inbox_dead (message_key, consumer, tenant_id, source, message_id, event_type, topic, ordering_key, content_type, payload,
-	error_message, key_lock, seq, holds, died_at)
-SELECT gen_random_uuid(), 'billing', 't&1', 's', n::text, 'e', 'order', 'k' || n, 'text/plain', 'x', 'no', n, n, false, now() - n / 7 * interval '1 min'
+	error_message, key_lock, seq, holds, died_at, fingerprint)
+SELECT gen_random_uuid(), 'billing', 't&1', 's', n::text, 'e', 'order', 'k' || n, 'text/plain', 'x', 'no', n, n, false, now() - n / 7 * interval '1 min', 'a0a0a0a0a0a0a0a0'
 FROM generate_series(1, ?) n`
 
 // Contents of events and messages are shown as text: in the list, on the page of a letter, in its payload, in the

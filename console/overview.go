@@ -64,7 +64,7 @@ func showOverview(v *visit) error {
 		})
 	}
 	reads.Go(func() (err error) {
-		if view.Causes, err = v.view().Causes(ctx, ops.Filter{}); err == nil {
+		if view.Causes, _, err = v.view().Causes(ctx, ops.Filter{}); err == nil {
 			view.Kinds, err = readKinds(v, view.Causes)
 		}
 		return err

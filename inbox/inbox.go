@@ -24,6 +24,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/operator"
+	"github.com/oncebox/oncebox/operator/failures"
 	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -102,14 +103,16 @@ func (i *Inbox) Dead() *dead.Letters { return i.dead }
 // Parked returns the parked messages, for operators.
 func (i *Inbox) Parked() *parked.Messages { return i.parked }
 
+// Failures returns what fails at consumers, grouped by cause: messages that are tried again, and dead letters.
+func (i *Inbox) Failures() *failures.Groups { return parked.Failures(i.store, i.parked, i.dead) }
+
 // State returns the reader of what runs and what waits, for operators.
 func (i *Inbox) State() *state.Reader { return i.state }
 
 // Handle is for package readmodel.
 func (i *Inbox) Handle() *store.Handle { return i.store }
 
-// Telemetry returns where logs, traces and metrics go, for packages that show the inbox and have no setting of their own, the console for
-// example. The Logger is not nil.
+// Telemetry returns where logs, traces and metrics go, for packages without a setting of their own, such as the console. Its Logger is not nil.
 func (i *Inbox) Telemetry() telemetry.Config {
 	return telemetry.Config{Logger: i.store.Log, TracerProvider: i.cfg.Telemetry.TracerProvider, MeterProvider: i.cfg.Telemetry.MeterProvider}
 }

@@ -46,8 +46,7 @@ type death struct {
 
 // storeDead writes at least one attempt: a message that was given up without a try would look as if it had never come.
 func (i *Inbox) storeDead(ctx context.Context, tx bun.IDB, l letter, d death) error {
-	args := []any{l.id.KeyLock(), max(d.attempts, 1), pgsql.CleanText(d.cause.Error()), d.holds, d.seq}
-	_, err := i.store.SQL.Exec(ctx, tx, store.StoreDead, append(args, store.MessageArgs(l.id, l.m)...)...)
+	_, err := i.store.SQL.Exec(ctx, tx, store.StoreDead, store.DeadArgs(l.id, l.m, max(d.attempts, 1), d.cause, d.holds, d.seq)...)
 	return store.Explain(err)
 }
 
@@ -154,7 +153,7 @@ func (ls letters) settleLetter(ctx context.Context, l letter, n int, cause error
 		case became == store.Early:
 			return ls.of.setAside(ctx, u.DB(), l.id, l.m)
 		case became == store.Behind:
-			_, err := ls.of.box.table.Parked.Park(ctx, u.DB(), store.Parking{ID: l.id, Message: l.m, Reason: pgsql.CleanText(cause.Error())})
+			_, err := ls.of.box.table.Parked.Park(ctx, u.DB(), store.Parking{ID: l.id, Message: l.m, Cause: cause, Behind: true})
 			return err
 		}
 		// Only a complete letter with an order can hold up others. A letter that was settled as a copy, or whose consumer continues, holds nothing.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/inbox/parked"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
@@ -92,7 +93,8 @@ func TestParkedMessagesAreFilteredAndPaged(t *testing.T) {
 	env.Payload, env.Metadata, env.SchemaVersion = nil, event.Metadata{}, 1
 	require.Equal(t, parked.Message{
 		Key: list[0].Key, Envelope: env, OrderingKey: "t1|order|o2", State: parked.KeyFailed, First: true, Attempts: 1, Error: list[0].Error,
-		ParkedAt: list[0].ParkedAt, DueAt: list[0].DueAt, KeyLock: list[0].KeyLock, Seq: list[0].Seq,
+		Fingerprint: store.Fingerprint("billing", "order.placed", "not now"),
+		ParkedAt:    list[0].ParkedAt, DueAt: list[0].DueAt, KeyLock: list[0].KeyLock, Seq: list[0].Seq,
 	}, list[0])
 	require.Contains(t, list[0].Error, "not now")
 	require.False(t, list[1].First)

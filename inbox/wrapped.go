@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/inbox/internal/store"
-	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -172,7 +171,7 @@ func (w *wrapped) parkFailed(
 		if became == store.Early {
 			return w.of.setAside(ctx, u.DB(), id, m)
 		}
-		waiting, err := w.of.box.table.Parked.Park(ctx, u.DB(), store.Parking{ID: id, Message: m, Attempts: n, Reason: pgsql.CleanText(cause.Error())})
+		waiting, err := w.of.box.table.Parked.Park(ctx, u.DB(), store.Parking{ID: id, Message: m, Attempts: n, Cause: cause, Behind: became == store.Behind})
 		// Behind others the key has stopped already. waiting is 0 if the message is a dead letter by now.
 		if err != nil || became == store.Behind || waiting == 0 {
 			return err

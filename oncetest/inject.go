@@ -48,13 +48,14 @@ func (k *Kit) Redeliver(ids ...string) {
 const shifts = `
 UPDATE outbox SET not_before = not_before - ?0::interval, expires_at = expires_at - ?0::interval
 WHERE not_before IS NOT NULL OR expires_at IS NOT NULL;
-UPDATE outbox_held SET not_before = not_before - ?0::interval, expires_at = expires_at - ?0::interval, retry_after = retry_after - ?0::interval;
+UPDATE outbox_held SET not_before = not_before - ?0::interval, expires_at = expires_at - ?0::interval, retry_after = retry_after - ?0::interval,
+	cause_since = cause_since - ?0::interval;
 UPDATE outbox_lane SET lease_until = lease_until - ?0::interval;
 UPDATE outbox_projector SET seen_until = seen_until - ?0::interval;
 UPDATE outbox_dedup SET created_at = created_at - ?0::interval;
 UPDATE outbox_dead SET died_at = died_at - ?0::interval;
 UPDATE inbox_key SET due_at = due_at - ?0::interval, since = since - ?0::interval;
-UPDATE inbox_parked SET failing_since = failing_since - ?0::interval, unknown_since = unknown_since - ?0::interval;
+UPDATE inbox_parked SET failing_since = failing_since - ?0::interval, unknown_since = unknown_since - ?0::interval, cause_since = cause_since - ?0::interval;
 UPDATE inbox_attempt SET tried_at = tried_at - ?0::interval;
 UPDATE oncebox_lease SET lease_until = lease_until - ?0::interval WHERE task = 'inbox.message';
 UPDATE inbox_dead SET died_at = died_at - ?0::interval;

@@ -31,6 +31,13 @@ const (
 	// Move: the events of a tenant are published in another group of lanes.
 	Move Action = "move"
 
+	// Note: the note of a group of failures was set.
+	Note Action = "note"
+	// Archive: a group of failures is out of the lists until the next failure.
+	Archive Action = "archive"
+	// Unarchive: an archived group is back in the lists.
+	Unarchive Action = "unarchive"
+
 	// TakeOwnership: the events of a database are published by another deployment.
 	TakeOwnership Action = "take_ownership"
 	// Retention: published events are kept for another time.
@@ -53,6 +60,8 @@ func (a Action) needsReason() string {
 		return "say why: the messages behind this one wait until the dead letter is replayed or discarded"
 	case Pause:
 		return "say why: people who find the tenant paused read it"
+	case Archive:
+		return "say why: people who look for these failures read it"
 	case TakeOwnership:
 		return "say why: from now on another deployment publishes the events of this database"
 	case Retention:

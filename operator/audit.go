@@ -47,6 +47,9 @@ type AuditEntry struct {
 	// is the number of its beginning, because a step can be begun again.
 	Key, Step string
 	Epoch     int
+
+	// Fingerprint is that of a group of failures.
+	Fingerprint string
 }
 
 // AuditFilter selects the entries of the audit that match every field that is set.
@@ -61,4 +64,6 @@ type AuditFilter struct {
 	Consumer string
 	// Key selects entries about one request.
 	Key string
+	// Fingerprint selects entries about one group of failures: its notes and its archive.
+	Fingerprint string
 }

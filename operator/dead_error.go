@@ -20,6 +20,6 @@ type DeadError struct {
 	// Consumer is the consumer that gave the message up, "" for an event of the outbox. TenantID, Topic and
 	// Type belong to the event or message.
 	Consumer, TenantID, Topic, Type string
-	// Error is the beginning of the letter's error, at most 300 characters.
-	Error string
+	// Error is the beginning of the letter's error, at most 300 characters, and Fingerprint that of the whole error.
+	Error, Fingerprint string
 }

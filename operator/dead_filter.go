@@ -33,6 +33,8 @@ type DeadFilter struct {
 	// ID is the id of the event; in the inbox it is the message key. Several letters may have it: an event can be dead
 	// at several consumers, and a producer may have given one id to several events.
 	ID string
+	// Fingerprint is that of the letter's error, see package operator/failures.
+	Fingerprint string
 	// Error is a part of the error's text, exactly as it is written there.
 	Error string
 	// DiedFrom and DiedBefore limit when the letter died: from the first, inclusive, to the second, exclusive.

@@ -1,22 +1,26 @@
 package ops
 
-import "github.com/oncebox/oncebox/internal/cause"
+import (
+	"slices"
 
-// Looked is how many stuck things of each kind [View.Causes] reads at most, the oldest ones.
+	"github.com/oncebox/oncebox/internal/cause"
+	"github.com/oncebox/oncebox/operator/failures"
+)
+
+// Looked is how many stuck things of each kind [View.Stuck] reads at most, the oldest ones.
 const Looked = 10_000
 
-// Cause is a group of stuck things with the same reason: they have one kind and one place, and their errors differ only
-// in numbers, ids and quotations.
+// Cause is a group of stuck things with the same reason: they have one kind, and one place or fingerprint.
 type Cause struct {
-	// Stuck is the first thing of the group, except that Since is the earliest and Next the earliest of
-	// all, and Attempts the highest.
+	// Stuck is one thing of the group, except that Since is the earliest and Next the earliest of all.
 	Stuck
 	// Text is the common text of the errors, with "…" where they differ. For a single thing it is its error.
 	Text string
-	// Count is the size of the group. More is true if it may be larger, because only [Looked] things of
-	// this kind were read.
+	// Count is the size of the group. More is true if it may be larger, because counting stops at a bound.
 	Count int
 	More  bool
+	// Failures is the group of failures with its note, nil for a part that does not run, a step or a tenant.
+	Failures *failures.Group
 }
 
 // Total adds up the counts. more is true if the sum is a lower bound.
@@ -25,6 +29,37 @@ func Total(list []Cause) (n int, more bool) {
 		n, more = n+list[i].Count, more || list[i].More
 	}
 	return n, more
+}
+
+func isArchived(archived []failures.Group, fingerprint string) bool {
+	return slices.ContainsFunc(archived, func(g failures.Group) bool { return g.Fingerprint == fingerprint })
+}
+
+// causesOf returns the failures of a group: the dead ones, and the others.
+func causesOf(g *failures.Group) (list []Cause) {
+	dead, failing := EventDead, EventFailing
+	if g.Consumer != "" {
+		dead, failing = MessageDead, MessageFailing
+	}
+	for _, of := range []struct {
+		kind  Kind
+		tally *failures.Tally
+	}{{dead, &g.Dead}, {failing, &g.Failing}} {
+		t := of.tally
+		if t.Count == 0 {
+			continue
+		}
+		x := &t.Example
+		c := Cause{Text: g.Cause, Count: t.Count, More: t.More, Stuck: Stuck{
+			Kind: of.kind, Since: t.First, Next: t.Next, Fingerprint: g.Fingerprint, ID: x.ID, MessageKey: x.Ref.MessageKey, Consumer: g.Consumer,
+			Type: x.Type, Topic: x.Topic, Tenant: x.TenantID, Source: x.Ref.Source, Key: x.Key, Holds: x.Holds, Attempts: x.Attempts, Error: x.Error,
+		}}
+		if t.Count == 1 {
+			c.Text = x.Error
+		}
+		list = append(list, c)
+	}
+	return list
 }
 
 // Group groups stuck things by cause, in the order in which each cause comes first.
@@ -63,18 +98,12 @@ func (c *Cause) add(s *Stuck) {
 
 // causeKey has the fields in which things with one cause agree.
 type causeKey struct {
-	kind                      Kind
-	consumer, topic, step, of string
+	kind              Kind
+	fingerprint, step string
 }
 
-// keyOf leaves the topic out for a consumer: its handler fails in the same way whichever topic a message came from.
-// Refusals of the broker usually concern one topic.
 func keyOf(s *Stuck) causeKey {
-	k := causeKey{kind: s.Kind, consumer: s.Consumer, step: s.Step, of: CauseOf(s.Error)}
-	if s.Consumer == "" {
-		k.topic = s.Topic
-	}
-	return k
+	return causeKey{kind: s.Kind, fingerprint: s.Fingerprint, step: s.Step}
 }
 
 // CauseOf returns the common text of all errors with the same cause as this one.
@@ -83,6 +112,3 @@ func CauseOf(text string) string { return cause.Of(text) }
 // CommonPart returns the longest part of an error that is equal for all errors of its cause and that a person can type,
 // to search for these errors. "" if there is none.
 func CommonPart(text string) string { return cause.Common(text) }
-
-// Has reports whether the stuck thing has this cause.
-func (c *Cause) Has(s *Stuck) bool { return keyOf(&c.Stuck) == keyOf(s) }

@@ -2,7 +2,7 @@
 // oncebox and package console show the answers. A service may show them in a page of its own.
 //
 //	view := ops.New(db, app.Outbox, app.Inbox, app.Idempotency)
-//	list, err := view.Causes(ctx, ops.Filter{})
+//	list, archived, err := view.Causes(ctx, ops.Filter{})
 //	for _, c := range list {
 //		fmt.Println(c.Kind, c.Consumer, c.Count, c.Text, c.Since, c.Next)
 //	}
@@ -10,8 +10,8 @@
 //
 // # Guarantees
 //
-// All functions but those of [DeadLetters] only read, and they read no payloads. [View.Stuck] costs some look-ups in an index, and reads the rows
-// that it lists, at most [Looked] of each kind. [View.Status] counts the rows of each lane and consumer up to a limit. So neither of them counts
+// All functions but those of [DeadLetters] and [View.Failures] only read, and they read no payloads. [View.Causes] goes from one cause to the next in an
+// index and counts up to a bound. [View.Stuck] reads the rows that it lists, at most [Looked] of each kind. [View.Status] counts the rows of each lane and consumer up to a limit. So neither of them counts
 // or reads a whole backlog, however many rows wait. [View.Life] is slower, because events that wait or were published have no index by id, see
 // outbox.Store.Locate.
 //

@@ -36,6 +36,8 @@ type Letter struct {
 	Attempts int
 	// Error is the last error. It may contain any text.
 	Error string
+	// Fingerprint is that of the error, see package operator/failures.
+	Fingerprint string
 	// Holds is true if later events or messages of the key wait until this one is replayed or discarded.
 	Holds bool
 }
@@ -44,14 +46,14 @@ type Letter struct {
 func letterOfOutbox(d *outbox.DeadLetter) Letter {
 	return Letter{
 		Ref: LetterRef{Box: BoxOutbox, ID: d.ID, Tenant: d.TenantID}, Envelope: d.Envelope, Key: d.Key, DiedAt: d.DiedAt,
-		Attempts: d.RetryCount + d.Crashes, Error: d.Error, Holds: d.Holds,
+		Attempts: d.RetryCount + d.Crashes, Error: d.Error, Fingerprint: d.Fingerprint, Holds: d.Holds,
 	}
 }
 
 func letterOfInbox(d *inbox.DeadLetter) Letter {
 	return Letter{
 		Ref:      LetterRef{Box: BoxInbox, ID: d.Key.MessageKey, Tenant: d.Key.TenantID, Consumer: d.Key.Consumer, Source: d.Key.Source},
-		Envelope: d.Envelope, Key: d.Envelope.OrderingKey(), DiedAt: d.DiedAt, Attempts: d.Attempts, Error: d.Error, Holds: d.Holds,
+		Envelope: d.Envelope, Key: d.Envelope.OrderingKey(), DiedAt: d.DiedAt, Attempts: d.Attempts, Error: d.Error, Fingerprint: d.Fingerprint, Holds: d.Holds,
 	}
 }
 

@@ -29,6 +29,8 @@ type Selection struct {
 	Box Box
 	// Consumer, Tenant, Topic, Type, ID and Error are as in operator.DeadFilter.
 	Consumer, Tenant, Topic, Type, ID, Error string
+	// Fingerprint is that of a group of failures.
+	Fingerprint string
 	// From and Before limit when the letters died, in one of [TimeForms].
 	From, Before string
 }
@@ -61,7 +63,7 @@ func (s *Selection) Boxes() []Box {
 // Filter returns the selection as a filter for both boxes. name returns what a field is called where the
 // operator has typed it, for errors.
 func (s *Selection) Filter(now time.Time, name func(Field) string) (operator.DeadFilter, error) {
-	f := operator.DeadFilter{Consumer: s.Consumer, TenantID: s.Tenant, Topic: s.Topic, Type: s.Type, ID: s.ID, Error: s.Error}
+	f := operator.DeadFilter{Consumer: s.Consumer, TenantID: s.Tenant, Topic: s.Topic, Type: s.Type, ID: s.ID, Fingerprint: s.Fingerprint, Error: s.Error}
 	var errs []error
 	for _, t := range []struct {
 		field Field
@@ -87,5 +89,5 @@ func (s *Selection) Filter(now time.Time, name func(Field) string) (operator.Dea
 
 // Parked returns the selection as a filter of messages that failed and are tried again.
 func (s *Selection) Parked() parked.Filter {
-	return parked.Filter{Consumer: s.Consumer, TenantID: s.Tenant, Topic: s.Topic, Type: s.Type, Error: s.Error}
+	return parked.Filter{Consumer: s.Consumer, TenantID: s.Tenant, Topic: s.Topic, Type: s.Type, Fingerprint: s.Fingerprint, Error: s.Error}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox/parked"
 	"github.com/oncebox/oncebox/operator"
+	"github.com/oncebox/oncebox/operator/failures"
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
@@ -103,6 +104,8 @@ type Stuck struct {
 	Kind Kind
 	// Since is when it began to wait, by the clock of the database. Zero if that is not known.
 	Since time.Time
+	// Fingerprint is that of the error of an event or message, see package operator/failures.
+	Fingerprint string
 	// ID is the id of the event, or the hash of an idempotency key.
 	ID string
 	// MessageKey identifies a message in calls of package inbox.
@@ -142,40 +145,52 @@ type Stuck struct {
 
 // Stuck lists the stuck things that the filter selects, at most limit of each kind (0: 100), the oldest
 // first. Relays and consumers that do not run or make no progress come first. Events that wait for their
-// turn, or for their time, are not stuck.
+// turn, or for their time, are not stuck. Failures that an operator has archived are left out.
 //
 // It reads at most [Looked] keys of failing messages and, with a filter, of failing events.
 func (v *View) Stuck(ctx context.Context, filter Filter, limit int) ([]Stuck, error) {
 	if limit <= 0 {
 		limit = 100
 	}
-	var list []Stuck
-	for _, read := range []func(context.Context, Filter, int) ([]Stuck, error){
-		v.parts, v.deadEvents, v.failingEvents, v.deadMessages, v.failingMessages, v.unknownSteps, v.longPauses,
-	} {
+	list, err := v.stuck(ctx, filter, limit, v.reads())
+	if err != nil || !slices.ContainsFunc(list, func(s Stuck) bool { return s.Fingerprint != "" }) {
+		return list, err
+	}
+	groups, err := v.Failures().List(ctx)
+	groups = slices.DeleteFunc(groups, func(g failures.Group) bool { return !g.IsArchived() })
+	return slices.DeleteFunc(list, func(s Stuck) bool { return isArchived(groups, s.Fingerprint) }), err
+}
+
+// reading reads at most limit stuck things of one kind.
+type reading func(ctx context.Context, filter Filter, limit int) ([]Stuck, error)
+
+// reads returns the readings of all kinds.
+func (v *View) reads() []reading {
+	return []reading{v.parts, v.deadEvents, v.failingEvents, v.deadMessages, v.failingMessages, v.unknownSteps, v.longPauses}
+}
+
+func (v *View) stuck(ctx context.Context, filter Filter, limit int, reads []reading) (list []Stuck, err error) {
+	for _, read := range reads {
 		found, err := read(ctx, filter, limit)
 		if err != nil {
 			return nil, err
 		}
 		list = append(list, found...)
 	}
-	// The sort is stable, so things of one age stay in the order of the readings above.
-	slices.SortStableFunc(list, func(a, b Stuck) int {
-		if before, after := isPart(a.Kind), isPart(b.Kind); before != after {
-			if before {
-				return -1
-			}
-			return 1
-		}
-		return a.Since.Compare(b.Since)
-	})
+	// The sort is stable, so things of one age stay in the order of the readings.
+	slices.SortStableFunc(list, func(a, b Stuck) int { return byAge(&a, &b) })
 	return list, nil
 }
 
-// Causes returns the things of [View.Stuck] grouped by cause, ordered by the oldest thing of each group.
-func (v *View) Causes(ctx context.Context, filter Filter) ([]Cause, error) {
-	all, err := v.Stuck(ctx, filter, Looked)
-	return Group(all), err
+// byAge puts parts that do not run first, then the oldest.
+func byAge(a, b *Stuck) int {
+	if before, after := isPart(a.Kind), isPart(b.Kind); before != after {
+		if before {
+			return -1
+		}
+		return 1
+	}
+	return a.Since.Compare(b.Since)
 }
 
 // isPart reports whether the stuck thing is a relay or a consumer, on which everything else depends.
@@ -254,7 +269,7 @@ func (v *View) deadEvents(ctx context.Context, filter Filter, limit int) ([]Stuc
 	list := make([]Stuck, len(page))
 	for n := range page {
 		d := &page[n]
-		list[n] = ofEvent(EventDead, &d.Row, Stuck{Since: d.DiedAt, Error: d.Error, Holds: d.Holds})
+		list[n] = ofEvent(EventDead, &d.Row, Stuck{Since: d.DiedAt, Error: d.Error, Fingerprint: d.Fingerprint, Holds: d.Holds})
 	}
 	return list, err
 }
@@ -273,7 +288,9 @@ func (v *View) failingEvents(ctx context.Context, filter Filter, limit int) ([]S
 	list := make([]Stuck, len(page))
 	for n := range page {
 		f := &page[n]
-		list[n] = ofEvent(EventFailing, &f.Row, Stuck{Since: f.CreatedAt, Next: f.RetryAfter, Error: f.Error, Holds: f.Key != ""})
+		list[n] = ofEvent(EventFailing, &f.Row, Stuck{
+			Since: f.CreatedAt, Next: f.RetryAfter, Error: f.Error, Fingerprint: f.Fingerprint, Holds: f.Key != "",
+		})
 	}
 	return filter.few(list, limit), err
 }
@@ -292,7 +309,9 @@ func (v *View) deadMessages(ctx context.Context, filter Filter, limit int) ([]St
 	list := make([]Stuck, len(page))
 	for n := range page {
 		d := &page[n]
-		list[n] = ofMessage(MessageDead, d.Key, &d.Envelope, Stuck{Since: d.DiedAt, Attempts: d.Attempts, Error: d.Error, Holds: d.Holds})
+		list[n] = ofMessage(MessageDead, d.Key, &d.Envelope, Stuck{
+			Since: d.DiedAt, Attempts: d.Attempts, Error: d.Error, Fingerprint: d.Fingerprint, Holds: d.Holds,
+		})
 	}
 	return list, err
 }
@@ -307,13 +326,17 @@ func (v *View) failingMessages(ctx context.Context, filter Filter, limit int) ([
 	page, err := v.inbox.Parked().List(ctx, first, nil, max(limit, Looked)) // ordered by key
 	list := make([]Stuck, len(page))
 	for n := range page {
-		p := &page[n]
-		list[n] = ofMessage(MessageFailing, p.Key, &p.Envelope, Stuck{
-			Since: p.ParkedAt, Attempts: p.Attempts, Next: p.DueAt, Error: p.Error, Holds: p.OrderingKey != "",
-		})
+		list[n] = stuckMessage(&page[n])
 	}
 	slices.SortStableFunc(list, func(a, b Stuck) int { return a.Since.Compare(b.Since) })
 	return filter.few(list, limit), err
+}
+
+// stuckMessage returns a failing message as a stuck thing.
+func stuckMessage(p *parked.Message) Stuck {
+	return ofMessage(MessageFailing, p.Key, &p.Envelope, Stuck{
+		Since: p.ParkedAt, Attempts: p.Attempts, Next: p.DueAt, Error: p.Error, Fingerprint: p.Fingerprint, Holds: p.OrderingKey != "",
+	})
 }
 
 func ofMessage(kind Kind, ref operator.MessageRef, e *event.Envelope, s Stuck) Stuck {

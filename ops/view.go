@@ -3,6 +3,7 @@ package ops
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	"github.com/uptrace/bun"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/operator"
+	"github.com/oncebox/oncebox/operator/failures"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -46,3 +48,52 @@ func (v *View) Audit(ctx context.Context, filter operator.AuditFilter, before *o
 
 // Dead returns the dead letters of both boxes.
 func (v *View) Dead() DeadLetters { return DeadLetters{v.outbox, v.inbox} }
+
+// Failures returns the groups of failures of both boxes.
+func (v *View) Failures() (boxes failures.Boxes) {
+	if v.outbox != nil {
+		boxes = append(boxes, v.outbox.Failures())
+	}
+	if v.inbox != nil {
+		boxes = append(boxes, v.inbox.Failures())
+	}
+	return boxes
+}
+
+// Causes returns everything of [View.Stuck] grouped by cause, ordered by the oldest thing of each group, and the groups that are left out because an
+// operator has archived them. Failures are counted as package operator/failures says. With a filter by tenant or topic, at most [Looked] of each kind
+// are.
+func (v *View) Causes(ctx context.Context, filter Filter) (list []Cause, archived []failures.Group, err error) {
+	groups, err := v.Failures().List(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	read := v.reads()
+	if filter.Tenant == "" && filter.Topic == "" {
+		read = []reading{v.parts, v.unknownSteps, v.longPauses}
+	}
+	all, err := v.stuck(ctx, filter, Looked, read)
+	if err != nil {
+		return nil, nil, err
+	}
+	known := map[string]*failures.Group{}
+	for n := range groups {
+		g := &groups[n]
+		switch {
+		case filter.Consumer != "" && filter.Consumer != g.Consumer:
+		case g.IsArchived():
+			archived = append(archived, *g)
+		default:
+			known[g.Fingerprint] = g
+			if filter.Tenant == "" && filter.Topic == "" {
+				list = append(list, causesOf(g)...)
+			}
+		}
+	}
+	list = append(list, Group(slices.DeleteFunc(all, func(s Stuck) bool { return isArchived(archived, s.Fingerprint) }))...)
+	for n := range list {
+		list[n].Failures = known[list[n].Fingerprint]
+	}
+	slices.SortStableFunc(list, func(a, b Cause) int { return byAge(&a.Stuck, &b.Stuck) })
+	return list, archived, nil
+}

@@ -134,10 +134,13 @@ func (h *queues) settleQueue(ctx context.Context, q *queue, errs map[int]error) 
 		n, err := h.settle.giveUp(ctx, map[int16]*progress.Lane{l.Lease.Lane: l}, []*outboxdb.Row{head}, reason.Error(), h.rules.BlocksDead)
 		return moved + n, err
 	}
-	if err := h.db.Held.RetryHeld(ctx, l.Lease, l.Blocks.Change(), head.Sequence, wait, reason.Error()); err != nil {
+	o := lanedb.Outcome{
+		Seq: head.Sequence, Verdict: lanedb.Refused, Wait: wait, Error: reason.Error(), Cause: head.Fingerprint(reason.Error()),
+	}
+	if err := h.db.Held.RetryHeld(ctx, l.Lease, l.Blocks.Change(), o); err != nil {
 		return moved, h.settle.forget(ctx, l, err)
 	}
-	h.settle.report(ctx, head, lanedb.Outcome{Seq: head.Sequence, Verdict: lanedb.Refused, Wait: wait, Error: reason.Error()})
+	h.settle.report(ctx, head, o)
 	return moved + 1, nil
 }
 

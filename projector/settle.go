@@ -289,7 +289,7 @@ func (s *settler) giveUp(
 		if !lanes[r.Lane].Blocks.AreKnown() {
 			continue
 		}
-		o := lanedb.HeldOutcome{RowID: outboxdb.RowID{Lane: r.Lane, Seq: r.Sequence}, Verdict: lanedb.Dead, Error: reason}
+		o := lanedb.HeldOutcome{RowID: outboxdb.RowID{Lane: r.Lane, Seq: r.Sequence}, Verdict: lanedb.Dead, Error: reason, Cause: r.Fingerprint(reason)}
 		if !blocks(r.Topic) {
 			o.Verdict = lanedb.Abandoned
 		}

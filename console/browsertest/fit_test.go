@@ -204,22 +204,23 @@ func (s *shop) fill() {
 const (
 	someDead = `
 INSERT INTO outbox_dead (seq, id, occurred_at, created_at, aggregate_version, schema_version, retry_count, crashes, aggregate_type, aggregate_id,
-	content_type, event_metadata, lane, tenant_id, topic, event_type, source, ordering_key, payload, died_at, error_message)
+	content_type, event_metadata, lane, tenant_id, topic, event_type, source, ordering_key, payload, died_at, error_message, fingerprint)
 SELECT 1000000 + n, gen_random_uuid(), now(), now(), n, 1, 5, 0, 'order', 'o-' || 20100 + n, 'application/json',
 	json_build_object('correlation_id', 'req-' || 8000 + n, 'traceparent', '00-' || md5(n::text) || '-00f067aa0ba902b7-01'),
 	n % 64, (ARRAY['acme', 'globex', 'initech'])[1 + n % 3], 'order', (ARRAY['order.placed', 'order.cancelled'])[1 + n % 2], 'shop', 'default|order|' || n,
 	convert_to(json_build_object('order_id', n)::text, 'UTF8'), now() - n * n * interval '41 s',
-	'publish order.placed: schema incompatible: field total_cents has no default, version ' || n
+	'publish order.placed: schema incompatible: field total_cents has no default, version ' || n,
+	left(md5('relay' || n % 2), 16)
 FROM generate_series(1, 38) n`
 	someDeadMessages = `
 INSERT INTO inbox_dead (message_key, consumer, tenant_id, source, message_id, event_type, topic, ordering_key, content_type, event_metadata, payload,
-	error_message, key_lock, seq, holds, died_at, attempts)
+	error_message, key_lock, seq, holds, died_at, attempts, fingerprint)
 SELECT gen_random_uuid(), (ARRAY['shipping', 'mailer', 'shipping'])[1 + n % 3], (ARRAY['acme', 'globex', 'initech'])[1 + n % 3], 'shop', n::text,
 	'order.placed', 'order', 'k' || n, 'application/json', json_build_object('traceparent', '00-' || md5(n::text) || '-00f067aa0ba902b7-01'),
 	'{"order": "o-7"}',
 	CASE n % 3 WHEN 0 THEN 'no carrier for zone "' || n || '"' WHEN 1 THEN 'smtp 550: mailbox ' || n || ' unavailable'
 		ELSE 'address has no postcode: order o-' || n END,
-	n, n, n % 4 = 0, now() - n * interval '17 min', 1 + n % 9
+	n, n, n % 4 = 0, now() - n * interval '17 min', 1 + n % 9, left(md5('consumer' || n % 3), 16)
 FROM generate_series(1, 70) n`
 	someBlocks = `
 INSERT INTO inbox_key (consumer, key_lock, tenant_id, state, due_at, ordering_key)

@@ -28,6 +28,8 @@ type Letter struct {
 	Attempts int
 	// Error is the last error, at most 2 KiB of it, in valid UTF-8 and without NUL; beyond that it may be any text.
 	Error string
+	// Fingerprint is that of the error, see package operator/failures.
+	Fingerprint string
 	// DiedAt is when it was given up.
 	DiedAt time.Time
 	// Holds says that the later messages of its key wait until it is replayed or discarded.

@@ -21,9 +21,9 @@ func TestOperatorsReadByIndexes(t *testing.T) {
 	db := pgtest.Migrated(t, pgtest.Inbox)
 	for _, statement := range []string{
 		`INSERT INTO inbox_dead (message_key, consumer, tenant_id, source, message_id, event_type, topic, ordering_key, content_type, payload,
-				error_message, key_lock, seq, holds, died_at)
+				error_message, key_lock, seq, holds, died_at, fingerprint)
 			SELECT gen_random_uuid(), 'c' || n % 50, 't' || n % 50, 's', n, 'e' || n % 50, 'o' || n % 50, 'k' || n, '', '',
-				'no', n, n, true, now() - n * interval '10 s' FROM generate_series(1, 30000) n`,
+				'no', n, n, true, now() - n * interval '10 s', 'f' || n % 50 FROM generate_series(1, 30000) n`,
 		"INSERT INTO inbox (message_key, consumer, tenant_id, source) SELECT message_key, consumer, tenant_id, source FROM inbox_dead",
 		`INSERT INTO inbox_key (consumer, key_lock, tenant_id, state, due_at)
 			SELECT consumer, key_lock, tenant_id, 'DEAD', 'infinity' FROM inbox_dead`,
@@ -40,7 +40,7 @@ func TestOperatorsReadByIndexes(t *testing.T) {
 		require.NotContains(t, plan, "Seq Scan on inbox", "%s", what)
 	}
 	for _, filter := range []operator.DeadFilter{
-		{}, {Consumer: "c7"}, {TenantID: "t7"}, {Topic: "o7"}, {Type: "e7"}, {DiedBefore: time.Now().Add(-48 * time.Hour)},
+		{}, {Consumer: "c7"}, {TenantID: "t7"}, {Topic: "o7"}, {Type: "e7"}, {Fingerprint: "f7"}, {DiedBefore: time.Now().Add(-48 * time.Hour)},
 	} {
 		for _, after := range []*dead.Letter{nil, &page[2]} {
 			plan, err := letters.ExplainList(t.Context(), filter, after, 100)

@@ -35,7 +35,7 @@ SELECT count(*) FROM p`
 
 	// findParked locks the message, so it waits for a handler that is trying it.
 	findParked = `
-SELECT p.key_lock, k.ordering_key IS NOT NULL, p.topic FROM {schema}.inbox_parked p JOIN {schema}.inbox_key k USING (consumer, key_lock)
+SELECT p.key_lock, k.ordering_key IS NOT NULL, p.topic, p.event_type FROM {schema}.inbox_parked p JOIN {schema}.inbox_key k USING (consumer, key_lock)
 WHERE p.message_key = $1::uuid AND p.consumer = $2::text AND p.tenant_id = $3::text AND p.source = $4::text
 FOR UPDATE OF p`
 
@@ -52,8 +52,8 @@ held AS (
 	UPDATE {schema}.inbox_key k SET state = 'DEAD', owner = NULL, due_at = 'infinity'
 	FROM p WHERE k.consumer = p.consumer AND k.key_lock = p.key_lock AND $8::boolean),
 dead AS (
-	INSERT INTO {schema}.inbox_dead ({message}, key_lock, attempts, error_message, holds, seq)
-	SELECT {message}, key_lock, greatest(attempts, 1), coalesce(nullif(error_message, ''), 'given up by ' || $1::text), $8::boolean, seq
+	INSERT INTO {schema}.inbox_dead ({message}, key_lock, attempts, error_message, holds, seq, fingerprint)
+	SELECT {message}, key_lock, greatest(attempts, 1), coalesce(nullif(error_message, ''), $9::text), $8::boolean, seq, coalesce(nullif(fingerprint, ''), $10::text)
 	FROM p` + store.DiedAgain + `)
 SELECT count(*) FROM p`
 )
@@ -95,8 +95,8 @@ func (m *Messages) GiveUp(ctx context.Context, key operator.MessageRef, by opera
 	err = m.h.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
 		var lock int64
 		var ordered bool
-		var topic string
-		if err := run.QueryRow(ctx, u.DB(), findParked, of, &lock, &ordered, &topic); err != nil {
+		var topic, kind string
+		if err := run.QueryRow(ctx, u.DB(), findParked, of, &lock, &ordered, &topic, &kind); err != nil {
 			return err
 		}
 		// The lock of the key keeps new messages of the key from being handled between this statement and the commit.
@@ -104,7 +104,10 @@ func (m *Messages) GiveUp(ctx context.Context, key operator.MessageRef, by opera
 			return err
 		}
 		holds := ordered && !m.continuesAfterDead(key.Consumer, topic)
-		args := append([]any{by.Actor, string(operator.GiveUp), pgsql.CleanText(by.Reason)}, append(of, holds)...)
+		// The reason counts only for a message that has not failed.
+		reason := pgsql.CleanText("given up by " + by.Actor)
+		args := append([]any{by.Actor, string(operator.GiveUp), pgsql.CleanText(by.Reason)},
+			append(of, holds, reason, store.Fingerprint(key.Consumer, kind, reason))...)
 		var moved int64
 		// The condition is checked again here: the message may have moved between the two statements.
 		if err := run.QueryRow(ctx, u.DB(), giveUp, args, &moved); err != nil {

@@ -27,8 +27,8 @@ type Message struct {
 	First bool
 	// Attempts counts its tries. It is 0 for a message that was not tried yet.
 	Attempts int
-	// Error is the last error, at most 2 KiB of it.
-	Error string
+	// Error is the last error, at most 2 KiB of it. Fingerprint is that of the error, see package operator/failures; "" if there was none.
+	Error, Fingerprint string
 	// ParkedAt is when it was stored, by the clock of the database.
 	ParkedAt time.Time
 	// DueAt is when the first message of the key may run next or, while it is being handled, when another process may take it over. Zero if
@@ -51,8 +51,9 @@ const (
 // Filter selects the parked messages that match every field that is set. The zero filter selects all.
 type Filter struct {
 	Consumer, TenantID, OrderingKey string
-	// Topic and Type are compared with the message, and Error is searched in the text of its last error. None of them has an index.
-	Topic, Type, Error string
+	// Topic and Type are compared with the message, Fingerprint with that of its last error (package operator/failures), and Error is searched in the
+	// text of that error. None of them has an index.
+	Topic, Type, Fingerprint, Error string
 	// State is that of their key.
 	State KeyState
 	// FirstOnly selects at most one message per key: its first, if that matches.
@@ -93,7 +94,7 @@ func (f Filter) where(args ...any) (w *pgsql.Where, ofKey string) {
 	if f.FirstOnly { // the first message of a key is chosen without the filter, and then compared with it
 		of, message = w, "p."
 	}
-	for _, c := range []struct{ column, value string }{{"topic", f.Topic}, {"event_type", f.Type}} {
+	for _, c := range []struct{ column, value string }{{"topic", f.Topic}, {"event_type", f.Type}, {"fingerprint", f.Fingerprint}} {
 		if c.value != "" {
 			of.Add(message+c.column+" = %s::text", c.value)
 		}
@@ -111,13 +112,13 @@ func (f Filter) where(args ...any) (w *pgsql.Where, ofKey string) {
 
 // listParked reads key by key, and of each key at most as many messages as a page has.
 const listParked = `
-SELECT {message read}, attempts, error_message, parked_at, key_lock, seq, key_order, state, due_at, first
+SELECT {message read}, attempts, error_message, fingerprint, parked_at, key_lock, seq, key_order, state, due_at, first
 FROM (
 	SELECT p.*, k.key_lock, coalesce(k.ordering_key, '') AS key_order, k.state, nullif(k.due_at, 'infinity') AS due_at,
 		k.state <> 'DEAD' AND p.seq = (
 			SELECT min(seq) FROM {schema}.inbox_parked f WHERE f.consumer = k.consumer AND f.key_lock = k.key_lock) AS first
 	FROM {schema}.inbox_key k CROSS JOIN LATERAL (
-		SELECT {message but payload}, attempts, error_message, parked_at, seq FROM {schema}.inbox_parked x
+		SELECT {message but payload}, attempts, error_message, fingerprint, parked_at, seq FROM {schema}.inbox_parked x
 		WHERE x.consumer = k.consumer AND x.key_lock = k.key_lock AND %s ORDER BY x.seq LIMIT %s) p
 	WHERE %s ORDER BY k.consumer, k.key_lock, p.seq LIMIT %s) l`
 
@@ -131,7 +132,7 @@ func (m *Messages) List(ctx context.Context, filter Filter, after *Message, limi
 	list, err := pgsql.Collect(m.h.AdHoc().Query(ctx, m.h.DB(ctx), statement, args...), func(scan pgsql.Scan, p *Message) error {
 		var due sql.NullTime
 		key, e, err := store.ScanEnvelope(scan,
-			&p.Attempts, &p.Error, &p.ParkedAt, &p.KeyLock, &p.Seq, &p.OrderingKey, &p.State, &due, &p.First)
+			&p.Attempts, &p.Error, &p.Fingerprint, &p.ParkedAt, &p.KeyLock, &p.Seq, &p.OrderingKey, &p.State, &due, &p.First)
 		p.Key, p.Envelope, p.DueAt = key, e, due.Time
 		return err
 	})

@@ -25,7 +25,7 @@ const (
 const (
 	list = `
 SELECT id, at, part, actor, action, reason, tenant_id, coalesce(event_id::text, ''), events, topic, event_type, consumer, source, message_id,
-	coalesce(encode(key_hash, 'hex'), ''), step, epoch
+	coalesce(encode(key_hash, 'hex'), ''), step, epoch, fingerprint
 FROM {schema}.oncebox_audit a WHERE %s ORDER BY a.id DESC LIMIT %s`
 
 	// forget reads the time once, in a sub-select: with a volatile function in the condition PostgreSQL
@@ -56,7 +56,7 @@ func (l *Log) List(
 	}
 	entries, err = pgsql.Collect(l.Run.Query(ctx, db, statement, args...), func(scan pgsql.Scan, e *operator.AuditEntry) error {
 		return scan(&e.ID, &e.At, &e.Part, &e.Actor, &e.Action, &e.Reason, &e.TenantID, &e.EventID, &e.Events, &e.Topic, &e.Type,
-			&e.Consumer, &e.Source, &e.MessageID, &e.Key, &e.Step, &e.Epoch)
+			&e.Consumer, &e.Source, &e.MessageID, &e.Key, &e.Step, &e.Epoch, &e.Fingerprint)
 	})
 	return entries, l.wrap("list the audit", err)
 }
@@ -86,6 +86,9 @@ func (l *Log) Page(filter operator.AuditFilter, before *operator.AuditEntry, lim
 			return "", nil, fmt.Errorf("AuditFilter.Key %q is not hexadecimal: give the Key of an AuditEntry", filter.Key)
 		}
 		w.Add("a.key_hash = %s::bytea", hash)
+	}
+	if filter.Fingerprint != "" {
+		w.Add("a.fingerprint = %s::text AND a.fingerprint <> ''", filter.Fingerprint)
 	}
 	if before != nil {
 		w.Add("a.id < %s::bigint", before.ID)

@@ -1,4 +1,7 @@
-// Package cause finds the text that errors with one cause share. The log, the command line and the console group errors by it.
+// Package cause finds the text that errors with one cause share, and the fingerprint under which failures of that cause are stored. The log, the
+// command line, the console and both boxes group errors by it.
+//
+// Read first: cause.go:Of, then fingerprint.go:Place.Fingerprint.
 package cause
 
 import (
@@ -14,8 +17,16 @@ const (
 	looked = 8 << 10
 )
 
-// variable matches parts that may differ between errors with the same cause: ids, quoted texts and numbers.
-var variable = regexp.MustCompile(`[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|"[^"]*"|'[^']*'|0x[0-9a-fA-F]+|\d+(?:[.:]\d+)*`)
+// variable matches parts that may differ between errors with the same cause. Stored fingerprints are made of what is left: a change gives every cause
+// another fingerprint, and the notes of operators stay with the former ones.
+var variable = regexp.MustCompile(strings.Join([]string{
+	`[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`, // a UUID
+	`"(?:[^"\\]|\\.)*"`, `\B'[^']*'`, "`[^`]*`", // a quotation; the apostrophe of "can't" begins none
+	`\[[0-9a-fA-F.]*:[0-9a-fA-F:.]*(?:%\w+)?\](?::\d+)?`, // an IPv6 address and its port
+	`0x[0-9a-fA-F]+`, `\b[0-9A-HJKMNP-TV-Z]{26}\b`, // an address in memory, a ULID
+	`(?:\d+(?:\.\d+)?(?:ms|us|µs|ns|h|m|s))+\b`, `\d+(?:[.:]\d+)*\b`, // a duration, a number, a time, an IPv4 address and its port
+	`\b[0-9a-fA-F]*\d[0-9a-fA-F]*\b`, `\d+(?:[.:]\d+)*`, // a hash in hexadecimal digits, any other number
+}, "|"))
 
 // Of returns the text of an error with numbers, ids and quoted texts replaced by "…". Errors with the same
 // cause have the same text then.

@@ -9,7 +9,7 @@ import (
 func (s *SQL) Where(f operator.DeadFilter) *pgsql.Where {
 	w := &pgsql.Where{}
 	for _, c := range []struct{ column, value string }{
-		{"d.tenant_id", f.TenantID}, {"d.topic", f.Topic}, {"d.event_type", f.Type},
+		{"d.tenant_id", f.TenantID}, {"d.topic", f.Topic}, {"d.event_type", f.Type}, {"d.fingerprint", f.Fingerprint},
 	} {
 		if c.value != "" {
 			w.Add(c.column+" = %s::text", c.value)

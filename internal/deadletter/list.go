@@ -75,7 +75,7 @@ func (b *Box[L]) count(ctx context.Context, filter operator.DeadFilter, limit an
 func (b *Box[L]) Errors(ctx context.Context, limit int) (list []operator.DeadError, err error) {
 	rows := b.Run.Query(ctx, b.DB(ctx), b.SQL.Errors, cmp.Or(max(limit, 0), defaultPage))
 	list, err = pgsql.Collect(rows, func(scan pgsql.Scan, d *operator.DeadError) error {
-		return scan(&d.DiedAt, &d.Consumer, &d.TenantID, &d.Topic, &d.Type, &d.Error)
+		return scan(&d.DiedAt, &d.Consumer, &d.TenantID, &d.Topic, &d.Type, &d.Error, &d.Fingerprint)
 	})
 	return list, b.wrap("list the errors of dead letters", err)
 }

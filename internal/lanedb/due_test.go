@@ -85,7 +85,7 @@ func TestNextDueCountsWhatCameSinceTheLastLook(t *testing.T) {
 	require.True(t, first.Some)
 	require.InDelta(t, time.Hour, first.In, float64(10*time.Minute))
 
-	require.NoError(t, lanedb.Of(f.Handle()).Held.RetryHeld(t.Context(), lease, 0, row.Sequence, -time.Minute, "no"))
+	require.NoError(t, lanedb.Of(f.Handle()).Held.RetryHeld(t.Context(), lease, 0, lanedb.Outcome{Seq: row.Sequence, Wait: -time.Minute, Error: "no"}))
 	require.False(t, next(first.Asked).Some, "it was due before the last question")
 	due := next(first.Asked.Add(-time.Hour))
 	require.True(t, due.Some)

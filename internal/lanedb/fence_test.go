@@ -49,7 +49,7 @@ func TestFormerOwnerChangesNothing(t *testing.T) {
 	require.Equal(t, map[string]string{"a1": "PUBLISHING/0", "a2": "PUBLISHING/0"}, f.Statuses())
 	_, err = lanedb.Of(f.Handle()).Held.SettleHeld(ctx, old, 0, "default|order|a", []int64{id.Seq})
 	require.ErrorIs(t, err, lanedb.ErrFenced)
-	require.ErrorIs(t, lanedb.Of(f.Handle()).Held.RetryHeld(ctx, old, 0, id.Seq, time.Second, "no"), lanedb.ErrFenced)
+	require.ErrorIs(t, lanedb.Of(f.Handle()).Held.RetryHeld(ctx, old, 0, lanedb.Outcome{Seq: id.Seq, Wait: time.Second, Error: "no"}), lanedb.ErrFenced)
 	require.ErrorIs(t, f.GiveUp(old, 0, id.Seq, "no"), lanedb.ErrFenced)
 	_, err = f.release(old, 0, "default|order|a")
 	require.ErrorIs(t, err, lanedb.ErrFenced)
@@ -70,7 +70,7 @@ func TestOpenHoldKeepsTheLane(t *testing.T) {
 	defer tx.Rollback()
 	var moved int
 	require.NoError(t, tx.QueryRowContext(ctx, f.Text(statement("holdRows")), lease.Owner, lease.Lane, lease.Epoch,
-		[]int64{rows[0].Sequence}, []int16{1}, []time.Duration{0}, []string{"no"}, "").Scan(new(int), new(int), &moved, new(int)))
+		[]int64{rows[0].Sequence}, []int16{1}, []time.Duration{0}, []string{"no"}, "", []string{""}).Scan(new(int), new(int), &moved, new(int)))
 	require.Equal(t, 1, moved)
 
 	taken, err := lanedb.Of(f.Handle()).Leases.Claim(ctx, "successor", 0, 64, time.Minute)

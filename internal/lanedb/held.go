@@ -2,7 +2,6 @@ package lanedb
 
 import (
 	"context"
-	"time"
 
 	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgsql"
@@ -119,13 +118,15 @@ func (s Held) SettleHeld(ctx context.Context, lease Lease, change int64, key str
 
 // retryHeld counts one more refusal of a head.
 const retryHeld = heldFence + `
-UPDATE {schema}.outbox_held h SET retry_count = h.retry_count + 1, crashes = 0, retry_after = clock_timestamp() + $6::interval, error_message = $7
+UPDATE {schema}.outbox_held h SET retry_count = h.retry_count + 1, crashes = 0, retry_after = clock_timestamp() + $6::interval, error_message = $7,
+	fingerprint = $9::text, cause_since = CASE WHEN h.fingerprint = $9::text THEN h.cause_since ELSE clock_timestamp() END
 FROM lane WHERE h.lane = lane.lane AND h.seq = $5 RETURNING h.retry_count`
 
 // RetryHeld records that a held row was refused again, for which reason, and how long it waits for its next attempt. change is that of
 // [LoadedLease]. It returns [ErrFenced] if the lane was lost or an operator changed it.
-func (s Held) RetryHeld(ctx context.Context, lease Lease, change int64, seq int64, wait time.Duration, reason string) error {
-	n, err := s.box.Run.Exec(ctx, s.box.DB, retryHeld, lease.Owner, lease.Lane, lease.Epoch, change, seq, wait, pgsql.CleanText(reason), lease.Incarnation)
+func (s Held) RetryHeld(ctx context.Context, lease Lease, change int64, o Outcome) error {
+	args := []any{lease.Owner, lease.Lane, lease.Epoch, change, o.Seq, o.Wait, pgsql.CleanText(o.Error), lease.Incarnation, o.Cause}
+	n, err := s.box.Run.Exec(ctx, s.box.DB, retryHeld, args...)
 	return fencedUnless(n, outboxdb.Wrap("hold a row again", err))
 }
 

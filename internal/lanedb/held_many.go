@@ -39,19 +39,19 @@ func fencesOf(leases []LoadedLease) []any {
 // row of its key in front of it stays: the block would name it, although the key waits for the earlier row.
 const giveUpHeld = heldFences + `,
 asked AS MATERIALIZED (
-	SELECT k.lane, k.seq, a.verdict, a.err
-	FROM unnest($6::smallint[], $7::bigint[], $8::smallint[], $9::text[]) a(lane, seq, verdict, err)
+	SELECT k.lane, k.seq, a.verdict, a.err, a.cause
+	FROM unnest($6::smallint[], $7::bigint[], $8::smallint[], $9::text[], $10::text[]) a(lane, seq, verdict, err, cause)
 	JOIN lane USING (lane) JOIN {schema}.outbox_held k ON k.lane = a.lane AND k.seq = a.seq
 	WHERE NOT EXISTS (SELECT FROM (` + outboxdb.HeadOfKey + `) f
 		WHERE f.lane = k.lane AND f.ordering_key = k.ordering_key AND f.seq < k.seq)),
 gone AS (
-	DELETE FROM {schema}.outbox_held h USING asked a WHERE h.lane = a.lane AND h.seq = a.seq RETURNING h.*, a.verdict, a.err),
+	DELETE FROM {schema}.outbox_held h USING asked a WHERE h.lane = a.lane AND h.seq = a.seq RETURNING h.*, a.verdict, a.err, a.cause),
 block AS (
 	INSERT INTO {schema}.outbox_block (lane, ordering_key, head_seq, state)
 	SELECT lane, ordering_key, seq, 'dead' FROM gone WHERE ordering_key IS NOT NULL AND verdict = 3
 	ON CONFLICT (lane, ordering_key) DO UPDATE SET state = 'dead', head_seq = excluded.head_seq),
 dead AS (
-	INSERT INTO {schema}.outbox_dead ({columns}, error_message) SELECT {columns counted}, err FROM gone),
+	INSERT INTO {schema}.outbox_dead ({columns}, error_message, fingerprint) SELECT {columns counted}, err, cause FROM gone),
 next AS MATERIALIZED (
 	SELECT f.lane, f.ordering_key, f.seq, f.not_before, f.retry_after FROM gone CROSS JOIN LATERAL (
 		SELECT x.lane, x.ordering_key, x.seq, x.not_before, x.retry_after FROM {schema}.outbox_held x
@@ -74,6 +74,7 @@ type HeldOutcome struct {
 	outboxdb.RowID
 	Verdict Verdict
 	Error   string
+	Cause   string // the fingerprint of Error
 }
 
 // GivenUp is a held row that has become a dead letter. Lifted says that its key is free now.
@@ -87,12 +88,12 @@ type GivenUp struct {
 // must be loaded again. A row that is not the first one of its key stays.
 func (s Held) GiveUpHeld(ctx context.Context, leases []LoadedLease, outcomes []HeldOutcome) (gone []GivenUp, held map[int16]bool, err error) {
 	rowLanes, seqs := make([]int16, len(outcomes)), make([]int64, len(outcomes))
-	verdicts, texts := make([]int16, len(outcomes)), make([]string, len(outcomes))
+	verdicts, texts, causes := make([]int16, len(outcomes)), make([]string, len(outcomes)), make([]string, len(outcomes))
 	for i, o := range outcomes {
-		rowLanes[i], seqs[i], verdicts[i], texts[i] = o.Lane, o.Seq, int16(o.Verdict), pgsql.CleanText(o.Error)
+		rowLanes[i], seqs[i], verdicts[i], texts[i], causes[i] = o.Lane, o.Seq, int16(o.Verdict), pgsql.CleanText(o.Error), o.Cause
 	}
 	err = announced(ctx, s.box, dyingHeld(outcomes), func(ctx context.Context, tx bun.IDB) (made, error) {
-		gone, held, err = scanGivenUp(s.box.Run.Query(ctx, tx, giveUpHeld, append(fencesOf(leases), rowLanes, seqs, verdicts, texts)...))
+		gone, held, err = scanGivenUp(s.box.Run.Query(ctx, tx, giveUpHeld, append(fencesOf(leases), rowLanes, seqs, verdicts, texts, causes)...))
 		return madeOf(gone), outboxdb.Wrap("give up held rows", err)
 	})
 	if err != nil {

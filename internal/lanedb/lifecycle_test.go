@@ -46,7 +46,7 @@ func TestRowLifeCycle(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, due, 1, "a follower is not due")
 	change := f.Change(lane)
-	require.NoError(t, lanedb.Of(f.Handle()).Held.RetryHeld(ctx, lease, change, due[0].Sequence, time.Hour, "again"))
+	require.NoError(t, lanedb.Of(f.Handle()).Held.RetryHeld(ctx, lease, change, lanedb.Outcome{Seq: due[0].Sequence, Wait: time.Hour, Error: "again"}))
 	require.NoError(t, f.GiveUp(lease, change, due[0].Sequence, "for good"))
 	require.Equal(t, map[string]string{"a1": "SENT/0", "a2": "DEAD/3", "a3": "NEW/0"}, f.Statuses())
 

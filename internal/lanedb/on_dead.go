@@ -213,7 +213,7 @@ func (a *announcement) read(ctx context.Context, tx bun.Tx) error {
 		if a.only == nil || a.only[rowID(&d)] {
 			d.RetryCount++ // as it will be in the table
 			why := a.causes[rowID(&d)]
-			d.Error, d.Holds = why.text, why.holds && d.Key != ""
+			d.Error, d.Fingerprint, d.Holds = why.text, d.Row.Fingerprint(why.text), why.holds && d.Key != ""
 			letters = append(letters, d)
 		}
 		return nil

@@ -72,6 +72,7 @@ type Outcome struct {
 	Verdict Verdict
 	Wait    time.Duration // Refused: until the next attempt
 	Error   string        // Refused, Dead, Abandoned: why
+	Cause   string        // the fingerprint of Error, see [outboxdb.Row.Fingerprint]
 }
 
 // holdFence also compares the operators' counter with the counter in the statement's snapshot. A statement that
@@ -98,8 +99,8 @@ WITH lane AS MATERIALIZED (
 const holdRows = holdFence + `,
 gone AS (
 	DELETE FROM {schema}.outbox o
-	USING unnest($4::bigint[], $5::smallint[], $6::interval[], $7::text[]) a(seq, verdict, wait, err), lane
-	WHERE o.lane = lane.lane AND o.seq = a.seq RETURNING o.*, a.verdict, a.wait, a.err),
+	USING unnest($4::bigint[], $5::smallint[], $6::interval[], $7::text[], $9::text[]) a(seq, verdict, wait, err, cause), lane
+	WHERE o.lane = lane.lane AND o.seq = a.seq RETURNING o.*, a.verdict, a.wait, a.err, a.cause),
 block AS (
 	INSERT INTO {schema}.outbox_block AS b (lane, ordering_key, head_seq, state)
 	SELECT lane, ordering_key, coalesce(min(seq) FILTER (WHERE verdict = 3), min(seq)),
@@ -108,7 +109,7 @@ block AS (
 	ON CONFLICT (lane, ordering_key) DO UPDATE SET state = 'dead', head_seq = excluded.head_seq
 	WHERE excluded.state = 'dead' AND b.state <> 'dead'),
 held AS (
-	INSERT INTO {schema}.outbox_held ({columns}, retry_after, error_message)
+	INSERT INTO {schema}.outbox_held ({columns}, retry_after, error_message, fingerprint, cause_since)
 	SELECT {columns counted}, CASE
 		WHEN EXISTS (SELECT 1 FROM {schema}.outbox_block b
 				WHERE b.lane = g.lane AND b.ordering_key = g.ordering_key AND b.state = 'dead')
@@ -117,10 +118,10 @@ held AS (
 			OR EXISTS (SELECT 1 FROM gone f WHERE f.ordering_key = g.ordering_key AND f.seq < g.seq AND f.verdict <> 5)
 		THEN 'infinity'
 		WHEN verdict = 1 THEN clock_timestamp() + wait
-		ELSE greatest(clock_timestamp(), not_before) END, err
+		ELSE greatest(clock_timestamp(), not_before) END, err, cause, CASE WHEN cause <> '' THEN clock_timestamp() END
 	FROM gone g WHERE verdict NOT IN (3, 5)),
 dead AS (
-	INSERT INTO {schema}.outbox_dead ({columns}, error_message) SELECT {columns counted}, err FROM gone WHERE verdict IN (3, 5))
+	INSERT INTO {schema}.outbox_dead ({columns}, error_message, fingerprint) SELECT {columns counted}, err, cause FROM gone WHERE verdict IN (3, 5))
 SELECT (SELECT count(*) FROM lane),
 	(SELECT count(*) FROM {schema}.outbox_lane WHERE lane = $2 AND owner = $1 AND epoch = $3 AND ` + sameServer + `$8::text),
 	(SELECT count(*) FROM gone),
@@ -130,12 +131,12 @@ SELECT (SELECT count(*) FROM lane),
 // another server.
 func (s Moves) Hold(ctx context.Context, lease Lease, outcomes []Outcome) error {
 	seqs, verdicts := make([]int64, len(outcomes)), make([]int16, len(outcomes))
-	waits, texts := make([]time.Duration, len(outcomes)), make([]*string, len(outcomes))
+	waits, texts, causes := make([]time.Duration, len(outcomes)), make([]*string, len(outcomes)), make([]string, len(outcomes))
 	for i, o := range outcomes {
 		seqs[i], verdicts[i], waits[i] = o.Seq, int16(o.Verdict), o.Wait
-		texts[i] = outboxdb.Nullable(pgsql.CleanText(o.Error))
+		texts[i], causes[i] = outboxdb.Nullable(pgsql.CleanText(o.Error)), o.Cause
 	}
-	args := []any{lease.Owner, lease.Lane, lease.Epoch, seqs, verdicts, waits, texts, lease.Incarnation}
+	args := []any{lease.Owner, lease.Lane, lease.Epoch, seqs, verdicts, waits, texts, lease.Incarnation, causes}
 	return announced(ctx, s.box, dyingFresh(lease.Lane, outcomes), func(ctx context.Context, tx bun.IDB) (made, error) {
 		for {
 			var fence, mine, moved, died int

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/cause"
 	"github.com/oncebox/oncebox/internal/envelope"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
@@ -37,6 +38,12 @@ const Refused = "oncebox.refused"
 
 // Refusal returns why the row must not be published; "": it may be.
 func (r *Row) Refusal() string { return r.Metadata[Refused] }
+
+// Fingerprint names the failures at the relay of rows with this topic and type whose errors have the same cause as the reason. It is "" if there is no
+// reason.
+func (r *Row) Fingerprint(reason string) string {
+	return cause.Place{Topic: r.Topic, Type: r.Type}.Fingerprint(pgsql.CleanText(reason))
+}
 
 // RowColumns lists the columns that ScanRow takes, from a relation with the columns of "outbox". RowEnd follows the
 // payload, or the expression in its place.

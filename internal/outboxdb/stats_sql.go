@@ -162,7 +162,7 @@ SELECT (SELECT count(*) FROM (SELECT FROM {schema}.outbox_dead LIMIT 1001) x),
 //
 // The rows are compared as in HeadOfKey.
 const FailingRows = `
-SELECT {columns but payload}, NULL::bytea AS payload` + RowEnd + `, nullif(retry_after, 'infinity'), coalesce(error_message, '') FROM (
+SELECT {columns but payload}, NULL::bytea AS payload` + RowEnd + `, nullif(retry_after, 'infinity'), coalesce(error_message, ''), fingerprint FROM (
 	(SELECT h.* FROM (
 		SELECT b.lane, b.ordering_key FROM {schema}.outbox_block b WHERE b.state = 'failed' ORDER BY b.lane, b.ordering_key LIMIT $1) b
 	CROSS JOIN LATERAL (

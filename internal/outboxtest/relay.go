@@ -73,7 +73,7 @@ func (f *Fixture) Kill(errs map[string]string) {
 	for _, r := range f.Fetch() {
 		o := lanedb.Outcome{Seq: r.Sequence, Verdict: lanedb.Follower}
 		if text, dead := errs[r.Type]; dead {
-			o.Verdict, o.Error = lanedb.Dead, text
+			o.Verdict, o.Error, o.Cause = lanedb.Dead, text, r.Fingerprint(text)
 		}
 		outcomes[r.Lane] = append(outcomes[r.Lane], o)
 	}

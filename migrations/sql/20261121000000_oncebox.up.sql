@@ -46,7 +46,8 @@ CREATE TABLE oncebox_audit (
     message_id text        NOT NULL DEFAULT '',
     key_hash   bytea,                           -- this and the next two are those of a step of a request
     step       text        NOT NULL DEFAULT '',
-    epoch      integer     NOT NULL DEFAULT 0   -- of the claim under which the step was begun
+    epoch      integer     NOT NULL DEFAULT 0,  -- of the claim under which the step was begun
+    fingerprint text       NOT NULL DEFAULT ''  -- of a group of failures
 );
 -- The pages of one part, and what has outlived its retention.
 CREATE INDEX oncebox_audit_part ON oncebox_audit (part, id);
@@ -55,6 +56,26 @@ CREATE INDEX oncebox_audit_age ON oncebox_audit (part, at);
 CREATE INDEX oncebox_audit_event ON oncebox_audit (event_id, id) WHERE event_id IS NOT NULL;
 CREATE INDEX oncebox_audit_consumer ON oncebox_audit (consumer, id) WHERE consumer <> '';
 CREATE INDEX oncebox_audit_key ON oncebox_audit (key_hash, id) WHERE key_hash IS NOT NULL;
+CREATE INDEX oncebox_audit_failure ON oncebox_audit (fingerprint, id) WHERE fingerprint <> '';
+
+-- What operators said about failures with one fingerprint, of messages that are tried again and of dead letters. A failure itself writes nothing here:
+-- all messages that fail for one cause would wait for the lock of one row.
+CREATE TABLE oncebox_failure (
+    fingerprint   text        PRIMARY KEY CHECK (fingerprint <> ''),
+    consumer      text        NOT NULL DEFAULT '', -- this and the next three are for the time when no failure is left: '': the relay
+    topic         text        NOT NULL DEFAULT '',
+    event_type    text        NOT NULL DEFAULT '',
+    cause         text        NOT NULL DEFAULT '', -- the text that the errors share
+    note          text        NOT NULL DEFAULT '',
+    noted_by      text        NOT NULL DEFAULT '',
+    noted_at      timestamptz,                     -- NULL: there was never a note
+    archived_by   text        NOT NULL DEFAULT '',
+    archived_at   timestamptz,                     -- NULL: it is not archived
+    archived_why  text        NOT NULL DEFAULT '',
+    -- The time of the latest failure that the operator could see. A later one takes the group out of the archive.
+    archived_upto timestamptz,
+    CHECK ((archived_at IS NULL) = (archived_upto IS NULL))
+);
 
 -- Makes functions whose text names the schema: each {schema} in the template becomes the first schema of the search_path, as an
 -- identifier. Where {schema} begins a literal, quotes within the name are doubled.
@@ -74,6 +95,7 @@ END $f$;
 COMMENT ON TABLE oncebox_migrations IS 'The files of the migrations that were applied.';
 COMMENT ON TABLE oncebox_lease IS 'Who alone may do something, and until when: read statistics, or run a message outside a transaction.';
 COMMENT ON TABLE oncebox_settings IS 'What all processes must agree on: which database this is, lanes and hash, and how long published events are kept.';
+COMMENT ON TABLE oncebox_failure IS 'What operators said about failures with one cause: a note, and whether they are archived.';
 COMMENT ON TABLE oncebox_audit IS 'What operators did by hand and what a retention removed: who, when and why.';
 
 INSERT INTO oncebox_migrations (name) VALUES ('20261121000000_oncebox.up.sql');

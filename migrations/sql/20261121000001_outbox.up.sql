@@ -146,6 +146,8 @@ CREATE TABLE outbox_held (
     LIKE outbox,
     retry_after   timestamptz NOT NULL,
     error_message text,
+    fingerprint   text        NOT NULL DEFAULT '', -- of the place and the cause of error_message; '': it was not refused
+    cause_since   timestamptz,                     -- since when each try has failed with this fingerprint; NULL: it was not refused
     PRIMARY KEY (lane, seq)
 );
 -- With seq, because a million rows may become due at the same time: a reader that has gone past the rows of a paused topic remembers
@@ -160,6 +162,8 @@ CREATE INDEX outbox_held_delayed ON outbox_held (tenant_id, aggregate_type, aggr
 -- that were refused, among any number behind them.
 CREATE INDEX outbox_held_waiting ON outbox_held (lane, seq) WHERE not_before IS NULL OR retry_count > 0;
 CREATE INDEX outbox_held_refused ON outbox_held (lane, retry_count) WHERE retry_count > 0;
+-- The failures of each cause, among any number of rows that wait behind them.
+CREATE INDEX outbox_held_cause ON outbox_held (fingerprint, cause_since) WHERE fingerprint <> '';
 
 -- The only source of the set of blocked keys.
 --   failed:   the head waits for its next attempt
@@ -179,6 +183,7 @@ CREATE TABLE outbox_dead (
     LIKE outbox,
     died_at       timestamptz NOT NULL DEFAULT now(),
     error_message text,
+    fingerprint   text        NOT NULL DEFAULT '', -- as in outbox_held
     PRIMARY KEY (lane, seq)
 );
 CREATE INDEX outbox_dead_id ON outbox_dead (id);
@@ -187,6 +192,7 @@ CREATE INDEX outbox_dead_order ON outbox_dead (died_at, seq);
 CREATE INDEX outbox_dead_tenant ON outbox_dead (tenant_id, died_at, seq);
 CREATE INDEX outbox_dead_topic ON outbox_dead (topic, died_at, seq);
 CREATE INDEX outbox_dead_type ON outbox_dead (event_type, died_at, seq);
+CREATE INDEX outbox_dead_cause ON outbox_dead (fingerprint, died_at, seq);
 
 -- What was published out of its turn: after a refusal, past the rows of a paused topic, after a replay. In daily partitions (UTC) that are
 -- dropped after the retention. The DEFAULT child takes the rows of days without a partition, so that no settle fails for want of one.

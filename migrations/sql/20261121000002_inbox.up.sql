@@ -112,6 +112,8 @@ CREATE TABLE inbox_parked (
     parked_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     failing_since timestamptz, -- when it was parked because it failed, or first failed while it was parked; NULL: it has not
     unknown_since timestamptz, -- when a build first did not know its type or version, while it was parked; NULL: every build did
+    fingerprint   text        NOT NULL DEFAULT '', -- of the place and the cause of error_message; '': it has not failed
+    cause_since   timestamptz, -- since when each try has failed with this fingerprint; NULL: it has not failed
     PRIMARY KEY (consumer, key_lock, seq)
 );
 ALTER SEQUENCE inbox_seq OWNED BY inbox_parked.seq;
@@ -119,6 +121,8 @@ ALTER SEQUENCE inbox_seq OWNED BY inbox_parked.seq;
 CREATE UNIQUE INDEX inbox_parked_message ON inbox_parked (message_key, consumer, tenant_id, source);
 -- For the age of the oldest message of a consumer, among any number of keys.
 CREATE INDEX inbox_parked_age ON inbox_parked (consumer, parked_at);
+-- The failures of each cause, among any number of messages that wait behind them.
+CREATE INDEX inbox_parked_cause ON inbox_parked (fingerprint, cause_since) WHERE fingerprint <> '';
 
 -- The keys that do not flow: their later messages are parked. A key is here as long as messages of it are parked, or a dead letter
 -- holds it. A transaction that changes this holds the key's lock.
@@ -144,7 +148,8 @@ ALTER TABLE inbox_dead
     ADD holds         boolean     NOT NULL DEFAULT false, -- the later messages of its key wait for it
     ADD attempts      integer     NOT NULL DEFAULT 1 CHECK (attempts > 0),
     ADD error_message text        NOT NULL,
-    ADD died_at       timestamptz NOT NULL DEFAULT now();
+    ADD died_at       timestamptz NOT NULL DEFAULT now(),
+    ADD fingerprint   text        NOT NULL DEFAULT ''; -- as in inbox_parked
 -- The order in which many are replayed: that of the locks of their keys, and of the messages of each key.
 CREATE INDEX inbox_dead_key ON inbox_dead (key_lock, seq);
 -- Lists of dead letters, by one property or none, each in the order of its pages. inbox_dead_order is that of a consumer.
@@ -153,6 +158,7 @@ CREATE INDEX inbox_dead_age ON inbox_dead (died_at, message_key);
 CREATE INDEX inbox_dead_tenant ON inbox_dead (tenant_id, died_at, message_key);
 CREATE INDEX inbox_dead_topic ON inbox_dead (topic, died_at, message_key);
 CREATE INDEX inbox_dead_type ON inbox_dead (event_type, died_at, message_key);
+CREATE INDEX inbox_dead_cause ON inbox_dead (fingerprint, died_at, message_key);
 
 -- Tries of messages that are not parked, where another process may have to know them: the message failed, or it may have been running
 -- when a process died. A row that was forgotten is removed after the retention.

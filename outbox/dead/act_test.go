@@ -225,7 +225,7 @@ func TestReplayOfManyLeavesWhatDiesMeanwhile(t *testing.T) {
 	f.Kill(map[string]string{"a1": "no", "b1": "no", "c1": "no", "d1": "no"})
 	n, err := f.Dead().ReplayAll(t.Context(), operator.DeadFilter{}, ann, &operator.Bulk{BatchSize: 1, Progress: func(done int64) {
 		f.Exec(`INSERT INTO outbox_dead (` + deadInsertColumns + `) SELECT 1000000 + ` + fmt.Sprint(done) + `, gen_random_uuid(), now(), now(), 0, 1, 63,
-			5, 0, 't', 'order', NULL, '', '', 'late', 'test', 'text/plain', '{}', 'x', clock_timestamp(), 'no'`)
+			5, 0, 't', 'order', NULL, '', '', 'late', 'test', 'text/plain', '{}', 'x', clock_timestamp(), 'no', 'f'`)
 		require.Less(t, done, int64(10))
 	}})
 	require.NoError(t, err)

@@ -32,7 +32,7 @@ func engine(box *outboxdb.Handle) *deadletter.Box[Letter] {
 			return within(ctx, box, fn)
 		},
 		Scan: func(scan pgsql.Scan, d *Letter) error {
-			return outboxdb.ScanRow(scan, &d.Row, &d.DiedAt, &d.Error, &d.Holds)
+			return outboxdb.ScanRow(scan, &d.Row, &d.DiedAt, &d.Error, &d.Fingerprint, &d.Holds)
 		},
 		Place:    func(d *Letter) []any { return []any{d.DiedAt, d.Sequence} },
 		NewBatch: func() deadletter.Batch { return &rows{} }, BatchSize: batchSize,

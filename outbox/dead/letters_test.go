@@ -183,6 +183,7 @@ func TestListsOfManyDeadLettersUseTheirIndexes(t *testing.T) {
 		"outbox_dead_tenant": {TenantID: "tenant-7"},
 		"outbox_dead_topic":  {Topic: "topic-7"},
 		"outbox_dead_type":   {Type: "type-7"},
+		"outbox_dead_cause":  {Fingerprint: "f7"},
 	} {
 		for _, after := range []*dead.Letter{nil, middle} {
 			for _, from := range []time.Time{{}, middle.DiedAt.Add(time.Second)} {
@@ -237,9 +238,9 @@ func TestReplayOfManyUsesTheIndexesOfTablesThatWereEmpty(t *testing.T) {
 
 const (
 	deadInsertColumns = `seq, id, occurred_at, created_at, aggregate_version, schema_version, lane, retry_count, crashes, tenant_id, topic,
-		ordering_key, aggregate_type, aggregate_id, event_type, source, content_type, event_metadata, payload, died_at, error_message`
+		ordering_key, aggregate_type, aggregate_id, event_type, source, content_type, event_metadata, payload, died_at, error_message, fingerprint`
 	// deadInsertRows makes dead letters, one a second, of 100 tenants, 400 topics, 400 types and 10,000 keys.
 	deadInsertRows = `SELECT i, gen_random_uuid(), now(), now(), 0, 1, i %% 10000 %% 64, 5, 0, 'tenant-' || i / 7 %% 100, 'topic-' || i / 3 %% 400,
 		'k' || i %% 10000, 'order', i::text, 'type-' || i / 11 %% 400, 'test', 'text/plain', '{}', 'x', now() - interval '20 days' + i * interval '1 s',
-		'refused: no schema for event ' || i FROM generate_series(1, %d) i`
+		'refused: no schema for event ' || i, 'f' || i / 11 %% 400 FROM generate_series(1, %d) i`
 )

@@ -3,20 +3,20 @@ package dead
 import "github.com/oncebox/oncebox/internal/outboxdb"
 
 const (
-	deadColumns = outboxdb.RowColumns + `, died_at, coalesce(error_message, ''), ` + holdsKey
+	deadColumns = outboxdb.RowColumns + `, died_at, coalesce(error_message, ''), fingerprint, ` + holdsKey
 
 	// holdsKey is true if the key of a dead letter d waits for it.
 	holdsKey = `EXISTS (SELECT FROM {schema}.outbox_block b
 		WHERE b.lane = d.lane AND b.ordering_key = d.ordering_key AND b.state = 'dead' AND b.head_seq = d.seq)`
 
 	listDead = `
-SELECT ` + deadColumns + ` FROM (SELECT {columns but payload}, NULL::bytea AS payload, died_at, error_message FROM {schema}.outbox_dead) d
+SELECT ` + deadColumns + ` FROM (SELECT {columns but payload}, NULL::bytea AS payload, died_at, error_message, fingerprint FROM {schema}.outbox_dead) d
 WHERE %s ORDER BY d.died_at, d.seq LIMIT %s`
 	showDead  = `SELECT ` + deadColumns + ` FROM {schema}.outbox_dead d WHERE %s`
 	countDead = `SELECT count(*) FROM (SELECT FROM {schema}.outbox_dead d WHERE %s LIMIT %s) x`
 
 	listDeadErrors = `
-SELECT d.died_at, '', d.tenant_id, d.topic, d.event_type, left(coalesce(d.error_message, ''), 300)
+SELECT d.died_at, '', d.tenant_id, d.topic, d.event_type, left(coalesce(d.error_message, ''), 300), d.fingerprint
 FROM {schema}.outbox_dead d ORDER BY d.died_at DESC, d.seq DESC LIMIT $1::int`
 )
 

@@ -143,7 +143,8 @@ func TestDisorderIsFoundAndMended(t *testing.T) {
 		},
 		"held rows in front of a dead letter, without a block": {
 			broken: `DELETE FROM outbox_block; UPDATE outbox_held SET retry_after = now() WHERE event_type <> 'a2';
-				WITH gone AS (DELETE FROM outbox_held WHERE event_type = 'a3' RETURNING *) INSERT INTO outbox_dead SELECT * FROM gone`,
+				WITH gone AS (DELETE FROM outbox_held WHERE event_type = 'a3' RETURNING *) INSERT INTO outbox_dead
+				SELECT (jsonb_populate_record(NULL::outbox_dead, to_jsonb(gone) || jsonb_build_object('died_at', now()))).* FROM gone`,
 			want: 1, leaves: map[string][]string{key: {"a1", "a2"}},
 		},
 		"a head that waits for ever, to be delivered later": {
@@ -241,7 +242,8 @@ func (f *fixture) bystander(lane int16, key string, seq int64, dead bool) {
 	f.Exec(held+"NULL"+rest+"now() + interval '1 hour'", seq+2, lane)
 	f.Exec("INSERT INTO outbox_block SELECT ?, ?, ?, CASE WHEN ? THEN 'dead' ELSE 'failed' END", lane, key, seq, dead)
 	if dead {
-		f.Exec("WITH gone AS (DELETE FROM outbox_held WHERE seq = ? RETURNING *) INSERT INTO outbox_dead SELECT * FROM gone", seq)
+		f.Exec("WITH gone AS (DELETE FROM outbox_held WHERE seq = ? RETURNING *) INSERT INTO outbox_dead "+
+			"SELECT (jsonb_populate_record(NULL::outbox_dead, to_jsonb(gone) || jsonb_build_object('died_at', now()))).* FROM gone", seq)
 	}
 }
 

@@ -128,6 +128,8 @@ type Failing struct {
 	RetryAfter time.Time
 	// Error is the last refusal, at most 2 KiB of it.
 	Error string
+	// Fingerprint is that of the refusal, see package operator/failures.
+	Fingerprint string
 }
 
 // Failing lists refused events that wait for their next try, the oldest first, at most limit (0: 100). For
@@ -139,7 +141,7 @@ func (s *Reader) Failing(ctx context.Context, limit int) ([]Failing, error) {
 	}
 	list, err := pgsql.Collect(s.box.AdHoc().Query(ctx, s.box.DB, outboxdb.FailingRows, limit), func(scan pgsql.Scan, f *Failing) error {
 		var retry sql.NullTime
-		err := outboxdb.ScanRow(scan, &f.Row, &retry, &f.Error)
+		err := outboxdb.ScanRow(scan, &f.Row, &retry, &f.Error, &f.Fingerprint)
 		f.RetryAfter = retry.Time
 		return err
 	})

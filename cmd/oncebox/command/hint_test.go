@@ -198,7 +198,7 @@ func TestOneCauseIsOneLine(t *testing.T) {
 	require.Equal(t, "120 messages would be tried at once.\n", dry.out, dry.errs)
 	_, hint, _ := strings.Cut(a.out, "at once with: ")
 	retried := s.typed(strings.TrimSpace(hint))
-	require.Equal(t, "120 messages will be tried now.\n", retried.out, retried.errs)
+	require.Equal(t, "120 failing messages tried at once\n", retried.out, retried.errs)
 	s.Drain()
 	require.EqualValues(t, many, s.billed.Load())
 	require.Equal(t, "Nothing is stuck.\n", s.oncebox("stuck").out)

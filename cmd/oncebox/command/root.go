@@ -14,6 +14,7 @@ import (
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/consumers"
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/dead"
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/events"
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/failures"
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/keys"
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/status"
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/stuck"
@@ -51,7 +52,8 @@ func run(ctx context.Context, t *cli.Terminal, kinds []brokers.Kind, line []stri
 
 func newRoot(s *cli.Session) *cobra.Command {
 	root := cli.Group(s.Name(), "Show what is in the tables of oncebox, and act on dead letters and other things that wait",
-		status.New(s), stuck.New(s), events.NewShow(s), events.NewFind(s), dead.New(s), consumers.NewParked(s), consumers.New(s), events.NewDelayed(s), keys.New(s),
+		status.New(s), stuck.New(s), failures.New(s), events.NewShow(s), events.NewFind(s), dead.New(s), consumers.NewParked(s), consumers.New(s),
+		events.NewDelayed(s), keys.New(s),
 		events.NewLanes(s),
 		events.NewTenants(s), newReconcile(s), newRetention(s), consumers.NewRebuild(s), newMigrate(s), newGrants(s), newDoctor(s), newRelay(s), adopt.New(s),
 		version.New(s))

@@ -6,6 +6,8 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/internal/cause"
+	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -22,12 +24,14 @@ const (
 	// message means that the message was handled meanwhile.
 	storeParked = `
 WITH again AS (
-	UPDATE {schema}.inbox_dead d SET died_at = clock_timestamp() FROM unnest($4::uuid[], $5::text[], $6::text[], $7::text[]) u(m, c, t, s)
+	UPDATE {schema}.inbox_dead d SET died_at = clock_timestamp() FROM unnest($5::uuid[], $6::text[], $7::text[], $8::text[]) u(m, c, t, s)
 	WHERE d.message_key = u.m AND d.consumer = u.c AND d.tenant_id = u.t AND d.source = u.s
 )
-INSERT INTO {schema}.inbox_parked ({message}, key_lock, attempts, error_message, failing_since)
-SELECT {message stored}, key_lock, attempts, error_message, CASE WHEN attempts > 0 THEN clock_timestamp() END
-FROM unnest($1::bigint[], $2::integer[], $3::text[], {messages from $4}) WITH ORDINALITY u(key_lock, attempts, error_message, {message}, nth)
+INSERT INTO {schema}.inbox_parked ({message}, key_lock, attempts, error_message, failing_since, fingerprint, cause_since)
+SELECT {message stored}, key_lock, attempts, error_message, CASE WHEN attempts > 0 THEN clock_timestamp() END,
+	fingerprint, CASE WHEN fingerprint <> '' THEN clock_timestamp() END
+FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::text[], {messages from $5})
+	WITH ORDINALITY u(key_lock, attempts, error_message, fingerprint, {message}, nth)
 WHERE NOT EXISTS (SELECT FROM {schema}.inbox_dead d
 	WHERE d.message_key = u.message_key AND d.consumer = u.consumer AND d.tenant_id = u.tenant_id AND d.source = u.source)
 ORDER BY u.nth
@@ -44,12 +48,19 @@ FROM unnest($2::bigint[], $3::text[], $4::text[]) u(key_lock, tenant, ordering) 
 ON CONFLICT (consumer, key_lock) DO NOTHING`
 )
 
+// Fingerprint names the failures of a consumer whose errors have the same cause as reason. It is "" if there is no reason.
+func Fingerprint(consumer, eventType, reason string) string {
+	return cause.Place{Consumer: consumer, Type: Identifier(eventType)}.Fingerprint(reason)
+}
+
 // Parking is a message to be parked.
 type Parking struct {
 	ID       Identity
 	Message  *messaging.Message
 	Attempts int
-	Reason   string
+	Cause    error // why it failed; nil: it has not
+	// Behind says that other messages of the key come before it: it is not tried until they have left, so it is none of the failures of a cause.
+	Behind bool
 }
 
 // parkedTable works on the messages that wait in the database.
@@ -58,11 +69,18 @@ type parkedTable struct{ *Handle }
 // Park stores messages that were entered in the same transaction: from then on they wait here and not at the broker. It returns how many of
 // them are parked now; the others are dead letters already.
 func (t parkedTable) Park(ctx context.Context, tx bun.IDB, list ...Parking) (waiting int64, err error) {
-	rows, locks, attempts, reasons := make([]row, len(list)), make([]int64, len(list)), make([]int, len(list)), make([]string, len(list))
+	rows, locks, attempts := make([]row, len(list)), make([]int64, len(list)), make([]int, len(list))
+	reasons, causes := make([]string, len(list)), make([]string, len(list))
 	for n, p := range list {
-		rows[n], locks[n], attempts[n], reasons[n] = newRow(p.ID, p.Message), p.ID.KeyLock(), p.Attempts, p.Reason
+		rows[n], locks[n], attempts[n] = newRow(p.ID, p.Message), p.ID.KeyLock(), p.Attempts
+		if p.Cause == nil {
+			continue
+		}
+		if reasons[n] = pgsql.CleanText(p.Cause.Error()); !p.Behind {
+			causes[n] = Fingerprint(p.ID.Consumer, p.Message.Type, reasons[n])
+		}
 	}
-	waiting, err = t.SQL.Exec(ctx, tx, storeParked, append([]any{locks, attempts, reasons}, messageArrays(rows)...)...)
+	waiting, err = t.SQL.Exec(ctx, tx, storeParked, append([]any{locks, attempts, reasons, causes}, messageArrays(rows)...)...)
 	return waiting, Explain(err)
 }
 

@@ -1,5 +1,7 @@
 package store
 
+import "github.com/oncebox/oncebox/operator/failures"
+
 const (
 	// Troubled lists the consumers that have a key that does not flow, or a dead letter.
 	Troubled = `
@@ -34,3 +36,29 @@ SELECT (SELECT count(*) FROM (SELECT FROM {schema}.inbox_dead LIMIT 1001) x),
 			SELECT k.state FROM {schema}.inbox_key k WHERE k.state <> 'DEAD' ORDER BY k.consumer, k.topic, k.due_at LIMIT 10001) k
 		WHERE k.state = 'FAILED' LIMIT 1001) x)`
 )
+
+// FailingMessages says how package failures reads the messages that failed and are tried again: of each key the first one.
+func FailingMessages() failures.Table {
+	return failures.Table{
+		Name: "{schema}.inbox_parked", Since: "cause_since",
+		// LIMIT keeps the planner to one look-up for each row. It would read all keys, of which many may wait without a failure.
+		Join: `CROSS JOIN LATERAL (
+			SELECT x.state, x.due_at, x.owner FROM {schema}.inbox_key x WHERE x.consumer = f.consumer AND x.key_lock = f.key_lock LIMIT 1) k`,
+		// Only the first message of a key is tried, so only that has a fingerprint. A dead letter that was replayed may come before it later.
+		Counts: "k.state = 'FAILED'",
+		// A key with an owner is being tried, and due_at is when another process may take it over.
+		Next:    "CASE WHEN k.owner IS NULL THEN k.due_at END",
+		Example: failure + ", f.ordering_key IS NOT NULL, f.attempts, f.error_message",
+	}
+}
+
+// DeadMessages says how package failures reads dead letters.
+func DeadMessages() failures.Table {
+	return failures.Table{
+		Name: "{schema}.inbox_dead", Since: "died_at", Counts: "true", Next: "NULL::timestamptz",
+		Example: failure + ", f.holds, f.attempts, f.error_message",
+	}
+}
+
+// failure lists the columns by which a message is known.
+const failure = `f.message_id, f.message_key::text, f.consumer, f.tenant_id, f.source, f.topic, f.event_type, coalesce(f.ordering_key, '')`

@@ -154,6 +154,7 @@ func (b *Batch) Die(r *outboxdb.Row, reason string, blocks func(topic string) bo
 
 // add notes the outcome of a row. blocks is the state of the block that the row leaves on its key; "": none.
 func (b *Batch) add(r *outboxdb.Row, o lanedb.Outcome, blocks string) {
+	o.Cause = r.Fingerprint(o.Error)
 	b.Outcomes[r.Lane] = append(b.Outcomes[r.Lane], o)
 	b.rows[outboxdb.RowID{Lane: r.Lane, Seq: r.Sequence}] = r
 	if r.Key == "" || blocks == "" {

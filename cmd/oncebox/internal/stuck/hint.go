@@ -65,23 +65,14 @@ func other(p cli.Program, f *ops.Stuck) string {
 }
 
 // nextOfMany returns what an operator can do about all things with one cause.
-// The common part selects all things with this cause. Texts with ids or numbers inside differ, so a whole
-// error would select one.
 func nextOfMany(p cli.Program, c *ops.Cause) string {
-	var alike []string
-	if part := ops.CommonPart(c.Error); part != "" {
-		alike = []string{"--error", part}
-	}
 	switch c.Kind {
-	case ops.EventDead:
-		return "mend the cause, then: " + p.Decided(append([]string{"dead", "replay", "--outbox", "--topic", c.Topic}, alike...)...)
-	case ops.MessageDead:
-		return "mend the cause, then: " + p.Decided(append([]string{"dead", "replay", "--consumer", c.Consumer}, alike...)...)
+	case ops.EventDead, ops.MessageDead:
+		return "mend the cause, then: " + p.Decided("failures", "replay", c.Fingerprint)
 	case ops.EventFailing:
 		return "mend the cause; they are tried again by themselves"
 	case ops.MessageFailing:
-		return "mend the cause; they are tried again by themselves, or at once with: " +
-			p.Decided(append([]string{"parked", "retry", "--consumer", c.Consumer}, alike...)...)
+		return "mend the cause; they are tried again by themselves, or at once with: " + p.Decided("failures", "retry", c.Fingerprint)
 	default:
 		// Kinds without a filter of their own: the operator decides about each.
 		return "each of them needs its own command; to list them: " + p.Typed("stuck", "--each")

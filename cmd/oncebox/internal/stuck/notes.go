@@ -8,6 +8,7 @@ import (
 
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/status"
+	"github.com/oncebox/oncebox/operator/failures"
 	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/outbox/tenants"
 )
@@ -24,6 +25,8 @@ type stuckNotes struct {
 	// transaction is the age of the oldest open transaction, if it is so old that published events cannot
 	// be removed; else 0.
 	transaction time.Duration
+	// archived lists the causes that are left out.
+	archived []failures.Group
 	// unused is the note that this may be the wrong database, "" if it is in use; see status.Unused.
 	unused string
 }
@@ -63,6 +66,9 @@ func printNotes(s *cli.Session, total int, notes stuckNotes) error {
 		text.WriteString("Nothing is stuck.\n")
 	}
 	text.WriteString(pausedOnPurpose(s.Program, notes.pauses))
+	if n := len(notes.archived); n > 0 {
+		fmt.Fprintf(&text, "%s archived, and left out: %s\n", cli.Several(n, "cause is", "causes are"), s.Typed("failures", "list", "--archived"))
+	}
 	if len(notes.unknown) > 0 {
 		text.WriteString("It is not known how many messages wait at the broker, so messages may be stuck there:\n")
 		for _, u := range notes.unknown {

@@ -10,16 +10,13 @@ import (
 	"github.com/oncebox/oncebox/ops"
 )
 
-// printStuck prints the stuck things, grouped by cause or one by one. It ends with their total number, also of things
+// printStuck prints the causes, or the items if there are any. It ends with the total number of stuck things, also of things
 // that were not printed. The exit code is ExitFindings if anything is stuck, so a monitor needs no parsing.
-func printStuck(s *cli.Session, found []ops.Stuck, notes stuckNotes, limit int, each bool) error {
-	causes := ops.Group(found)
+func printStuck(s *cli.Session, causes []ops.Cause, items []Item, notes stuckNotes, limit int) error {
 	total, more := ops.Total(causes)
 	shown, of := min(len(causes), limit), len(causes)
 	var err error
-	// JSON always has each thing: a script can group them by the field cause.
-	if each || s.JSON {
-		items := firstOfEachKind(s, found, limit)
+	if items != nil {
 		shown, of = len(items), total
 		err = cli.Each(s, items, printOne)
 	} else {
@@ -36,24 +33,12 @@ func printStuck(s *cli.Session, found []ops.Stuck, notes stuckNotes, limit int, 
 	}
 	text := cli.Several(total, "thing is stuck", "things are stuck")
 	if more {
-		text = fmt.Sprintf("%d or more things are stuck: %d of a kind were looked at", total, ops.Looked)
+		text = fmt.Sprintf("%d or more things are stuck", total)
 	}
 	if len(causes) < total {
 		text += ", for " + cli.Several(len(causes), "reason", "reasons")
 	}
 	return cli.Exit(cli.ExitFindings, errors.New(text))
-}
-
-// firstOfEachKind returns the first things of each kind, up to limit of each. A limit over all would let a thousand
-// dead letters hide the one relay that is missing.
-func firstOfEachKind(s *cli.Session, found []ops.Stuck, limit int) []Item {
-	items, ofKind := []Item{}, map[ops.Kind]int{}
-	for n := range found {
-		if ofKind[found[n].Kind]++; ofKind[found[n].Kind] <= limit {
-			items = append(items, itemOf(s.Program, &found[n]))
-		}
-	}
-	return items
 }
 
 // printCauses prints a single thing in full, and a group with its common text and one example.
@@ -65,6 +50,7 @@ func printCauses(s *cli.Session, causes []ops.Cause) error {
 		c := &causes[n]
 		if c.Count == 1 {
 			item := itemOf(s.Program, &c.Stuck)
+			item.note, item.back = said(c)
 			if err := printOne(s, &item); err != nil {
 				return err
 			}
@@ -79,12 +65,29 @@ func printCauses(s *cli.Session, causes []ops.Cause) error {
 		if example == c.Text {
 			example = ""
 		}
-		err := s.Pairs(string(c.Kind), causeLine(c, time.Now()), "for example", example, "behind it", behind, "to do", nextOfMany(s.Program, c))
+		note, back := said(c)
+		err := s.Pairs(string(c.Kind), causeLine(c, time.Now()), "for example", example, "note", note, "archived before", back, "behind it", behind,
+			"to do", nextOfMany(s.Program, c))
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// said returns the note about a cause, and who archived it before it came back.
+func said(c *ops.Cause) (note, back string) {
+	g := c.Failures
+	if g == nil {
+		return "", ""
+	}
+	if g.Note != "" {
+		note = g.Note + ", by " + g.NotedBy
+	}
+	if g.IsBack() {
+		back = "by " + g.ArchivedBy + " at " + cli.Moment(g.ArchivedAt) + ": " + g.ArchivedWhy
+	}
+	return note, back
 }
 
 // causeLine returns a cause in one line: where, how many, why, since when, and when the next try is.
@@ -169,5 +172,5 @@ func printOne(s *cli.Session, i *Item) error {
 	}
 	return s.Pairs(string(i.Kind), what, "since", cli.At(i.Since), "relay", relay, "id", i.ID, "topic", i.Topic, "tenant", i.Tenant,
 		"request", i.Request, "asked by", cli.AskedBy(i.Caller, i.Principal), "step", i.Step, "about", i.Label, "behind it", behind,
-		"tries", tries, "next try", cli.At(i.Next), "error", cli.Short(i.Error, 200), "to do", i.Do, "or", i.Or)
+		"tries", tries, "next try", cli.At(i.Next), "error", cli.Short(i.Error, 200), "note", i.note, "archived before", i.back, "to do", i.Do, "or", i.Or)
 }

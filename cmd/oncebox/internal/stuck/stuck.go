@@ -30,8 +30,10 @@ type Item struct {
 	Attempts   int        `json:"attempts,omitempty"`
 	Next       *time.Time `json:"next,omitempty"`
 	Error      string     `json:"error,omitempty"`
-	// Cause is the common text of the errors of all things with the same cause.
-	Cause string `json:"cause,omitempty"`
+	// Cause is the common text of the errors of all things with the same cause. Fingerprint names the cause of an event or message, for the commands
+	// oncebox failures.
+	Cause       string `json:"cause,omitempty"`
+	Fingerprint string `json:"fingerprint,omitempty"`
 	// Backlog is the number of messages that wait for the consumer at the broker. null: it is unknown, or
 	// this is not a consumer.
 	Backlog *int64 `json:"backlog,omitempty"`
@@ -44,6 +46,9 @@ type Item struct {
 	Do      string       `json:"do"`
 	// Or is the command of another action, in place of Do.
 	Or string `json:"or,omitempty"`
+
+	// note and back are what operators said about the cause.
+	note, back string
 }
 
 // New returns the command.
@@ -56,7 +61,8 @@ func New(s *cli.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "stuck", Short: "List what is stuck: events, messages, keys, and parts that do not run", Args: cli.NoArgs,
 		Long: `List everything in outbox, inbox and idempotency keys that waits too long, or waits for a decision: since when, why, and which command helps.
-Things with the same cause are one entry: their errors differ only in numbers, ids and quoted text. --each and --json list each thing by itself.
+Things with the same cause are one entry: their errors differ only in numbers, ids, addresses and quoted text. --each and --json list each thing by
+itself. Causes that were archived (oncebox failures archive) are left out until something new fails for them.
 
 Exit code 0: nothing is stuck. 3: something is.`,
 		Example: `  oncebox stuck
@@ -80,8 +86,7 @@ Exit code 0: nothing is stuck. 3: something is.`,
 		if err != nil {
 			return err
 		}
-		// More than the limit are read, because the causes are counted over all of them.
-		found, err := view.Stuck(cmd.Context(), filter, ops.Looked)
+		causes, archived, err := view.Causes(cmd.Context(), filter)
 		if err != nil {
 			return err
 		}
@@ -89,9 +94,27 @@ Exit code 0: nothing is stuck. 3: something is.`,
 		if err != nil {
 			return err
 		}
-		return printStuck(s, found, notes, limit, each)
+		notes.archived = archived
+		// JSON always has each thing: a script can group them by the field fingerprint.
+		if !each && !s.JSON {
+			return printStuck(s, causes, nil, notes, limit)
+		}
+		found, err := view.Stuck(cmd.Context(), filter, limit)
+		if err != nil {
+			return err
+		}
+		return printStuck(s, causes, itemsOf(s.Program, found), notes, limit)
 	}
 	return cmd
+}
+
+// itemsOf makes the output for things. It is made and not nil, so that JSON has [].
+func itemsOf(p cli.Program, found []ops.Stuck) []Item {
+	items := make([]Item, len(found))
+	for n := range found {
+		items[n] = itemOf(p, &found[n])
+	}
+	return items
 }
 
 // itemOf makes the output for a stuck thing. An unknown backlog is null and not 0, which would mean that no message
@@ -107,6 +130,6 @@ func itemOf(p cli.Program, f *ops.Stuck) Item {
 		Topic: f.Topic, Tenant: f.Tenant, Key: f.Key, Holds: f.Holds,
 		Step: f.Step, Label: f.Label, Request: f.Request, Caller: f.Caller, Principal: f.Principal,
 		Attempts: f.Attempts, Next: cli.TimeOf(f.Next), Error: f.Error,
-		Cause: ops.CauseOf(f.Error), Actions: append([]ops.Action{}, f.Kind.Actions()...), Do: next(p, f), Or: other(p, f),
+		Cause: ops.CauseOf(f.Error), Fingerprint: f.Fingerprint, Actions: append([]ops.Action{}, f.Kind.Actions()...), Do: next(p, f), Or: other(p, f),
 	}
 }
