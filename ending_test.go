@@ -202,7 +202,7 @@ func (e *ender) requireFailure(kind, handle, text string, run func(*ender) error
 	e.Helper()
 	cell := fmt.Sprintf("%s, %s: %s", kind, handle, text)
 	e.function = func(ctx context.Context) error {
-		u, _ := uow.FromContext(ctx)
+		u := uow.MustFromContext(ctx)
 		require.NoError(e, u.Add("orders", []byte("before")), cell)
 		_ = handles[handle](ctx, e.App, u, text) // whoever looks at it notices
 		_ = u.Add("orders", []byte("after"))

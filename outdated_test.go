@@ -89,7 +89,7 @@ func TestOutdatedStatementsAreRunAgain(t *testing.T) {
 				runs := 0
 				e.function = func(ctx context.Context) error {
 					runs++
-					u, _ := uow.FromContext(ctx)
+					u := uow.MustFromContext(ctx)
 					if err := read(ctx, u); err != nil {
 						return err
 					}

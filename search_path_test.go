@@ -162,7 +162,7 @@ func serve(t *testing.T, app *oncebox.App, key string, enter func(bun.IDB) error
 	t.Helper()
 	anyone := func(*http.Request) (idempotency.Scope, error) { return idempotency.Anonymous(""), nil }
 	handler := httpmw.Idempotency(app.UoW, app.Idempotency, anyone, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		u, _ := uow.FromContext(r.Context())
+		u := uow.MustFromContext(r.Context())
 		if enter != nil && enter(u.DB()) != nil || u.Add("order", []byte("{}"), event.WithType("placed"), event.WithOrderingKey("k")) != nil {
 			w.WriteHeader(http.StatusInternalServerError)
 			return

@@ -213,7 +213,7 @@ func (r *hotRun) handle(ctx context.Context, m *messaging.Message) error {
 	if r.fails && isHot && m.Attempt <= 2 {
 		return errHot
 	}
-	u, _ := uow.FromContext(ctx)
+	u := uow.MustFromContext(ctx)
 	occurred := m.OccurredAt
 	u.AfterCommit(func(context.Context) {
 		r.mu.Lock()

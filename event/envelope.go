@@ -57,6 +57,8 @@ type Delivery struct {
 	// NotBefore delays the publication. With an explicit ordering key, later events of the key wait, too. Without one, a delayed event leaves its
 	// aggregate's order: its OrderingKey becomes its own id, here and at the broker, so that it and other events do not wait for each other.
 	NotBefore time.Time
+	// Delay is NotBefore as a duration from the moment at which the event is stored. The outbox computes NotBefore from it, by the database's clock.
+	Delay time.Duration
 	// ExpiresAt is when the event loses its use. If it was not published by then, it becomes a dead letter. See [WithExpiry].
 	ExpiresAt time.Time
 	// MaxAttempts replaces projector.Config.MaxAttempts for this event. 0: the projector's value.

@@ -58,6 +58,10 @@ func WithDedupKey(key string) AddOption { return func(e *Envelope) { e.Delivery.
 // outbox.Store.Delayed().Cancel. With [WithOrderingKey] it stays in that order instead, and later events of the key wait until t.
 func WithNotBefore(t time.Time) AddOption { return func(e *Envelope) { e.Delivery.NotBefore = t } }
 
+// WithDelay is [WithNotBefore] for the time that lies d after the event is stored, by the database's clock. So the clock of this process does not
+// matter. d is zero or more; 0 delays nothing.
+func WithDelay(d time.Duration) AddOption { return func(e *Envelope) { e.Delivery.Delay = d } }
+
 // WithExpiry makes the event a dead letter if it was not published by t, by the database's clock. Later events of its ordering key are published
 // without it, unless projector.Config.BlockExpired is set.
 func WithExpiry(t time.Time) AddOption { return func(e *Envelope) { e.Delivery.ExpiresAt = t } }

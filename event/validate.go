@@ -101,6 +101,7 @@ func (e *Envelope) Validate() error {
 		validateTime("OccurredAt", e.OccurredAt, true),
 		validateTime("Delivery.NotBefore", e.Delivery.NotBefore, false),
 		validateTime("Delivery.ExpiresAt", e.Delivery.ExpiresAt, false),
+		e.Delivery.validateDelay(),
 		validateNumber("AggregateVersion", e.AggregateVersion, math.MaxInt64),
 		validateNumber("SchemaVersion", int64(e.SchemaVersion), math.MaxInt32),
 		validateNumber("Delivery.MaxAttempts", int64(e.Delivery.MaxAttempts), math.MaxInt16),
@@ -115,6 +116,17 @@ func validateTime(field string, t time.Time, required bool) error {
 		return &InvalidError{field, "is zero"}
 	case year < 1 || year > 9999:
 		return &InvalidError{field, fmt.Sprintf("is in the year %d", year)}
+	default:
+		return nil
+	}
+}
+
+func (d *Delivery) validateDelay() error {
+	switch {
+	case d.Delay < 0:
+		return &InvalidError{"Delivery.Delay", fmt.Sprintf("is %s, which lies in the past", d.Delay)}
+	case d.Delay > 0 && !d.NotBefore.IsZero():
+		return &InvalidError{"Delivery.Delay", "is set beside NotBefore: use WithDelay or WithNotBefore"}
 	default:
 		return nil
 	}

@@ -97,6 +97,8 @@ func TestEnvelopeValidate(t *testing.T) {
 		{"Topic", func(e *event.Envelope) { e.Topic = "a\u00a0" }},
 
 		{"OccurredAt", func(e *event.Envelope) { e.OccurredAt = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }},
+		{"Delivery.Delay", func(e *event.Envelope) { e.Delivery.Delay = -1 }},
+		{"Delivery.Delay", func(e *event.Envelope) { e.Delivery.Delay, e.Delivery.NotBefore = 1, time.Now() }},
 		{"Delivery.NotBefore", func(e *event.Envelope) { e.Delivery.NotBefore = time.Unix(1<<50, 0) }},
 		{"Delivery.ExpiresAt", func(e *event.Envelope) { e.Delivery.ExpiresAt = time.Unix(-1<<50, 0) }},
 		{"AggregateVersion", func(e *event.Envelope) { e.AggregateVersion = -1 }},

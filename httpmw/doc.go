@@ -6,7 +6,7 @@
 //   - [Transport], for the client side, adds an Idempotency-Key to the requests of a handler, which is the same when the handler is run again
 //   - [Tenant] and [Metadata] put values into the context that the events then carry
 //
-// A handler works in the transaction of its middleware: through uow.FromContext(r.Context()), units.Do or units.DB.
+// A handler works in the transaction of its middleware: through uow.MustFromContext(r.Context()), units.Do or units.DB.
 //
 //	units, keys := uow.New(db, nil), idempotency.NewStore(nil)
 //	once := httpmw.Idempotency(units, keys, func(r *http.Request) (idempotency.Scope, error) {

@@ -236,7 +236,7 @@ func TestHooksRunOnlyAfterCommit(t *testing.T) {
 	s := newService(t)
 	var hooks []string
 	s.start(func(w http.ResponseWriter, r *http.Request) {
-		u, _ := uow.FromContext(r.Context())
+		u := uow.MustFromContext(r.Context())
 		status := map[string]int{"/a": 200, "/b": 422, "/c": 500}[r.URL.Path]
 		u.AfterCommit(func(ctx context.Context) { hooks = append(hooks, r.URL.Path+strconv.Itoa(s.stored())) })
 		w.WriteHeader(status)

@@ -146,7 +146,7 @@ func tellUnused(ctx context.Context, log *slog.Logger, routes *sync.Map, e *exch
 		return
 	}
 	log.WarnContext(ctx, "oncebox: a handler succeeded without using its unit of work. Statements that it sends through another pool are not part of the "+
-		"transaction, and are repeated if the handler runs again: use uow.FromContext(r.Context()), "+otherwise+" if it needs no transaction",
+		"transaction, and are repeated if the handler runs again: use uow.MustFromContext(r.Context()), "+otherwise+" if it needs no transaction",
 		"method", e.r.Method, "route", e.r.Pattern, "status", status)
 }
 

@@ -151,5 +151,5 @@ func TestUnitOfWorkLogsAHandlerThatHasNotUsedItsUnit(t *testing.T) {
 	s.post("", "{}")
 	s.post("", "{}")
 	require.Equal(t, 1, strings.Count(s.log.String(), unused), "once for the route")
-	require.Contains(t, s.log.String(), "use uow.FromContext(r.Context()), or mount it without httpmw.UnitOfWork")
+	require.Contains(t, s.log.String(), "use uow.MustFromContext(r.Context()), or mount it without httpmw.UnitOfWork")
 }

@@ -21,7 +21,7 @@ import (
 // an event that is emitted under it is refused unless it names its tenant. To emit an event that belongs to one of the messages:
 //
 //	ctx := messaging.NewContext(ctx, m)
-//	u, _ := uow.FromContext(ctx)
+//	u := uow.MustFromContext(ctx)
 //	err := u.Add("invoice", payload)
 //
 // After an error the unit is rolled back, and each message is handled alone, with a context that carries it.

@@ -86,7 +86,7 @@ func (c *consumer) watched(ctx context.Context, topic string, handle func(ctx co
 	skip = err == nil && mark.IsSet()
 	if err == nil && !skip && !c.withoutUnit && !unit.Of(ctx).Used() && c.box.first(logged{consumer: c.name, topic: topic}) {
 		c.box.store.Log.WarnContext(ctx, "oncebox: a handler succeeded without using its unit of work. Statements that it sends through another pool "+
-			"are not part of the transaction, and are repeated if the message is handled again: use uow.FromContext(ctx), inbox.Leased for calls "+
+			"are not part of the transaction, and are repeated if the message is handled again: use uow.MustFromContext(ctx), inbox.Leased for calls "+
 			"to other systems, or inbox.WithoutUnit if it needs no transaction", "consumer", c.name, "topic", topic)
 	}
 	return skip, err

@@ -245,7 +245,7 @@ func TestWhatAHandlerCannotEmitIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	for name, h := range map[string]messaging.HandlerFunc{
 		"not registered": func(ctx context.Context, _ *messaging.Message) error {
-			u, _ := uow.FromContext(ctx)
+			u := uow.MustFromContext(ctx)
 			u.Track(newInvoice("i1"))
 			return nil
 		},

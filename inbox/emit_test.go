@@ -102,7 +102,7 @@ func (e *emitting) emit(ctx context.Context, m *messaging.Message) error {
 	e.mu.Lock()
 	e.traces[m.ID] = trace.SpanContextFromContext(ctx).TraceID()
 	e.mu.Unlock()
-	u, _ := uow.FromContext(ctx)
+	u := uow.MustFromContext(ctx)
 	u.Track(newInvoice("tracked " + m.ID))
 	if err := u.Save(ctx, newInvoice("saved "+m.ID)); err != nil {
 		return err
@@ -223,7 +223,7 @@ func TestBulkWriterHasToSayWhoseEventsAre(t *testing.T) {
 			box := inbox.New(e.units, &inbox.Config{CrashGuard: -1, Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
 			var several []error
 			h := box.WrapBatch("billing", func(ctx context.Context, msgs []*messaging.Message) error {
-				u, _ := uow.FromContext(ctx)
+				u := uow.MustFromContext(ctx)
 				err := emit(u)
 				if len(msgs) > 1 {
 					several = append(several, err)
@@ -244,7 +244,7 @@ func TestBulkWriterHasToSayWhoseEventsAre(t *testing.T) {
 	t.Run("named", func(t *testing.T) {
 		e := newEmitting(t)
 		h := e.box(nil).WrapBatch("billing", func(ctx context.Context, msgs []*messaging.Message) error {
-			u, _ := uow.FromContext(ctx)
+			u := uow.MustFromContext(ctx)
 			return u.Add("by-hand", len(msgs), event.WithTenantID("t7"))
 		})
 		require.NoError(t, h.HandleBatch(t.Context(), []*messaging.Message{about(1), about(2)}))

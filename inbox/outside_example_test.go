@@ -81,7 +81,7 @@ func ExampleInbox_WrapLeased() {
 	units := uow.New(db, &uow.Config{Source: "shop"}, store)
 	box := inbox.New(units, nil)
 	orders := box.Wrap("orders", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
-		unit, _ := uow.FromContext(ctx)
+		unit := uow.MustFromContext(ctx)
 		return unit.Add("mail", []byte("thank you"))
 	}))
 	sent := make(chan struct{})

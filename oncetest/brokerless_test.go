@@ -29,7 +29,7 @@ func alone(t testing.TB, fail func(try int) error) *oncetest.Kit {
 		router := messaging.NewRouter(app.Registry)
 		messaging.Handle(router, func(ctx context.Context, e Placed) error {
 			n++
-			u, _ := uow.FromContext(ctx)
+			u := uow.MustFromContext(ctx)
 			_, err := u.DB().NewRaw("INSERT INTO invoices VALUES (?)", e.ID).Exec(ctx)
 			return errors.Join(err, u.Add("invoice", Invoiced(e)), fail(n))
 		})

@@ -54,7 +54,7 @@ func newCounter(t testing.TB, lease *httpmw.LeaseConfig, store store) *counter {
 		router := messaging.NewRouter(app.Registry)
 		messaging.Handle(router, func(ctx context.Context, e Placed) error {
 			c.handled++
-			u, _ := uow.FromContext(ctx)
+			u := uow.MustFromContext(ctx)
 			return errors.Join(store(ctx, u, setup.DB, e.ID), u.Add("invoice", Invoiced(e)))
 		})
 		app.Consume("order", "billing", router)

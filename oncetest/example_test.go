@@ -36,7 +36,7 @@ func newService(ctx context.Context, db *bun.DB, broker oncebox.Broker, cfg conf
 	event.Register[InvoiceSent](app.Registry)
 	router := messaging.NewRouter(app.Registry)
 	messaging.Handle(router, func(ctx context.Context, e OrderPlaced) error {
-		u, _ := uow.FromContext(ctx) // a handler always has one
+		u := uow.MustFromContext(ctx)
 		_, err := u.DB().NewRaw("INSERT INTO invoices VALUES (?)", e.ID).Exec(ctx)
 		return errors.Join(err, u.Add("invoice", InvoiceSent{e.ID}))
 	})

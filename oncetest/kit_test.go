@@ -59,7 +59,7 @@ func newShop(t testing.TB, fail func(try int) error) *shop {
 			if _, err := app.UoW.DB(ctx).NewRaw("INSERT INTO invoices VALUES (?)", e.ID).Exec(ctx); err != nil {
 				return err
 			}
-			u, _ := uow.FromContext(ctx)
+			u := uow.MustFromContext(ctx)
 			return errors.Join(u.Add("invoice", Invoiced(e)), s.fail(s.n))
 		})
 		app.Consume("order", "billing", router)

@@ -53,6 +53,9 @@ func (s *Store) statement(ctx context.Context, h outboxdb.Conn, evs []event.Enve
 	if err != nil || len(fresh) == 0 {
 		return 0, "", nil, xid, err
 	}
+	if err := setTimes(ctx, h, fresh); err != nil {
+		return 0, "", nil, xid, err
+	}
 	text, args, err = outboxdb.Insertion(l, fresh, s.known.have(fresh))
 	return len(fresh), text, args, xid, err
 }

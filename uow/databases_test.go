@@ -60,7 +60,7 @@ func TestUnitWithinThatOfAnotherDatabase(t *testing.T) {
 		outer.Track(newAccount("a", "one"))
 		require.NoError(t, note(ctx, outer, "a"))
 		require.NoError(t, b.units.Do(ctx, func(ctx context.Context, inner *uow.Unit) error {
-			found, _ := uow.FromContext(ctx)
+			found := uow.MustFromContext(ctx)
 			require.True(t, uow.Same(inner, found))
 			require.Equal(t, outer.DB(), a.units.DB(ctx))
 			require.Equal(t, inner.DB(), b.units.DB(ctx))
@@ -74,7 +74,7 @@ func TestUnitWithinThatOfAnotherDatabase(t *testing.T) {
 		}))
 		require.Equal(t, []string{"b"}, b.notes(t), "a transaction of its own")
 		require.Equal(t, []string{"account b v1 two"}, b.sunk(t))
-		found, _ := uow.FromContext(ctx)
+		found := uow.MustFromContext(ctx)
 		require.True(t, uow.Same(outer, found))
 		return errRefused
 	})

@@ -7,7 +7,7 @@
 //	})
 //
 // Send the statements of a unit to [Unit.SQL], a *sql.Tx, to [Unit.Pgx], a pgx.Tx, or to [Unit.DB], a bun.IDB: all three are the same transaction.
-// Code that has only a context, such as a handler of httpmw or inbox, gets its unit from [FromContext]. A statement that is sent to the pool
+// Code that has only a context, such as a handler of httpmw or inbox, gets its unit from [MustFromContext]. A statement that is sent to the pool
 // instead commits by itself, even if the unit rolls back, and is executed again when the unit is run again. Set config.Config.RefusePool to find
 // such statements: they then fail with [ErrPool]. Use [Outside] for statements that are meant to go to the pool.
 //

@@ -138,7 +138,7 @@ func ExampleUnit_Add() {
 	// <nil>
 }
 
-// Code that must not run outside a unit asks for it.
+// Code that may run outside a unit asks whether there is one.
 func ExampleFromContext() {
 	db, done := exampleDB(accounts)
 	defer done()
@@ -157,6 +157,24 @@ func ExampleFromContext() {
 	// save: call it within a unit of work
 	// event account.changed account a-1 1 {"Text":"opened"}
 	// <nil>
+}
+
+// A function that a handler calls always has a unit.
+func ExampleMustFromContext() {
+	db, done := exampleDB(accounts)
+	defer done()
+	open := func(ctx context.Context) error {
+		a := &account{ID: "a-1"}
+		a.Record(changed{"opened"})
+		return uow.MustFromContext(ctx).Save(ctx, a)
+	}
+	fmt.Println(exampleUnits(db).Do(context.Background(), func(ctx context.Context, _ *uow.Unit) error { return open(ctx) }))
+	defer func() { fmt.Println(recover()) }()
+	_ = open(context.Background())
+	// Output:
+	// event account.changed account a-1 1 {"Text":"opened"}
+	// <nil>
+	// uow: MustFromContext: the context carries no unit of work: pass the context that a handler or Manager.Do has got
 }
 
 // Options are those of one transaction.

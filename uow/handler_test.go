@@ -184,7 +184,7 @@ func TestHandlersHaveTheContextOfWhatWasTracked(t *testing.T) {
 	require.NoError(t, units.Do(t.Context(), func(ctx context.Context, _ *uow.Unit) error {
 		for _, tenant := range []string{"t1", "t2"} {
 			within, cancel := context.WithCancel(event.WithTenant(ctx, tenant))
-			u, _ := uow.FromContext(within)
+			u := uow.MustFromContext(within)
 			u.Track(newAccount(tenant, "x"))
 			cancel()
 		}

@@ -20,7 +20,7 @@ func TestNestedSuccessIsMerged(t *testing.T) {
 		u.Track(a)
 		require.NoError(t, s.units.Do(ctx, func(ctx context.Context, inner *uow.Unit) error {
 			require.False(t, uow.Same(u, inner))
-			found, _ := uow.FromContext(ctx)
+			found := uow.MustFromContext(ctx)
 			require.True(t, uow.Same(inner, found))
 			require.Equal(t, u.DB(), inner.DB(), "one transaction")
 			inner.Track(b, a)

@@ -67,16 +67,36 @@ func identifiable(a event.Aggregate) bool {
 // Add emits an event that no aggregate recorded. payload may be an [event.Event], json.RawMessage, []byte, or anything that can be encoded as JSON.
 // If the event is invalid, Add returns the error, and the unit can go on.
 func (u *Unit) Add(topic string, payload any, opts ...event.AddOption) error {
-	named := false
-	opts = append(slices.Clip(opts), func(e *event.Envelope) { named = e.ID != "" })
-	env, err := u.root.manager.maker.Payload(u.ctx, topic, payload, opts)
-	if err == nil {
-		err = u.give(entry{envelope: env, named: named})
-	}
-	if err != nil {
+	if _, err := u.add(topic, payload, opts); err != nil {
 		return fmt.Errorf("uow: Add: %w", err)
 	}
 	return nil
+}
+
+// Schedule emits an event that is published later: when is [event.WithDelay] or [event.WithNotBefore]. It returns the event's id. Until the time has
+// come, outbox.Store.Delayed() cancels or moves the event by this id:
+//
+//	id, err := u.Schedule("reminder", OrderForgotten{order.ID}, event.WithDelay(24*time.Hour))
+//	...
+//	err := app.Outbox.Delayed().Cancel(ctx, u.DB(), id)
+//
+// payload, opts and errors are those of [Unit.Add]. A time that has passed, and a delay of 0, publish the event at once.
+func (u *Unit) Schedule(topic string, payload any, when event.AddOption, opts ...event.AddOption) (id string, err error) {
+	if id, err = u.add(topic, payload, append([]event.AddOption{when}, opts...)); err != nil {
+		return "", fmt.Errorf("uow: Schedule: %w", err)
+	}
+	return id, nil
+}
+
+// add returns the id of the event.
+func (u *Unit) add(topic string, payload any, opts []event.AddOption) (id string, err error) {
+	named := false
+	opts = append(slices.Clip(opts), func(e *event.Envelope) { named = e.ID != "" })
+	env, err := u.root.manager.maker.Payload(u.ctx, topic, payload, opts)
+	if err != nil {
+		return "", err
+	}
+	return env.ID, u.give(entry{envelope: env, named: named})
 }
 
 // AfterCommit runs fn once the unit is committed, and never if it is not. The context of fn is not cancelled with the
@@ -120,6 +140,15 @@ func FromContext(ctx context.Context) (*Unit, bool) {
 	}
 	l.root.used.Store(true)
 	return &Unit{level: l, ctx: ctx}, true
+}
+
+// MustFromContext is [FromContext] for code that always runs in a unit, such as a handler of httpmw, inbox or messaging. It panics without a unit.
+func MustFromContext(ctx context.Context) *Unit {
+	u, ok := FromContext(ctx)
+	if !ok {
+		panic("uow: MustFromContext: the context carries no unit of work: pass the context that a handler or Manager.Do has got")
+	}
+	return u
 }
 
 // inside is a level as oncebox's own packages use it, see [unit.Unit]. It is a type of its own, so that [Unit] does not export these methods.

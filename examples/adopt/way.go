@@ -150,7 +150,7 @@ func see(ctx context.Context, m *messaging.Message) error {
 	if err := json.Unmarshal(m.Payload, &e); err != nil {
 		return messaging.Permanent(err)
 	}
-	u, _ := uow.FromContext(ctx)
+	u := uow.MustFromContext(ctx)
 	_, err := u.DB().NewRaw("INSERT INTO seen (order_id, version) VALUES (?, ?)", e.OrderID, e.Version).Exec(ctx)
 	return err
 }

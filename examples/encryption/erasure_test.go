@@ -245,7 +245,7 @@ func TestHandlerThatAnnouncesForAnErasedTenant(t *testing.T) {
 	s := newService(t)
 	require.NoError(t, s.keys.Erase(t.Context(), "acme"))
 	once := s.box.Wrap("echo", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
-		u, _ := uow.FromContext(ctx)
+		u := uow.MustFromContext(ctx)
 		return u.Add("customer", moved{street})
 	}))
 	m := messaging.NewMessage(event.Envelope{ID: "01932f5e-7c00-7000-8000-000000000001", Type: "tick", Source: "clock", TenantID: "acme"}, 1, nil)

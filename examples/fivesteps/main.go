@@ -100,7 +100,7 @@ func run(ctx context.Context) (err error) {
 	defer stop()
 	router := messaging.NewRouter(app.Registry)
 	messaging.Handle(router, func(ctx context.Context, e OrderPlaced) error {
-		u, _ := uow.FromContext(ctx)                    // a handler always has one
+		u := uow.MustFromContext(ctx)
 		u.AfterCommit(func(context.Context) { stop() }) // one event is enough for this program
 		_, err := u.DB().NewRaw("UPDATE sales SET total = total + ?", e.Total).Exec(ctx)
 		return err

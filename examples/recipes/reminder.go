@@ -6,8 +6,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/outbox/delayed"
@@ -33,10 +31,10 @@ func Remind(ctx context.Context, u *uow.Unit, events *outbox.Store, wallet strin
 			return err
 		}
 	}
-	id := uuid.Must(uuid.NewV7()).String()
-	_, err = u.DB().NewRaw(`INSERT INTO reminders VALUES (?0, ?1) ON CONFLICT (wallet) DO UPDATE SET event_id = ?1`, wallet, id).Exec(ctx)
+	id, err := u.Schedule("reminder", WalletForgotten{wallet}, event.WithDelay(30*24*time.Hour))
 	if err != nil {
 		return err
 	}
-	return u.Add("reminder", WalletForgotten{wallet}, event.WithID(id), event.WithNotBefore(time.Now().Add(30*24*time.Hour)))
+	_, err = u.DB().NewRaw(`INSERT INTO reminders VALUES (?0, ?1) ON CONFLICT (wallet) DO UPDATE SET event_id = ?1`, wallet, id).Exec(ctx)
+	return err
 }

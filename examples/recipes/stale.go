@@ -35,7 +35,7 @@ func ConsumePrices(app *oncebox.App, slow func(eventType string, took time.Durat
 	}
 	router := messaging.NewRouter(app.Registry)
 	messaging.Handle(router, func(ctx context.Context, e PriceSet) error {
-		u, _ := uow.FromContext(ctx)
+		u := uow.MustFromContext(ctx)
 		_, err := u.DB().NewRaw("INSERT INTO price VALUES (?, ?) ON CONFLICT (sku) DO UPDATE SET cents = excluded.cents", e.SKU, e.Cents).Exec(ctx)
 		return err
 	})

@@ -12,7 +12,7 @@ import (
 func ConsumeDeposits(app *oncebox.App) {
 	router := messaging.NewRouter(app.Registry)
 	messaging.Handle(router, func(ctx context.Context, e Deposited) error {
-		u, _ := uow.FromContext(ctx)
+		u := uow.MustFromContext(ctx)
 		_, err := u.DB().NewRaw("INSERT INTO statement VALUES (?, ?)", e.Wallet, e.Cents).Exec(ctx)
 		return err
 	})

@@ -231,7 +231,7 @@ func newTarget(t *testing.T, cfg *Config) *target {
 
 // handle does what handlers do, well and badly, and emits an event.
 func (w *target) handle(ctx context.Context, m *messaging.Message) error {
-	u, _ := uow.FromContext(ctx)
+	u := uow.MustFromContext(ctx)
 	if err := u.Add("out", []byte("x")); err != nil && m.Type == goodType {
 		return err
 	}

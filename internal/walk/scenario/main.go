@@ -130,7 +130,7 @@ func (s *service) declare(ctx context.Context) error {
 	event.Register[OrderPlaced](s.app.Registry)
 	router := messaging.NewRouter(s.app.Registry)
 	messaging.Handle(router, func(ctx context.Context, e OrderPlaced) error {
-		u, _ := uow.FromContext(ctx)
+		u := uow.MustFromContext(ctx)
 		_, err := u.DB().NewInsert().Model(&Placed{ID: e.ID}).Exec(ctx)
 		s.handled <- struct{}{}
 		return err
