@@ -45,10 +45,11 @@ func TestTheAuditHasAllThatWasDecided(t *testing.T) {
 	for pkg := range audits {
 		require.Contains(t, all, "actor of "+pkg)
 	}
-	require.Equal(t, wanted, strings.Count(all, "actor of "))
+	require.Equal(t, min(wanted, 50), strings.Count(all, "actor of "), "a page")
 	for box, pkg := range map[string]string{"outbox": "outbox", "inbox": "inbox", "keys": "idempotency"} {
 		one := b.page("audit?box=" + box).text()
-		require.Equal(t, strings.Count(all, "actor of "+pkg), strings.Count(one, "actor of "), box)
+		require.Equal(t, len(actions), strings.Count(one, "actor of "+pkg), box)
+		require.Equal(t, len(actions), strings.Count(one, "actor of "), box)
 	}
 	require.Equal(t, http.StatusBadRequest, b.get("audit?box=attic").status)
 	require.Equal(t, http.StatusBadRequest, b.get("audit?before=1.2").status)
