@@ -26,7 +26,8 @@ func TestNoConsoleWithoutAnAuthorizer(t *testing.T) {
 // paths are all that is answered.
 func paths() (get, post []string) {
 	return []string{
-		"", "dead", "dead?box=inbox", "audit", "delayed", "keys", "tenants", "search", "search?q=o-1", "refresh?to=off", "console.css", "icon.svg", "nothing", "letter?box=outbox&id=7",
+		"", "dead", "dead?box=inbox", "audit", "delayed", "keys", "tenants", "search", "search?q=o-1", "refresh?to=off",
+		"console.css", "icon.svg", "nothing", "letter?box=outbox&id=7",
 	}, []string{"confirm", "act", "bulk", "edit", "keys", "tenants"}
 }
 

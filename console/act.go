@@ -313,7 +313,8 @@ func replayEdited(v *visit) error {
 		return explained(err)
 	}
 	v.log.InfoContext(v.Context(), "oncebox: a dead letter was edited and replayed on the console", "actor", v.access.Actor, "ref", view.Ref.String())
-	v.redirect("dead?" + url.Values{fieldBox: {string(view.Ref.Box)}, fieldDone: {string(operator.Replay)}, fieldNumber: {"1"}, fieldOf: {view.Ref.ID}}.Encode())
+	v.redirect("dead?" + url.Values{fieldBox: {string(view.Ref.Box)}, fieldDone: {string(operator.Replay)}, fieldNumber: {"1"},
+		fieldOf: {view.Ref.ID}}.Encode())
 	return nil
 }
 

@@ -73,7 +73,8 @@ func (c *Config) Validate() error {
 	if c.TraceURL != "" {
 		u, err := url.Parse(strings.ReplaceAll(c.TraceURL, facts.TraceID, "0"))
 		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || !strings.Contains(c.TraceURL, facts.TraceID) {
-			errs = append(errs, fmt.Errorf("Config.TraceURL %q is no address of a trace: give one as https://tempo.example.com/trace/%s", c.TraceURL, facts.TraceID))
+			errs = append(errs, fmt.Errorf("Config.TraceURL %q is no address of a trace: give one as https://tempo.example.com/trace/%s",
+				c.TraceURL, facts.TraceID))
 		}
 	}
 	return errors.Join(errs...)

@@ -119,7 +119,8 @@ func showEvent(v *visit) error {
 		_, text, _ := strings.Cut(err.Error(), ops.ErrUnknown.Error()+"; ")
 		return &problem{
 			http.StatusNotFound, "Nothing is known of this event",
-			strings.TrimSpace("It never was here, or it is forgotten. " + words.Upper(text) + ". An id that is no UUID needs the source of the message as well."),
+			strings.TrimSpace("It never was here, or it is forgotten. " + words.Upper(text) +
+				". An id that is no UUID needs the source of the message as well."),
 		}
 	case err != nil:
 		return err

@@ -49,7 +49,7 @@ func TestAnEventIsFoundByWhatIsKnownOfIt(t *testing.T) {
 		t.Helper()
 		for text, by := range map[string]string{
 			first: "id", strings.ToUpper(first): "id", "8eca5a5d": "aggregate id", "8eca": "aggregate id", "default|order|8eca5a5d": "ordering key",
-			"req-81f3": "correlation id", "req-8": "correlation id", cause: "causation id", cause[:20]: "causation id", " req-81f3 ": "correlation id",
+			"req-81f3": "correlation id", "req-8": "correlation id", cause: "causation id", cause[:20]: "causation id", "\treq-81f3": "correlation id",
 		} {
 			require.Equal(t, []string{by + " " + first}, s.found(text), text)
 		}

@@ -173,7 +173,8 @@ func (r *Reader) Search(ctx context.Context, text string, limit int) (list []Mat
 	if limit <= 0 {
 		limit = store.DefaultPage
 	}
-	list, err = pgsql.Collect(r.h.AdHoc().Query(ctx, r.h.DB(ctx), searchMessages(), append(sought.Args(), limit+1)...), func(scan pgsql.Scan, m *Match) (err error) {
+	rows := r.h.AdHoc().Query(ctx, r.h.DB(ctx), searchMessages(), append(sought.Args(), limit+1)...)
+	list, err = pgsql.Collect(rows, func(scan pgsql.Scan, m *Match) (err error) {
 		m.Key, m.Envelope, err = store.ScanEnvelope(scan, &m.Place, &m.At, &m.By)
 		return err
 	})

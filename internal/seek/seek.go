@@ -98,7 +98,8 @@ func Match(id, metadata string) string {
 		WHEN ` + id + ` BETWEEN $1::uuid AND $2::uuid THEN '` + string(ByID) + `'
 		WHEN ` + part("r.aggregate_id") + ` THEN '` + string(ByAggregate) + `'
 		WHEN r.ordering_key = $3::text OR right(r.ordering_key, length($3::text) + 1) = '|' || $3::text THEN '` + string(ByKey) + `'
-		WHEN strpos(` + metadata + `, $4::text) > 0 AND ` + part("(r.event_metadata::json ->> '"+event.CorrelationID+"')") + ` THEN '` + string(ByCorrelation) + `'
+		WHEN strpos(` + metadata + `, $4::text) > 0 AND
+			` + part("(r.event_metadata::json ->> '"+event.CorrelationID+"')") + ` THEN '` + string(ByCorrelation) + `'
 		WHEN strpos(` + metadata + `, $4::text) > 0 AND ` + part("(r.event_metadata::json ->> '"+event.CausationID+"')") + ` THEN '` + string(ByCausation) + `'
 		WHEN r.tenant_id = $3::text THEN '` + string(ByTenant) + `' END`
 }

@@ -2,6 +2,7 @@ package state
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/outboxdb"
@@ -48,14 +49,11 @@ const (
 // The statements read their tables from end to end: no index fits all properties, and one for each would make every event dearer to record.
 func searchStatement(parts ...string) string {
 	match := seek.Match("r.id", "r.event_metadata")
-	text := ""
+	selects := make([]string, len(parts))
 	for n, part := range parts {
-		if n > 0 {
-			text += "\n\tUNION ALL\n\t"
-		}
-		text += "SELECT " + searchColumns + ", " + match + " AS by, " + part
+		selects[n] = "SELECT " + searchColumns + ", " + match + " AS by, " + part
 	}
-	return searchedWith + text + searchEnd
+	return searchedWith + strings.Join(selects, "\n\tUNION ALL\n\t") + searchEnd
 }
 
 // searchWaiting searches what waits or is dead, and rows of days without a partition.

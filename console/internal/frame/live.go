@@ -55,7 +55,7 @@ func NewLive(r *http.Request, page, switchPage string, every time.Duration, once
 // address are used, so no link can lead to another site. The caller checks that there is such a page.
 func Switch(w http.ResponseWriter, r *http.Request) (page string, q url.Values) {
 	asked := r.URL.Query()
-	kept := http.Cookie{Name: cookie, Value: off, MaxAge: int(cookieLife.Seconds())}
+	kept := http.Cookie{Name: cookie, Value: off, MaxAge: int(cookieLife.Seconds())} //nolint:gosec // its attributes follow
 	if asked.Get(fieldTo) != off {
 		kept.Value, kept.MaxAge = "", -1
 	}
