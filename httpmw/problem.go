@@ -1,16 +1,23 @@
 package httpmw
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 )
 
 // DefaultProblemBase is the default of IdempotencyConfig.ProblemBase.
 const DefaultProblemBase = "/problems/"
 
-// Problem is a refusal in the form of RFC 9457, which a middleware of this package sends in place of the handler's answer.
+// Problem is an error in the form of RFC 9457. The middlewares of this package send problems in place of the handler's answer; a handler sends its own
+// with [WriteProblem].
 type Problem struct {
-	// Type is one of the types that the package documentation lists. In JSON IdempotencyConfig.ProblemBase stands before it.
+	// Type is a URI that names the kind of problem. A [RefuseFunc] gets one of the types that the package documentation lists; in JSON
+	// IdempotencyConfig.ProblemBase stands before them.
 	Type string `json:"type"`
 	// Title is the same for all problems of a type.
 	Title  string `json:"title"`
@@ -21,6 +28,39 @@ type Problem struct {
 	Retryable bool `json:"retryable"`
 	// ExecutedStatus is the status of an answer that was sent to the first client and not stored; else 0.
 	ExecutedStatus int `json:"executed_status,omitempty"`
+	// Extensions are further members of the JSON object. Their names differ from those of the other fields.
+	Extensions map[string]any `json:"-"`
+}
+
+// WriteProblem answers r with p, in the same format in which the middlewares of this package refuse a request: application/problem+json, or
+// application/json if the client accepts nothing else. Call it before anything is written. The defaults of p are the status 500, the type "about:blank"
+// and the status's text as its title. If waiting helps, see [Problem.Waits], the answer has Retry-After: the value that w has, else one second.
+//
+// WriteProblem panics if JSON cannot express the extensions.
+func WriteProblem(w http.ResponseWriter, r *http.Request, p Problem) {
+	p.Status = cmp.Or(p.Status, http.StatusInternalServerError)
+	p.Type = cmp.Or(p.Type, "about:blank")
+	p.Title = cmp.Or(p.Title, http.StatusText(p.Status))
+	p.answer(w, cmp.Or(w.Header().Get("Retry-After"), seconds(DefaultRetryAfter))).as(p, r).write(w)
+}
+
+// MarshalJSON returns the object of RFC 9457, with the extensions behind the other members.
+func (p Problem) MarshalJSON() ([]byte, error) {
+	type members Problem
+	body, err := json.Marshal(members(p))
+	if err != nil || len(p.Extensions) == 0 {
+		return body, err
+	}
+	for name := range p.Extensions {
+		if slices.Contains([]string{"type", "title", "status", "detail", "retryable", "executed_status"}, name) {
+			return nil, fmt.Errorf("httpmw: Problem: the extension %q has the name of another member: choose another name", name)
+		}
+	}
+	more, err := json.Marshal(p.Extensions)
+	if err != nil {
+		return nil, fmt.Errorf("httpmw: Problem: the extensions: %w", err)
+	}
+	return slices.Concat(bytes.TrimSuffix(body, []byte("}")), []byte(","), bytes.TrimPrefix(more, []byte("{"))), nil
 }
 
 // Sentences about what happened to the work.

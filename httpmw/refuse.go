@@ -80,9 +80,14 @@ func (s *sender) refusal(a *answer, w http.ResponseWriter, r *http.Request) *ans
 	}
 	p := *a.problem
 	p.Type = s.base + p.Type
+	return a.as(p, r)
+}
+
+// as returns the answer with the problem as its body, in a media type that the client accepts.
+func (a *answer) as(p Problem, r *http.Request) *answer {
 	body, err := json.Marshal(p)
 	if err != nil {
-		panic(err) // cannot happen: the value has only strings, numbers and booleans
+		panic(err) // the problems of this package always have a body; an extension of the service may have none
 	}
 	header := a.header.Clone()
 	header.Set("Content-Type", mediaProblem)

@@ -56,7 +56,7 @@ func NoteRoutes(app *oncebox.App, userOf func(*http.Request) User) http.Handler 
 			return u.Save(ctx, n)
 		})
 		if err != nil {
-			http.Error(w, "the note was not stored", http.StatusInternalServerError)
+			httpmw.WriteProblem(w, r, httpmw.Problem{Title: "The note was not stored"})
 			return
 		}
 		w.WriteHeader(http.StatusCreated)

@@ -1,22 +1,14 @@
 package shop
 
 import (
-	"encoding/json"
 	"errors"
 	"net/http"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/uow"
 )
-
-// problem is a refusal as of RFC 9457.
-type problem struct {
-	Type   string `json:"type"`
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-	Detail string `json:"detail,omitempty"`
-}
 
 // refuse turns an error into an answer. It never answers 409, which the middleware uses for a key in progress.
 func (a *api) refuse(w http.ResponseWriter, r *http.Request, err error) {
@@ -24,34 +16,28 @@ func (a *api) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if p.Status >= http.StatusInternalServerError {
 		a.log.ErrorContext(r.Context(), "orders: a request failed", "method", r.Method, "path", r.URL.Path, "status", p.Status, "error", err)
 	}
-	body, err := json.Marshal(p)
-	if err != nil {
-		panic(err) // strings and numbers only
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if p.Status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", "1")
-	}
-	w.WriteHeader(p.Status)
-	_, _ = w.Write(body)
+	httpmw.WriteProblem(w, r, p)
 }
 
-func problemOf(err error) problem {
+func problemOf(err error) httpmw.Problem {
 	var input *inputError
 	var statement *pgconn.PgError
 	switch {
 	case errors.As(err, &input):
-		return problem{"/problems/bad-input", "The request is malformed", http.StatusBadRequest, input.reason}
+		return httpmw.Problem{Type: "/problems/bad-input", Title: "The request is malformed", Status: http.StatusBadRequest, Detail: input.reason}
 	case errors.Is(err, ErrNotFound):
-		return problem{"/problems/order-not-found", "There is no such order", http.StatusNotFound, ""}
+		return httpmw.Problem{Type: "/problems/order-not-found", Title: "There is no such order", Status: http.StatusNotFound}
 	case errors.Is(err, ErrCancelled), errors.Is(err, ErrTooLarge):
-		return problem{"/problems/refused", "The order does not allow this", http.StatusUnprocessableEntity, err.Error()}
+		return httpmw.Problem{Type: "/problems/refused", Title: "The order does not allow this",
+			Status: http.StatusUnprocessableEntity, Detail: err.Error()}
 	case errors.Is(err, uow.ErrConflict):
-		return problem{"/problems/busy", "Too many requests change this order", http.StatusServiceUnavailable, "Try again with the same key."}
+		return httpmw.Problem{Type: "/problems/busy", Title: "Too many requests change this order",
+			Status: http.StatusServiceUnavailable, Detail: "Try again with the same key.", Retryable: true}
 	case errors.As(err, &statement) && !outage(statement):
-		return problem{"/problems/internal", "The service made a mistake", http.StatusInternalServerError, ""}
+		return httpmw.Problem{Type: "/problems/internal", Title: "The service made a mistake", Status: http.StatusInternalServerError}
 	default:
-		return problem{"/problems/unavailable", "The service cannot reach its database", http.StatusServiceUnavailable, "Try again with the same key."}
+		return httpmw.Problem{Type: "/problems/unavailable", Title: "The service cannot reach its database",
+			Status: http.StatusServiceUnavailable, Detail: "Try again with the same key.", Retryable: true}
 	}
 }
 

@@ -81,7 +81,7 @@ func routes(app *oncebox.App) http.Handler {
 		})
 		if err != nil {
 			slog.ErrorContext(r.Context(), "place the order", "error", err)
-			http.Error(w, "the order was not placed", http.StatusInternalServerError)
+			httpmw.WriteProblem(w, r, httpmw.Problem{Title: "The order was not placed"})
 			return
 		}
 		w.WriteHeader(http.StatusCreated)
@@ -89,7 +89,7 @@ func routes(app *oncebox.App) http.Handler {
 	mux.HandleFunc("GET /orders/{id}", func(w http.ResponseWriter, r *http.Request) {
 		o := &Order{ID: r.PathValue("id")}
 		if err := app.UoW.DB(r.Context()).NewSelect().Model(o).WherePK().Scan(r.Context()); err != nil {
-			http.Error(w, "there is no such order", http.StatusNotFound)
+			httpmw.WriteProblem(w, r, httpmw.Problem{Status: http.StatusNotFound, Title: "There is no such order"})
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
