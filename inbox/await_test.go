@@ -86,6 +86,23 @@ func TestAwait(t *testing.T) {
 	require.NoError(t, w.box.Await(t.Context(), "summary", token))
 }
 
+// A token may name events on topics that the consumer does not read. They are not waited for unless the caller names the topic.
+func TestAwaitLeavesOutTopicsWithoutASubscription(t *testing.T) {
+	sink := &wire{}
+	w := newWorld(t, sink)
+	token := announce(t, w)
+	w.db.Exec("INSERT INTO inbox_topic (topic, consumer, subscribed) VALUES ('order', 'summary', true), ('mail', 'another', true), ('mail', 'summary', false)")
+	once := w.box.Wrap("summary", messaging.HandlerFunc(w.effect))
+	require.NoError(t, once.Handle(t.Context(), sink.message(0)))
+	require.NoError(t, once.Handle(t.Context(), sink.message(1)))
+	require.NoError(t, w.box.Await(t.Context(), "summary", token))
+
+	waiting := make(chan error)
+	go func() { waiting <- w.box.Await(t.Context(), "summary", token, "order", "mail") }()
+	require.NoError(t, once.Handle(t.Context(), sink.message(2)))
+	require.NoError(t, <-waiting)
+}
+
 // looking is called before each statement.
 type looking func(sql string)
 

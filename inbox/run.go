@@ -206,8 +206,9 @@ func (i *Inbox) consume(topic, name string, opts []Option, wrap func(*settings, 
 var ErrGivenUp = errors.New("inbox: the consumer has given up")
 
 // Await waits until the consumer has handled all events of the unit of work that t belongs to: after it, the caller that made a change
-// finds it in the consumer's read model. Name the topics that the consumer reads if the unit announced events on others as well; without
-// topics Await waits for all events.
+// finds it in the consumer's read model. Events that are delayed do not count, nor do events on topics to which [Inbox.Consume] has never
+// subscribed the consumer. A consumer that receives on some topics in another way has to name its topics: then Await waits for the events
+// on these.
 //
 // It looks into the inbox, at first after 2 ms and later every 50 ms, until ctx ends. Always give ctx a deadline, and fall back to the read
 // model as it is. The error wraps ctx's, [ErrGivenUp], or [event.ErrInvalid] if t is no token. A token from a client proves no right to
@@ -220,11 +221,12 @@ func (i *Inbox) Await(ctx context.Context, consumer string, t uow.Token, topics 
 	if err != nil {
 		return fmt.Errorf("inbox: Await: %w", err)
 	}
-	var keys, tenants, sources []string
+	awaited := store.Awaited{Named: len(topics) > 0}
 	for _, e := range events {
-		keys = append(keys, store.MessageKey(e.Source, e.ID).String())
-		tenants = append(tenants, e.TenantID)
-		sources = append(sources, e.Source)
+		awaited.Keys = append(awaited.Keys, store.MessageKey(e.Source, e.ID).String())
+		awaited.Tenants = append(awaited.Tenants, e.TenantID)
+		awaited.Sources = append(awaited.Sources, e.Source)
+		awaited.Topics = append(awaited.Topics, e.Topic)
 	}
 	asking := ctx
 	if _, within := uow.FromContext(ctx); within {
@@ -232,20 +234,21 @@ func (i *Inbox) Await(ctx context.Context, consumer string, t uow.Token, topics 
 		asking = context.WithoutCancel(ctx)
 	}
 	// The pauses grow from 2 to 50 ms: most events are handled within some milliseconds, and a late consumer must not be asked all the time.
-	for attempt, done := 1, 0; len(events) > 0; attempt++ {
-		n, dead, err := i.table.Entries.Settled(asking, i.store.DB(ctx), consumer, keys, tenants, sources)
+	last := store.Settlement{Due: len(events)}
+	for attempt := 1; len(events) > 0; attempt++ {
+		is, err := i.table.Entries.Settled(asking, i.store.DB(ctx), consumer, awaited)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			return fmt.Errorf("inbox: Await: look for %d messages of %s: %w", len(events), consumer, pgerr.Explain(err))
-		case dead > 0:
-			return fmt.Errorf("%w: Await: %d of %d events are dead letters of %s: see package inbox/dead", ErrGivenUp, dead, len(events), consumer)
-		case n == len(events):
+		case is.Dead > 0:
+			return fmt.Errorf("%w: Await: %d of %d events are dead letters of %s: see package inbox/dead", ErrGivenUp, is.Dead, is.Due, consumer)
+		case err == nil && is.Handled == is.Due:
 			return nil
 		case err == nil:
-			done = n
+			last = is
 		}
 		if err := backoff.Wait(ctx, backoff.Exponential(attempt, 2*time.Millisecond, 50*time.Millisecond)); err != nil {
-			return fmt.Errorf("inbox: Await: %s has handled %d of %d events: %w", consumer, done, len(events), err)
+			return fmt.Errorf("inbox: Await: %s has handled %d of %d events: %w", consumer, last.Handled, last.Due, err)
 		}
 	}
 	return nil

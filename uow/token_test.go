@@ -3,7 +3,9 @@ package uow_test
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -51,6 +53,27 @@ func TestTokenNamesTheLastEventOfEachKey(t *testing.T) {
 	require.ElementsMatch(t, []string{"reports four", "reports five", "reports seven"}, s.named(t, token, "reports"))
 	require.Empty(t, s.named(t, token, "nothing"))
 	require.Regexp(t, "^[A-Za-z0-9_-]+$", string(token), "fits into a header")
+}
+
+func TestTokenDoesNotNameWhatIsDelayed(t *testing.T) {
+	s := newService(t, nil)
+	var token uow.Token
+	later := event.WithNotBefore(time.Now().Add(time.Hour))
+	require.NoError(t, s.units.Do(event.WithTenant(t.Context(), "acme"), func(_ context.Context, u *uow.Unit) error {
+		u.Track(newAccount("a", "one"))
+		return errors.Join(
+			u.Add("account", changed{"reminder"}, event.WithAggregate("account", "a", 0), later),
+			u.Add("reports", changed{"two"}), u.Add("reports", changed{"delayed"}, later), u.Add("reports", changed{"three"}),
+			u.Add("reports", changed{"four"}, event.WithOrderingKey("k")), u.Add("reports", changed{"delayed"}, event.WithOrderingKey("k"), later),
+			u.Add("mails", changed{"behind it"}, event.WithOrderingKey("k")),
+		)
+	}, uow.WithToken(&token)))
+	require.ElementsMatch(t, []string{"account a v1 one", "reports two", "reports three", "reports four"}, s.named(t, token))
+
+	token = "as it was"
+	require.NoError(t, s.units.Do(t.Context(), func(_ context.Context, u *uow.Unit) error { return u.Add("reports", changed{"delayed"}, later) },
+		uow.WithToken(&token)))
+	require.Empty(t, token)
 }
 
 func TestTokenOfWhatIsNotCommitted(t *testing.T) {

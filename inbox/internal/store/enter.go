@@ -51,10 +51,20 @@ func (t entryTable) Enter(ctx context.Context, u *uow.Unit, id Identity) (Entry,
 	return Entry(n), nil
 }
 
-// Settled counts messages that a consumer, or the present generation of a read model, has handled, and messages that are its dead letters.
-func (t entryTable) Settled(ctx context.Context, db bun.IDB, consumer string, keys, tenants, sources []string) (handled, dead int, err error) {
-	err = t.SQL.QueryRow(ctx, db, countSettled, []any{keys, tenants, sources, consumer}, &handled, &dead)
-	return handled, dead, err
+// Awaited are messages that somebody waits for. All slices have the same length.
+type Awaited struct {
+	Keys, Tenants, Sources, Topics []string
+	// Named is set if the caller has chosen the topics. Otherwise topics to which the consumer is not subscribed are left out.
+	Named bool
+}
+
+// Settlement is how far a consumer is with messages: how many are for it, how many of these it has handled, and how many are its dead letters.
+type Settlement struct{ Due, Handled, Dead int }
+
+// Settled returns how far a consumer, or the present generation of a read model, is with the messages.
+func (t entryTable) Settled(ctx context.Context, db bun.IDB, consumer string, a Awaited) (s Settlement, err error) {
+	err = t.SQL.QueryRow(ctx, db, countSettled, []any{a.Keys, a.Tenants, a.Sources, consumer, a.Topics, a.Named}, &s.Due, &s.Handled, &s.Dead)
+	return s, err
 }
 
 // Proof finds out whether a unit has committed, after the answer to its COMMIT was lost: it looks for the entry that the unit's own
@@ -88,14 +98,18 @@ const isEntered = `
 SELECT EXISTS (SELECT FROM {schema}.inbox WHERE message_key = $1::uuid AND consumer = $2 AND tenant_id = $3 AND source = $4
 	AND xmin::text = mod($5::text::numeric, 4294967296)::text)`
 
-// countSettled counts the messages that the consumer has handled (entered, and not parked), and the messages that are its dead letters.
+// countSettled counts the messages that are for the consumer, those it has handled (entered, and not parked), and those that are its dead letters.
+// A consumer without any topic receives its messages in a way of its own, so all are for it.
 const countSettled = `
-SELECT count(i.message_key) FILTER (WHERE p.message_key IS NULL), count(d.message_key)
-FROM unnest($1::uuid[], $2::text[], $3::text[]) u(key, tenant, source)
+SELECT count(*), count(i.message_key) FILTER (WHERE p.message_key IS NULL), count(d.message_key)
+FROM unnest($1::uuid[], $2::text[], $3::text[], $5::text[]) u(key, tenant, source, topic)
 CROSS JOIN (SELECT coalesce((SELECT consumer FROM {schema}.inbox_read_model WHERE name = $4::text), $4::text) AS consumer) c
 LEFT JOIN {schema}.inbox i ON i.message_key = u.key AND i.consumer = c.consumer AND i.tenant_id = u.tenant AND i.source = u.source
 LEFT JOIN {schema}.inbox_parked p ON p.message_key = u.key AND p.consumer = c.consumer AND p.tenant_id = u.tenant AND p.source = u.source
-LEFT JOIN {schema}.inbox_dead d ON d.message_key = u.key AND d.consumer = c.consumer AND d.tenant_id = u.tenant AND d.source = u.source`
+LEFT JOIN {schema}.inbox_dead d ON d.message_key = u.key AND d.consumer = c.consumer AND d.tenant_id = u.tenant AND d.source = u.source
+WHERE $6::boolean
+	OR EXISTS (SELECT FROM {schema}.inbox_topic s WHERE s.topic = u.topic AND s.consumer = $4 AND s.subscribed)
+	OR NOT EXISTS (SELECT FROM {schema}.inbox_topic s WHERE s.consumer = $4 AND s.subscribed)`
 
 // The lock includes the name of the schema, so that equal names in two schemas of a database do not wait for each other.
 const enterOne = `
