@@ -1,13 +1,7 @@
 package nats
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
-	"math/big"
 	"net"
 	"net/url"
 	"os"
@@ -22,6 +16,8 @@ import (
 	"github.com/nats-io/nkeys"
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/adapters"
+	"github.com/oncebox/oncebox/internal/certtest"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -163,37 +159,24 @@ func TestDomain(t *testing.T) {
 
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	folder := t.TempDir()
+	authority, err := certtest.New(folder, "authority")
 	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	certFile, keyFile, err := authority.Issue(folder, "server")
 	require.NoError(t, err)
-	private, err := x509.MarshalECPrivateKey(key)
+	settings, err := adapters.TLS{TrustCerts: authority.CertFile, Cert: certFile, Key: keyFile}.Load()
 	require.NoError(t, err)
-	certFile := write(t, "cert", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	keyFile := write(t, "key", pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private}))
-	identity, err := tls.LoadX509KeyPair(certFile, keyFile)
-	require.NoError(t, err)
-	pool := x509.NewCertPool()
-	pool.AddCert(identity.Leaf)
+	settings.ClientCAs, settings.ClientAuth = settings.RootCAs, tls.RequireAndVerifyClientCert
 	server := start(t, t.TempDir(), func(o *natsserver.Options) {
-		o.TLS, o.TLSVerify = true, true
-		o.TLSConfig = &tls.Config{
-			MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{identity}, ClientCAs: pool,
-			ClientAuth: tls.RequireAndVerifyClientCert,
-		}
+		o.TLS, o.TLSVerify, o.TLSConfig = true, true, settings
 	})
 	address := strings.Replace(server.URL(), "nats:", "tls:", 1)
-	trusting := connect(t, &Config{URL: address, TLSTrustCerts: certFile, TLSCert: certFile, TLSKey: keyFile, Required: true})
+	trusting := connect(t, &Config{URL: address, TLSTrustCerts: authority.CertFile, TLSCert: certFile, TLSKey: keyFile, Required: true})
 	require.NoError(t, trusting.Publish(t.Context(), events(1, 1)))
 	careless := connect(t, &Config{URL: address, TLSAllowInsecure: true, TLSCert: certFile, TLSKey: keyFile, Required: true})
 	require.NoError(t, careless.Publish(t.Context(), events(2, 2)))
 	_, err = Connect(t.Context(), &Config{URL: address, TLSCert: certFile, TLSKey: keyFile})
 	require.ErrorContains(t, err, "x509", "the authority is not trusted")
-	_, err = Connect(t.Context(), &Config{URL: address, TLSTrustCerts: certFile})
+	_, err = Connect(t.Context(), &Config{URL: address, TLSTrustCerts: authority.CertFile})
 	require.ErrorContains(t, err, "tls", "the client has no certificate")
 }

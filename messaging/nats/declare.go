@@ -18,7 +18,8 @@ var (
 )
 
 // Declare makes the streams of topics, and the consumers of subscriptions with their streams, if they do not exist. With Config.Declare "check" it
-// makes nothing, and returns an error for a missing one. It may be called again, and by many processes at once.
+// makes nothing, and returns an error for a missing one. It looks at all that exists first: a stream or consumer with other settings, or of another
+// service, is an error before anything is made. It may be called again, and by many processes at once.
 //
 // While the server is away it tries again, until ctx is done or Config.ConnectTimeout has passed; then the error is a [messaging.ErrBrokerDown].
 func (b *Broker) Declare(ctx context.Context, topics []string, subscriptions []messaging.Subscription) error {
@@ -63,8 +64,11 @@ func (b *Broker) insist(ctx context.Context, call string, try func(context.Conte
 	})
 }
 
-// declare is Declare when the names are known to be valid and the server has been reached once.
+// declare is Declare when the names are known to be valid and the server has been reached once. It makes nothing if something that exists is refused.
 func (b *Broker) declare(ctx context.Context, topics []string, subscriptions []messaging.Subscription) error {
+	if err := b.keeper.Inspect(ctx, topics, subscriptions); err != nil {
+		return err
+	}
 	for _, topic := range topics {
 		if _, err := b.keeper.Open(ctx, topic); err != nil {
 			return err

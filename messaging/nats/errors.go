@@ -3,11 +3,11 @@ package nats
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	natsclient "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/nats/internal/session"
 	"github.com/oncebox/oncebox/messaging/nats/internal/streams"
@@ -75,7 +75,7 @@ func lasts(err error) bool {
 	if api, refused := refusal(err); refused && (api.Code == badRequest || api.ErrorCode == codeOneServer) {
 		return api.ErrorCode != codeFewServers
 	}
-	return messaging.IsPermanent(err) || strings.Contains(err.Error(), "x509:") || strings.Contains(err.Error(), "tls:")
+	return messaging.IsPermanent(err) || adapters.IsTLSFault(err)
 }
 
 // away returns err as a [messaging.ErrBrokerDown] if another try can mend it.

@@ -132,6 +132,16 @@ func (b *Broker) restore(ctx context.Context, s *session) error {
 	b.mu.Lock()
 	subscriptions := slices.Collect(maps.Values(b.declared))
 	b.mu.Unlock()
+	if b.start.IsUnder() {
+		for _, sub := range subscriptions {
+			limited, cancel := context.WithTimeout(ctx, b.cfg.ConnectTimeout)
+			err := b.topology.inspect(limited, s, sub)
+			cancel()
+			if err != nil {
+				return unsubscribed(sub, err)
+			}
+		}
+	}
 	for _, sub := range subscriptions {
 		limited, cancel := context.WithTimeout(ctx, b.cfg.ConnectTimeout)
 		err := b.topology.declare(limited, s, sub)

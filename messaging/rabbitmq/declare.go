@@ -32,7 +32,8 @@ func (b *Broker) ValidateSubscription(s messaging.Subscription) error {
 }
 
 // Declare makes subscriptions that do not exist, each with an exchange and its queues; with Config.Declare "check" it only checks that they exist. It
-// may be called again, and by many processes at once. A topic is the routing key of its messages, so there is nothing to make for it.
+// looks at all that exists first: a subscription with other settings, or of another service, is an error before anything is made. It may be called again,
+// and by many processes at once. A topic is the routing key of its messages, so there is nothing to make for it.
 //
 // While the broker is down it tries again, until ctx is done or Config.ConnectTimeout has passed; then the error is a [messaging.ErrBrokerDown]. A
 // subscription that exists with other settings is another error, which says what differs.
@@ -54,6 +55,12 @@ func (b *Broker) Declare(ctx context.Context, topics []string, subscriptions []m
 		return err
 	}
 	defer leave()
+	for _, s := range subscriptions {
+		err := b.insist(ctx, "declare", func(ctx context.Context, at *session) error { return b.topology.inspect(ctx, at, s) })
+		if err != nil {
+			return unsubscribed(s, err)
+		}
+	}
 	for _, s := range subscriptions {
 		err := b.insist(ctx, "declare", func(ctx context.Context, at *session) error { return b.topology.declare(ctx, at, s) })
 		if err != nil {

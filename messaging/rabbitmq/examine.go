@@ -155,6 +155,14 @@ func (s *survey) subscriptions(topics []string) (found []diagnosis.Finding, read
 			}
 		}
 	}
+	for _, topic := range topics {
+		if _, known := byTopic[topic]; !known {
+			found = append(found, diagnosis.Find(diagnosis.Broker, diagnosis.Problem,
+				"correct the name, or start the service that consumes the topic, which makes its queues",
+				"topic %s: it has no queue of oncebox: unless another program has bound one, the broker refuses its messages, and they wait in the outbox",
+				topic))
+		}
+	}
 	return found, read
 }
 

@@ -130,6 +130,7 @@ func TestSurveyOfSubscriptions(t *testing.T) {
 	found, _ = s.subscriptions(nil)
 	require.Contains(t, texts(found), "queue oncebox:order:billing:1 does not exist")
 	found, topics = s.subscriptions([]string{"other"})
-	require.Empty(t, found)
+	require.Len(t, found, 1)
+	require.Contains(t, texts(found), "problem: topic other: it has no queue of oncebox")
 	require.Empty(t, topics)
 }

@@ -66,13 +66,46 @@ func (t *topology) declare(ctx context.Context, at *session, s messaging.Subscri
 	return t.own(ctx, at, s)
 }
 
+// inspect returns an error if a part of a subscription exists that declare would refuse. It makes nothing, and skips what does not exist. AMQP
+// compares settings only when a part is declared, so each part is declared after the broker has said that it exists.
+func (t *topology) inspect(ctx context.Context, at *session, s messaging.Subscription) error {
+	if !t.make {
+		return nil // declare makes nothing either
+	}
+	looks := topology{names: t.names, count: t.count}
+	if err := looks.own(ctx, at, s); err != nil {
+		return err
+	}
+	exchange := t.names.of(s.Topic, s.Name)
+	parts := []func(ch *amqp.Channel) error{func(ch *amqp.Channel) error {
+		if err := ch.ExchangeDeclarePassive(exchange, amqp.ExchangeDirect, true, false, false, false, nil); err != nil {
+			return err
+		}
+		return t.makeExchange(ch, s)
+	}}
+	for _, queue := range t.queuesOf(s) {
+		parts = append(parts, func(ch *amqp.Channel) error {
+			if _, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil); err != nil {
+				return err
+			}
+			_, err := ch.QueueDeclare(queue, true, false, false, false, queueArgs(at.major(), s.Type))
+			return err
+		})
+	}
+	for _, part := range parts {
+		if err := at.with(ctx, part); err != nil && !isCode(err, amqp.NotFound) {
+			return t.explain(s, err)
+		}
+	}
+	return nil
+}
+
 func (t *topology) makeAll(ch *amqp.Channel, at *session, s messaging.Subscription) error {
 	exchange := t.names.of(s.Topic, s.Name)
 	if err := t.makeTopicExchange(ch); err != nil {
 		return err
 	}
-	args := amqp.Table{alternate: t.names.value(layoutMark, t.layoutOf(s).String())}
-	if err := ch.ExchangeDeclare(exchange, amqp.ExchangeDirect, true, false, false, false, args); err != nil {
+	if err := t.makeExchange(ch, s); err != nil {
 		return err
 	}
 	queues := t.queuesOf(s)
@@ -99,6 +132,12 @@ func (t *topology) makeAll(ch *amqp.Channel, at *session, s messaging.Subscripti
 
 func (t *topology) makeTopicExchange(ch *amqp.Channel) error {
 	return ch.ExchangeDeclare(t.names.exchange, amqp.ExchangeTopic, true, false, false, false, nil)
+}
+
+// makeExchange makes the exchange of a subscription, which stores its layout.
+func (t *topology) makeExchange(ch *amqp.Channel, s messaging.Subscription) error {
+	args := amqp.Table{alternate: t.names.value(layoutMark, t.layoutOf(s).String())}
+	return ch.ExchangeDeclare(t.names.of(s.Topic, s.Name), amqp.ExchangeDirect, true, false, false, false, args)
 }
 
 // quorum is the type of all queues.

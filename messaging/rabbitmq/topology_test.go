@@ -45,6 +45,29 @@ func TestNumberOfQueuesStays(t *testing.T) {
 	require.ErrorIs(t, err, errLayout, "at the start")
 }
 
+// A start that is refused leaves nothing behind: another service may have the names that it would have taken.
+func TestRefusedDeclarationMakesNothing(t *testing.T) {
+	t.Parallel()
+	taken := billing("refused-taken")
+	taken.Source = "shop"
+	shop := declared(t, taken)
+	fresh, foreign, other := billing("refused-fresh"), taken, taken
+	fresh.Source, foreign.Source, other.Type = "mailer", "mailer", messaging.Shared
+	for says, refused := range map[string]messaging.Subscription{`"shop"`: foreign, "failover-8": other} {
+		list := []messaging.Subscription{fresh, refused}
+		require.ErrorContains(t, connect(t, config(server(t).URL)).Declare(patient(t), nil, list), says)
+		cfg := config(server(t).URL)
+		cfg.Subscriptions = list
+		_, err := Connect(patient(t), cfg)
+		require.ErrorContains(t, err, says)
+		operator(t, func(ch *amqp.Channel) error {
+			err := ch.ExchangeDeclarePassive(shop.topology.names.of(fresh.Topic, fresh.Name), amqp.ExchangeDirect, true, false, false, false, nil)
+			require.True(t, isCode(err, amqp.NotFound), "%s: %v", says, err)
+			return nil
+		})
+	}
+}
+
 // Two services with names that escape to the same text would share a subscription.
 func TestNamesStayApart(t *testing.T) {
 	t.Parallel()

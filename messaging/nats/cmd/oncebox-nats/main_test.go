@@ -62,7 +62,9 @@ func TestDoctorFindsWhatHurts(t *testing.T) {
 		"warning (broker): topic order: its stream recognizes copies for 20s",
 		"at most 5 times, and drops it then: nats consumer edit oncebox-order ",
 	)
-	require.Empty(t, p.Doctor("--topic", "invoice"))
+	found := p.Doctor("--topic", "invoice")
+	require.Len(t, found, 1)
+	require.Contains(t, found[0], "problem (broker): topic invoice: it does not exist: there is no stream oncebox-invoice: correct the name, or start")
 }
 
 // A server that is away, and users that may not look, are findings: the command does not hang.

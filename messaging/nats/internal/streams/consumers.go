@@ -103,7 +103,7 @@ func (k *Keeper) consumerConfigs(st *Stream, s messaging.Subscription) []jetstre
 func (k *Keeper) openConsumer(ctx context.Context, st *Stream, want jetstream.ConsumerConfig) (jetstream.Consumer, error) {
 	c, err := k.session.JS.Consumer(ctx, st.Name, want.Durable)
 	if errors.Is(err, jetstream.ErrNotPullConsumer) {
-		return nil, unlike(st, want, "deliver_subject", "set", "empty", "messages are pulled")
+		return nil, notPulled(st, want)
 	}
 	if !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return c, err
@@ -122,6 +122,10 @@ func (k *Keeper) openConsumer(ctx context.Context, st *Stream, want jetstream.Co
 func unlike(st *Stream, want jetstream.ConsumerConfig, setting string, is, must any, why string) error {
 	return messaging.Permanent(fmt.Errorf("%w: %s is %v and must be %v: %s. Delete the consumer, which is made anew then: all messages that the stream keeps "+
 		"come again: nats consumer rm %s %s", ErrSettings, setting, is, must, why, st.Name, want.Durable))
+}
+
+func notPulled(st *Stream, want jetstream.ConsumerConfig) error {
+	return unlike(st, want, "deliver_subject", "set", "empty", "messages are pulled")
 }
 
 // checkConsumer returns an error if a consumer has settings that lose messages or their order. Other settings are used as they are.

@@ -62,7 +62,9 @@ func (k *Keeper) Examine(ctx context.Context, topic string, publishTimeout time.
 	x := &examination{topic: topic, stream: k.Stream(topic)}
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return nil, nil, nil
+		x.findf(diagnosis.Problem, "correct the name, or start the service that publishes to it, which makes the stream",
+			"it does not exist: there is no stream %s", x.stream)
+		return x.found, nil, nil
 	case errors.Is(err, ErrSettings):
 		x.findf(diagnosis.Problem, "see there", "%v", err)
 		return x.found, nil, nil

@@ -70,7 +70,9 @@ func TestDoctorFindsWhatHurts(t *testing.T) {
 		"problem (broker): queue oncebox:order:billing:0: it drops a message after 60000 ms, handled or not (message-ttl)",
 		"problem (broker): queue oncebox:order:billing:0: when it is full it drops its oldest message (max-length with overflow drop-head)",
 	)
-	require.Empty(t, p.Doctor("--topic", "invoice"))
+	found := p.Doctor("--topic", "invoice")
+	require.Len(t, found, 1)
+	require.Contains(t, found[0], "problem (broker): topic invoice: it has no queue of oncebox")
 }
 
 // Without the management plugin, without rights and without a server there is a finding: the command does not hang.
