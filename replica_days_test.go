@@ -71,6 +71,9 @@ func (r *replicas) everyTable() {
 	const message = "SELECT 'c', 1, gen_random_uuid(), 't', 's', 'm', 'e', 'order', 'text/plain'"
 	for _, row := range []string{ // most tables have no such row when a service has stopped
 		"oncebox_lease VALUES ('test', 'c', 1, gen_random_uuid(), now())",
+		"oncebox_history (part, at) VALUES ('outbox', now()) ON CONFLICT DO NOTHING",
+		"oncebox_process (process, name, host, service, version, library, parts, relay, broker, seen_until) " +
+			"VALUES (gen_random_uuid(), 'n', 'h', 's', '', '', 'relay', 'me', '', now())",
 		"outbox (id, " + eventColumns + ") SELECT gen_random_uuid(), now(), 1, 't', 'order', 'e', 's', '' FROM generate_series(1, 20)",
 		"outbox_held SELECT o.*, now(), 'e' FROM outbox o",
 		"outbox_dead SELECT o.*, now(), 'e' FROM outbox o",

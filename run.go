@@ -67,6 +67,7 @@ func (a *App) Run(ctx context.Context, parts ...Part) error {
 		afterwards(func() error { a.checkRetention(ctx); return nil })
 	}
 	group.Go(func() error { a.Inbox.State().WatchBrokers(ctx, a.subscriber()); return nil })
+	group.Go(func() error { presenceOf(a, parts).Keep(ctx); return nil })
 	// This goroutine keeps Run going when a part has nothing to do, consumers without a Consume for example.
 	group.Go(func() error { <-ctx.Done(); return nil })
 	for _, part := range parts {

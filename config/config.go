@@ -56,6 +56,10 @@ type Config struct {
 	// With -1 they are kept for ever.
 	AuditRetention time.Duration `env:"AUDIT_RETENTION"`
 
+	// NoHistory keeps no history of the gauges. Otherwise one process writes backlog, ages, rates and failures of outbox and consumers into the table
+	// oncebox_history, a row for each minute, and for each ten minutes after two hours. The console draws the last 24 hours from it. Default: false.
+	NoHistory bool `env:"NO_HISTORY"`
+
 	// UoW configures units of work. Its Registry, Source, DefaultTenant and MaxPayload are the defaults of the other packages.
 	UoW uow.Config
 	// Outbox configures the tables of events.
@@ -125,6 +129,9 @@ func (c *Config) share() {
 	}
 	for _, pooler := range []*bool{&c.Outbox.Pooler, &c.Inbox.Pooler, &c.Idempotency.Pooler} {
 		fill(pooler, c.Pooler)
+	}
+	for _, off := range []*bool{&c.Outbox.NoHistory, &c.Inbox.NoHistory} {
+		fill(off, c.NoHistory)
 	}
 	for _, retention := range []*time.Duration{&c.Outbox.AuditRetention, &c.Inbox.AuditRetention, &c.Idempotency.AuditRetention} {
 		fill(retention, c.AuditRetention)

@@ -30,6 +30,8 @@ type Config struct {
 	// Pooler must be true if a transaction-mode pooler stands between the program and the database. Prepared statements are not used then. Default:
 	// false.
 	Pooler bool
+	// NoHistory keeps no history of waiting, handled and failed messages, which the console draws. Default: false.
+	NoHistory bool
 	// Retention is how long the inbox remembers that it has handled a message, at least 24h. A copy that comes later is handled again. So choose
 	// more than the time for which the broker may redeliver a message, and for which the sender's outbox keeps events for a replay. Default: 240h.
 	// With -1 (KeepForever) messages are remembered for ever.

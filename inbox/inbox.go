@@ -76,12 +76,11 @@ func New(m *uow.Manager, cfg *Config) *Inbox {
 		cfg: c,
 		store: &store.Handle{
 			Units: m, Patient: pgsql.New(c.Schema, c.Pooler, store.Words()...), Log: otelx.Logger(c.Telemetry.Logger), Owner: uuid.NewString(),
-			ParkedLease: c.ParkedLease, LeaseTTL: c.LeaseTTL, LockTimeout: c.LockTimeout, PollInterval: c.PollInterval,
+			ParkedLease: c.ParkedLease, LeaseTTL: c.LeaseTTL, LockTimeout: c.LockTimeout, PollInterval: c.PollInterval, NoHistory: c.NoHistory,
 		},
 		messages: otelx.Counter(meter, "oncebox.inbox.messages", "Messages that came to a consumer, by outcome"),
 		silent:   otelx.Counter(meter, "oncebox.inbox.unannounced", "Dead letters for which Config.OnDead failed, by consumer"),
-		woken:    make(chan struct{}, 1), handlers: map[handlerKey]*wrapped{},
-		logged: map[logged]struct{}{}, stores: map[Subscription]messaging.BatchHandler{},
+		woken:    make(chan struct{}, 1), handlers: map[handlerKey]*wrapped{}, logged: map[logged]struct{}{}, stores: map[Subscription]messaging.BatchHandler{},
 	}
 	i.store.Wake = i.wake
 	i.store.AnswerWithin(store.AnswerTimeout)
@@ -293,6 +292,7 @@ func (i *Inbox) countN(ctx context.Context, consumer, outcome string, n int64) {
 		attributes, _ = i.attributes.LoadOrStore(key, metric.WithAttributeSet(set))
 	}
 	i.messages.Add(ctx, n, attributes.(metric.MeasurementOption)) //nolint:forcetypeassert // nothing else is stored
+	i.process.Count(consumer, outcome, n)
 }
 
 // The outcomes of a message that oncebox.inbox.messages counts.

@@ -27,6 +27,12 @@ type Naming interface {
 	ValidateSubscription(s Subscription) error
 }
 
+// Titled is a broker that knows what it is called, so that operators read the name.
+type Titled interface {
+	// Title returns the name of the broker's kind, such as Pulsar.
+	Title() string
+}
+
 // RetentionReader is a broker that knows how long it may deliver a message again. [oncebox.App] warns at its start if that is longer than
 // the inbox remembers.
 //

@@ -12,6 +12,7 @@ import (
 	"github.com/oncebox/oncebox/inbox/readmodel"
 	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/operator"
+	"github.com/oncebox/oncebox/ops/processes"
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
@@ -28,6 +29,8 @@ type Status struct {
 	Traffic outboxstate.Traffic
 	// Projectors lists the processes with a relay.
 	Projectors []outboxstate.Projector
+	// Processes lists the processes that run parts of the service.
+	Processes []processes.Process
 	// Consumers lists the consumers that have run on this database, or have parked messages or dead letters, by their names.
 	Consumers []ConsumerStatus
 	// ReadModels lists the read models, by name.
@@ -59,6 +62,9 @@ func (v *View) Status(ctx context.Context, filter Filter) (st Status, err error)
 	// The traffic stays that of the whole outbox: rates per tenant are not counted.
 	filter.share(&st.Outbox)
 	if st.Projectors, err = v.outbox.State().Projectors(ctx); err != nil {
+		return st, err
+	}
+	if st.Processes, err = processes.List(ctx, v.db, v.outbox, v.inbox); err != nil {
 		return st, err
 	}
 	if st.Consumers, err = v.Consumers(ctx, filter); err != nil {

@@ -31,6 +31,8 @@ type Config struct {
 	// PollOnly makes relays find new events by polling alone. If it is false, a commit wakes the relays of other processes: the writer sends NOTIFY,
 	// and each relay has a connection of its own on which it LISTENs. A store with Pooler does not LISTEN either. Default: false.
 	PollOnly bool `env:"POLL_ONLY"`
+	// NoHistory keeps no history of backlog, age, rates and failures, which the console draws. Default: false.
+	NoHistory bool
 	// Deployment is the name of the installation that the database belongs to, such as "production". It prevents a restored copy of the database
 	// from publishing its events a second time. The first relay with a name writes it into the database, as soon as no relay without a name is
 	// alive. From then on relays with another name, or with none, do not publish its events until Store.Upkeep().TakeOwnership is called. Default:

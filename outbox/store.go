@@ -75,7 +75,7 @@ func (s *Store) Telemetry() telemetry.Config {
 func NewStore(db *bun.DB, cfg *Config) *Store {
 	c := cfg.WithDefaults()
 	box := outboxdb.New(db, otelx.Logger(c.Telemetry.Logger), &outboxdb.Settings{
-		Schema: c.Schema, Pooler: c.Pooler, PollOnly: c.PollOnly, Deployment: c.Deployment,
+		Schema: c.Schema, Pooler: c.Pooler, PollOnly: c.PollOnly, NoHistory: c.NoHistory, Deployment: c.Deployment,
 		DefaultTenant: c.DefaultTenant, MaxPayload: c.MaxPayload,
 		OnDead: c.OnDead, OnDeadTimeout: c.OnDeadTimeout, Unannounced: newUnannounced(&c),
 	})

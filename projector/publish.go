@@ -74,7 +74,7 @@ func (p *publisher) handOver(ctx context.Context, rows []*outboxdb.Row) map[int]
 	defer p.telemetry.HandedOver(ctx, -len(rows))
 	errs := p.send(ctx, rows)
 	p.telemetry.Took(ctx, rows, errs, began, p.tenants.Due)
-	p.failure.Note(errs)
+	p.failure.Note(rows, errs)
 	return errs
 }
 

@@ -44,7 +44,7 @@ func newRelay(p *Projector, s *outbox.Store) *relay {
 	r := &relay{p: p, store: s, lanes: lanedb.Of(s.Handle()), topics: &schedule.Topics{Pause: p.pauses.topic}, limit: limit(p.cfg.Lease)}
 	r.mark = &mark{log: r.lanes.Log, numbers: progress.Watermark{Patience: p.pauses.shortcut}}
 	r.state = &leader.Reader[outboxstate.Stats]{
-		Name: "outbox.stats", SQL: s.Handle().Run, DB: s.Handle().DB, Log: p.log, Read: s.State().Stats, Interval: p.pauses.observe,
+		Name: "outbox.stats", SQL: s.Handle().Run, DB: s.Handle().DB, Log: p.log, Read: outboxstate.NewKeeper(s.State()).Read, Interval: p.pauses.observe,
 	}
 	// The margin: a batch must begin so early that the broker's answer and the settle come before the lease ends.
 	r.leases = leases.New(leases.Settings{

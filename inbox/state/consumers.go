@@ -15,7 +15,8 @@ const (
 	listConsumers = `SELECT consumer, beat_at, stopped_at, clock_timestamp() FROM {schema}.inbox_consumer WHERE beat_at IS NOT NULL ORDER BY consumer`
 
 	listProcesses = `
-SELECT consumer, topic, name, state, since, unsettled, progress_at, error, failed_at, seen_at, seen_until >= clock_timestamp(), clock_timestamp()
+SELECT consumer, topic, process::text, name, state, since, unsettled, progress_at, error, failed_at, handled, failed, seen_at,
+	seen_until >= clock_timestamp(), clock_timestamp()
 FROM {schema}.inbox_process ORDER BY consumer, topic, name, process`
 
 	listSubscriptions = `
@@ -53,7 +54,8 @@ type Topic struct {
 
 // Process is the report of a process about a consumer.
 type Process struct {
-	Name string
+	// ID is another one each time that the program starts, Name its host and process id.
+	ID, Name string
 	// State is connected, partly (some partitions have no connection), away (it has no connection, or is not subscribed), paused (inbox.Inbox.Pause),
 	// or stored (there is no broker).
 	State string
@@ -66,6 +68,9 @@ type Process struct {
 	// Error is the reason why it last had no connection, and FailedAt when it last reported that.
 	Error    string
 	FailedAt time.Time
+	// Handled is how many messages of the consumer the process has handled since it began, at all topics, and Failed how many tries failed or made a
+	// dead letter.
+	Handled, Failed int64
 }
 
 // Waiting is the answer of a broker about a subscription.
@@ -117,7 +122,8 @@ func (r *Reader) readProcesses(ctx context.Context, all *states) error {
 	return pgsql.Each(r.h.Patient.Query(ctx, r.h.DB(ctx), listProcesses), func(scan pgsql.Scan) error {
 		var p process
 		var progress, failed *time.Time
-		err := scan(&p.consumer, &p.topic, &p.Name, &p.State, &p.Since, &p.Unsettled, &progress, &p.Error, &failed, &p.seen, &p.alive, &all.now)
+		err := scan(&p.consumer, &p.topic, &p.ID, &p.Name, &p.State, &p.Since, &p.Unsettled, &progress, &p.Error, &failed, &p.Handled, &p.Failed, &p.seen,
+			&p.alive, &all.now)
 		if err != nil {
 			return err
 		}

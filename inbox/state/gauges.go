@@ -8,8 +8,11 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/oncebox/oncebox/inbox/internal/store"
+	"github.com/oncebox/oncebox/internal/history"
 	"github.com/oncebox/oncebox/internal/leader"
 	"github.com/oncebox/oncebox/internal/otelx"
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/operator"
 )
 
 // gauges shows the statistics of the consumers as metrics. Of all processes that run inbox.Inbox.RunParked only one reads and shows them,
@@ -86,7 +89,11 @@ func (g *gauges) showConsumers(to metric.Observer, list []Consumer) {
 // Observe shows the statistics as metrics, until ctx is done. Only one process of all does so at a time; the others wait. own returns the
 // consumers of this process. It is a part of inbox.Inbox.RunParked.
 func (r *Reader) Observe(ctx context.Context, own func() []string) {
-	reader := &leader.Reader[[]Stats]{Name: "inbox.stats", SQL: r.h.Patient, DB: r.h.DB(ctx), Log: r.h.Log, Read: r.Stats}
+	writer := r.writer()
+	reader := &leader.Reader[[]Stats]{
+		Name: "inbox.stats", SQL: r.h.Patient, DB: r.h.DB(ctx), Log: r.h.Log,
+		Read: func(ctx context.Context) ([]Stats, error) { return r.keep(ctx, writer) },
+	}
 	defer r.gauges.all.Show(func(_ context.Context, to metric.Observer) error {
 		if list, ok := reader.Latest(); ok {
 			r.gauges.show(to, byName(list, own()))
@@ -111,4 +118,40 @@ func byName(list []Stats, own []string) map[string]Stats {
 		states[store.Family(st.Consumer)] = all
 	}
 	return states
+}
+
+// everRun lists the consumers that have run.
+const everRun = `SELECT consumer FROM {schema}.inbox_consumer WHERE beat_at IS NOT NULL`
+
+// writer returns a writer of the history of the consumers.
+func (r *Reader) writer() *history.Writer {
+	return &history.Writer{Part: operator.PartInbox, Run: r.h.Patient, Off: r.h.NoHistory, Log: r.h.Log}
+}
+
+// keep is [Reader.Stats]. It also enters what it read into the history, and zeros for all consumers without parked messages and dead letters.
+func (r *Reader) keep(ctx context.Context, writer *history.Writer) ([]Stats, error) {
+	list, err := r.Stats(ctx)
+	if err != nil || writer.Off {
+		return list, err
+	}
+	names, err := pgsql.Collect(r.h.Patient.Query(ctx, r.h.DB(ctx), everRun), func(scan pgsql.Scan, name *string) error { return scan(name) })
+	if err != nil {
+		writer.Warn(ctx, store.Wrap("list consumers", err))
+		return list, nil
+	}
+	reading := map[string]operator.Figures{}
+	for name, st := range byName(list, names) {
+		reading[name] = operator.Figures{
+			Waiting: operator.Unknown, Parked: int64(st.Parked), Failing: int64(st.Failed), Dead: int64(st.DeadLetters), Oldest: st.OldestParked,
+		}
+	}
+	writer.Note(ctx, r.h.DB(ctx), reading)
+	return list, nil
+}
+
+// History returns how the messages of each consumer went over the last span, up to 24 hours, by its name, for a read model without its generation. A
+// consumer is missing if no process has read its figures, and all are if inbox.Config.NoHistory is set.
+func (r *Reader) History(ctx context.Context, span time.Duration) (map[string]operator.History, error) {
+	all, err := history.Read(ctx, r.h.AdHoc(), r.h.DB(ctx), operator.PartInbox, span)
+	return all, store.Wrap("read the history", err)
 }

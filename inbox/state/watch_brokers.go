@@ -34,9 +34,19 @@ var errCannotSay = errors.New("the adapter of the broker cannot say what waits: 
 // until ctx is done. Only one process of all does so at a time, for all consumers, so that consumers are included which no process runs. If
 // broker is nil there is none, and no message waits there. It is a part of inbox.Inbox.Run.
 func (r *Reader) WatchBrokers(ctx context.Context, broker messaging.Subscriber) {
+	writer, done := r.writer(), progress{}
+	writer.Tidies = true
 	reader := &leader.Reader[[]Consumer]{
 		Name: "inbox.consumers", SQL: r.h.Patient, DB: r.h.DB(ctx), Log: r.h.Log,
-		Read: func(ctx context.Context) ([]Consumer, error) { return r.ask(ctx, broker) },
+		Read: func(ctx context.Context) ([]Consumer, error) {
+			list, err := r.ask(ctx, broker)
+			if err != nil {
+				done = progress{} // another process may lead before the next reading, and count what is done until then
+				return nil, err
+			}
+			writer.Note(ctx, r.h.DB(ctx), done.since(list))
+			return list, nil
+		},
 	}
 	defer r.gauges.all.Show(func(_ context.Context, to metric.Observer) error {
 		if list, ok := reader.Latest(); ok {

@@ -64,7 +64,11 @@ SELECT 1 + (SELECT count(*) FROM {schema}.outbox_projector WHERE grp = $2 AND ow
 	// unregister also deletes the heartbeats of projectors that vanished more than a day ago.
 	unregister = `DELETE FROM {schema}.outbox_projector WHERE owner = $1 OR seen_until < clock_timestamp() - interval '1 day'`
 
-	noteFailure = `UPDATE {schema}.outbox_projector SET error = $2, failed_at = clock_timestamp() - $3::interval WHERE owner = $1`
+	noteFailure = `
+UPDATE {schema}.outbox_projector SET error = $2, failed_at = clock_timestamp() - $3::interval, 
+	failing_since = CASE WHEN $4::interval >= '0' THEN clock_timestamp() - $4::interval END
+WHERE owner = $1`
+	noteRecovery = `UPDATE {schema}.outbox_projector SET failing_since = NULL WHERE owner = $1`
 
 	// claim takes free lanes. The claim is committed first, then the blocks are loaded, then the first fetch begins.
 	// A former owner that still writes to a lane has the lane's row locked meanwhile, and claim skips the lane. So
@@ -134,11 +138,19 @@ func (s Leases) Heartbeat(ctx context.Context, owner string, group int16, ttl ti
 	return a, nil
 }
 
-// NoteFailure records why the broker, or a topic, took nothing from owner, and how long ago that was, for operators
-// who ask why events do not leave.
-func (s Leases) NoteFailure(ctx context.Context, owner, reason string, ago time.Duration) error {
-	if _, err := s.box.Run.Exec(ctx, s.box.DB, noteFailure, owner, pgsql.CleanText(reason), ago); err != nil {
+// NoteFailure records why the broker, or a topic, took nothing from owner, how long ago that last was, and how long ago it began (below 0: it is over),
+// for operators who ask why events do not leave.
+func (s Leases) NoteFailure(ctx context.Context, owner, reason string, last, first time.Duration) error {
+	if _, err := s.box.Run.Exec(ctx, s.box.DB, noteFailure, owner, pgsql.CleanText(reason), last, first); err != nil {
 		return fmt.Errorf("outbox: record why nothing was published: %w", pgerr.Explain(err))
+	}
+	return nil
+}
+
+// NoteRecovery records that broker and topics take the events of owner again.
+func (s Leases) NoteRecovery(ctx context.Context, owner string) error {
+	if _, err := s.box.Run.Exec(ctx, s.box.DB, noteRecovery, owner); err != nil {
+		return fmt.Errorf("outbox: record that events are published again: %w", pgerr.Explain(err))
 	}
 	return nil
 }

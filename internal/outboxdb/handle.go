@@ -44,6 +44,7 @@ type Handle struct {
 type Settings struct {
 	Schema           string
 	Pooler, PollOnly bool
+	NoHistory        bool
 	Deployment       string
 	DefaultTenant    string
 	MaxPayload       int

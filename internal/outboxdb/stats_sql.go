@@ -180,7 +180,7 @@ ORDER BY created_at, seq LIMIT $1`
 // with a relay, the lane whose row waits longest, and the same of the lanes without a relay.
 const OldestOverdue = `
 WITH ` + lanesOfStats + `,` + pausesOfStats + `
-SELECT DISTINCT ON (x.free) NOT x.free, coalesce(x.owner, ''), x.since, coalesce(r.error, ''), r.failed_at FROM (
+SELECT DISTINCT ON (x.free) NOT x.free, coalesce(x.owner, ''), x.since, coalesce(r.error, ''), r.failed_at, r.failing_since FROM (
 	SELECT l.owner, l.free, least(fresh.since, due.since) AS since
 	FROM lanes l
 	LEFT JOIN LATERAL (

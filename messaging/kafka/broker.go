@@ -72,7 +72,7 @@ func Connect(ctx context.Context, cfg *Config) (*Broker, error) {
 	b.open, b.end = context.WithCancel(context.Background())
 	b.producers = newProducers(b)
 	b.start = adapters.NewStart(adapters.Greeting{
-		Kind: "Kafka", URL: b.cfg.URL, Setting: "Config.URL (ONCEBOX_KAFKA_URL)", Greet: b.greet, Lasts: lasts,
+		Kind: title, URL: b.cfg.URL, Setting: "Config.URL (ONCEBOX_KAFKA_URL)", Greet: b.greet, Lasts: lasts,
 		Required: b.cfg.Required, Timeout: b.cfg.ConnectTimeout, Open: b.open, Log: b.log,
 	})
 	if b.client, err = kgo.NewClient(b.cfg.clientOptions(b.tls, b.log)...); err != nil {

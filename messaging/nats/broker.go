@@ -61,7 +61,7 @@ func Connect(ctx context.Context, cfg *Config) (*Broker, error) {
 	b.log = quietlog.New(b.telemetry.Logger(), c.LogInterval)
 	b.open, b.end = context.WithCancel(context.Background())
 	b.start = adapters.NewStart(adapters.Greeting{
-		Kind: "NATS", URL: adapters.Redacted(c.URL), Setting: "Config.URL (ONCEBOX_NATS_URL)", Greet: b.greet, Lasts: lasts,
+		Kind: title, URL: adapters.Redacted(c.URL), Setting: "Config.URL (ONCEBOX_NATS_URL)", Greet: b.greet, Lasts: lasts,
 		Required: c.Required, Timeout: c.ConnectTimeout, Open: b.open, Log: b.log,
 	})
 	if err := b.start.Begin(ctx); err != nil {

@@ -34,6 +34,9 @@ func (b *Broker) Declare(ctx context.Context, topics []string, subscriptions []m
 	return b.insist(ctx, "declare", func(ctx context.Context) error { return b.declare(ctx, topics, subscriptions) })
 }
 
+// Title returns what operators call the broker, see messaging.Titled.
+func (*Broker) Title() string { return title }
+
 // validate names the topics and subscriptions that cannot be.
 func (b *Broker) validate(topics []string, subscriptions []messaging.Subscription) (err error) {
 	for _, topic := range topics {

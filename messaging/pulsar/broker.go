@@ -79,7 +79,7 @@ func Connect(ctx context.Context, cfg *Config) (*Broker, error) {
 	b.open, b.end = context.WithCancel(context.Background())
 	b.greeter = &greeter{broker: b}
 	b.start = adapters.NewStart(adapters.Greeting{
-		Kind: "Pulsar", URL: adapters.Redacted(c.URL), Setting: "Config.URL (ONCEBOX_PULSAR_URL)", Greet: b.greeter.greet, Lasts: answer.Lasts,
+		Kind: title, URL: adapters.Redacted(c.URL), Setting: "Config.URL (ONCEBOX_PULSAR_URL)", Greet: b.greeter.greet, Lasts: answer.Lasts,
 		Required: c.Required, Timeout: c.ConnectTimeout, Open: b.open, Log: b.log,
 	})
 	if err := b.connect(ctx); err != nil {
@@ -142,6 +142,9 @@ func clientOptions(c *Config, log slog.Handler) pulsarclient.ClientOptions {
 
 // Observe implements [messaging.Observed].
 func (b *Broker) Observe(t telemetry.Config) { b.telemetry.Use(t) }
+
+// Title returns what operators call the broker, see messaging.Titled.
+func (*Broker) Title() string { return title }
 
 // Close refuses new calls, waits for the calls under way, hands back the messages that receivers did not settle, and closes the connection.
 // Receivers return [messaging.ErrClosed]. An error means that the broker did not confirm the end in time; it will notice the end by itself.

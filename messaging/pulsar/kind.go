@@ -9,6 +9,9 @@ import (
 // briefly is how long a program that a person waits for gives the admin API to answer.
 const briefly = 2 * time.Second
 
+// title is what the broker is called.
+const title = "Pulsar"
+
 // Kind describes Pulsar to programs that are made for several brokers. They read the variables that begin with ONCEBOX_PULSAR_.
 func Kind() brokers.Kind {
 	set := func(c *Config, o brokers.Options) {
@@ -17,5 +20,5 @@ func Kind() brokers.Kind {
 			c.AdminTimeout, c.CloseTimeout = briefly, time.Second
 		}
 	}
-	return brokers.Kind{Name: "pulsar", Title: "Pulsar", Example: "pulsar://localhost:6650", Connect: brokers.Connector("ONCEBOX_PULSAR_", set, Connect)}
+	return brokers.Kind{Name: "pulsar", Title: title, Example: "pulsar://localhost:6650", Connect: brokers.Connector("ONCEBOX_PULSAR_", set, Connect)}
 }

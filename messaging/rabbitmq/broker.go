@@ -83,7 +83,7 @@ func Connect(ctx context.Context, cfg *Config) (*Broker, error) {
 		b.declared[subscriptionKey{s.Topic, s.Name}] = s
 	}
 	b.start = adapters.NewStart(adapters.Greeting{
-		Kind: "RabbitMQ", URL: adapters.Redacted(c.URL), Setting: "Config.URL (ONCEBOX_RABBITMQ_URL)", Greet: b.greet, Lasts: lasts, Required: c.Required,
+		Kind: title, URL: adapters.Redacted(c.URL), Setting: "Config.URL (ONCEBOX_RABBITMQ_URL)", Greet: b.greet, Lasts: lasts, Required: c.Required,
 		Timeout: c.ConnectTimeout, Open: b.open, Log: b.log,
 	})
 	if err := b.start.Begin(ctx); err != nil {

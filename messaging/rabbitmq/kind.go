@@ -6,6 +6,12 @@ import (
 	"github.com/oncebox/oncebox/messaging/brokers"
 )
 
+// title is what the broker is called.
+const title = "RabbitMQ"
+
+// Title returns what operators call the broker, see messaging.Titled.
+func (*Broker) Title() string { return title }
+
 // Kind describes RabbitMQ to programs that are made for several brokers. They read the variables that begin with ONCEBOX_RABBITMQ_.
 func Kind() brokers.Kind {
 	set := func(c *Config, o brokers.Options) {
@@ -15,6 +21,6 @@ func Kind() brokers.Kind {
 		}
 	}
 	return brokers.Kind{
-		Name: "rabbitmq", Title: "RabbitMQ", Example: "amqp://localhost:5672", Connect: brokers.Connector("ONCEBOX_RABBITMQ_", set, Connect),
+		Name: "rabbitmq", Title: title, Example: "amqp://localhost:5672", Connect: brokers.Connector("ONCEBOX_RABBITMQ_", set, Connect),
 	}
 }

@@ -77,6 +77,45 @@ CREATE TABLE oncebox_failure (
     CHECK ((archived_at IS NULL) = (archived_upto IS NULL))
 );
 
+-- How the gauges of the last 24 hours went. The process that reads them for the metrics enters what it read into the row of the minute. Rows of
+-- minutes become one row for ten minutes after two hours, and are removed after 24 hours, so a part has at most 300 rows, and each consumer as many.
+-- In a time without a row no process read the gauges.
+CREATE TABLE oncebox_history (
+    part     text             NOT NULL CHECK (part <> ''),  -- as in oncebox_audit
+    at       timestamptz      NOT NULL,                     -- when the row begins
+    consumer text             NOT NULL DEFAULT '',          -- of a row about a consumer
+    minutes  smallint         NOT NULL DEFAULT 1 CHECK (minutes IN (1, 10)), -- how long it lasts
+    -- The highest reading of the time; NULL: it was not known.
+    waiting  bigint,                                        -- events to be published; messages of a consumer at the broker
+    parked   bigint,                                        -- messages of a consumer in the database
+    failing  bigint,                                        -- refused events; keys of a consumer whose first message failed
+    dead     bigint,                                        -- dead letters
+    oldest   double precision,                              -- the age in seconds of the oldest event, or parked message, that waits
+    -- Sums over the seconds in counted.
+    came     bigint           NOT NULL DEFAULT 0,           -- events that were stored
+    went     bigint           NOT NULL DEFAULT 0,           -- events that were published; messages that a consumer handled
+    failed   bigint           NOT NULL DEFAULT 0,           -- tries of a consumer that failed
+    counted  double precision NOT NULL DEFAULT 0,
+    PRIMARY KEY (part, at, consumer)
+) WITH (fillfactor = 70);
+
+-- The processes that run parts of the service, as they describe themselves. A process removes its row when it ends in order.
+CREATE TABLE oncebox_process (
+    process    uuid        PRIMARY KEY,
+    name       text        NOT NULL, -- its machine and number, for people
+    host       text        NOT NULL,
+    service    text        NOT NULL,
+    version    text        NOT NULL, -- of the program, or the revision that it was built from; '': not known, as library
+    library    text        NOT NULL, -- the version of oncebox
+    parts      text        NOT NULL, -- relay, consumers, cleaner, with a space between them
+    relay      text        NOT NULL, -- its name as an owner of lanes; '': it runs no relay
+    reporter   uuid,                 -- its id in the reports about its consumers; NULL: it runs none
+    broker     text        NOT NULL, -- the kind of its broker; '': it has none
+    began_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+    seen_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    seen_until timestamptz NOT NULL -- a process that is silent for longer was killed, or has no database
+) WITH (fillfactor = 50);
+
 -- Makes functions whose text names the schema: each {schema} in the template becomes the first schema of the search_path, as an
 -- identifier. Where {schema} begins a literal, quotes within the name are doubled.
 --
@@ -96,6 +135,8 @@ COMMENT ON TABLE oncebox_migrations IS 'The files of the migrations that were ap
 COMMENT ON TABLE oncebox_lease IS 'Who alone may do something, and until when: read statistics, or run a message outside a transaction.';
 COMMENT ON TABLE oncebox_settings IS 'What all processes must agree on: which database this is, lanes and hash, and how long published events are kept.';
 COMMENT ON TABLE oncebox_failure IS 'What operators said about failures with one cause: a note, and whether they are archived.';
+COMMENT ON TABLE oncebox_history IS 'How the gauges of the last 24 hours went: a row for each minute, and for each ten minutes after two hours.';
+COMMENT ON TABLE oncebox_process IS 'Which processes of the service are alive, what each runs, and in which version.';
 COMMENT ON TABLE oncebox_audit IS 'What operators did by hand and what a retention removed: who, when and why.';
 
 INSERT INTO oncebox_migrations (name) VALUES ('20261121000000_oncebox.up.sql');

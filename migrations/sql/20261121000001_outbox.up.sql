@@ -129,7 +129,8 @@ CREATE TABLE outbox_projector (
     seen_until timestamptz NOT NULL,
     lease      interval    NOT NULL DEFAULT '0', -- for how long it says each time that it is alive
     error      text        NOT NULL DEFAULT '', -- why broker or topic last took nothing
-    failed_at  timestamptz                      -- when that was; NULL: never
+    failed_at  timestamptz,                     -- when that was; NULL: never
+    failing_since timestamptz                   -- since when that goes on; NULL: broker or topic have taken something since
 ) WITH (fillfactor = 50);
 
 -- One row, which is gone when the server has crashed and when a standby takes over: both empty all unlogged tables. What the server

@@ -49,6 +49,8 @@ CREATE TABLE inbox_process (
     failed_at   timestamptz,          -- when that was last so; NULL: never
     seen_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     seen_until  timestamptz NOT NULL, -- a process that is silent for longer was killed, or has no database
+    handled     bigint      NOT NULL DEFAULT 0, -- how many messages of the consumer it has handled since it began, at all topics
+    failed      bigint      NOT NULL DEFAULT 0, -- how many tries of these failed, or made a dead letter
     PRIMARY KEY (consumer, topic, process)
 ) WITH (fillfactor = 50);
 

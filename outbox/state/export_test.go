@@ -1,4 +1,9 @@
 package state
 
+import "time"
+
 // EventsByAggregate is the statement of [Reader.EventsByAggregate].
 var EventsByAggregate = eventsByAggregate
+
+// Age moves the last reading of a keeper into the past.
+func (k *Keeper) Age(by time.Duration) { k.before.At = k.before.At.Add(-by) }

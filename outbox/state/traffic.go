@@ -4,7 +4,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/history"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/operator"
 )
 
 // countTraffic reads the sequence, the totals of the lanes, and PostgreSQL's counters of inserts and deletes. A refused
@@ -41,4 +43,11 @@ func (t Traffic) PerSecond(since Traffic) (recorded, left float64, ok bool) {
 func (s *Reader) Traffic(ctx context.Context) (t Traffic, err error) {
 	err = s.box.Run.QueryRow(ctx, s.box.DB, countTraffic, nil, &t.At, &t.Recorded, &t.Left)
 	return t, outboxdb.Wrap("count traffic", err)
+}
+
+// History returns how backlog, age, rates, refused events and dead letters went over the last span, up to 24 hours. It is empty if no relay ran, or
+// outbox.Config.NoHistory is set.
+func (s *Reader) History(ctx context.Context, span time.Duration) (operator.History, error) {
+	all, err := history.Read(ctx, s.box.AdHoc(), s.box.DB, operator.PartOutbox, span)
+	return all[""], outboxdb.Wrap("read the history", err)
 }

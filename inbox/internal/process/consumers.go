@@ -36,6 +36,7 @@ type Consumers struct {
 	paused     map[string]bool       // by consumer
 	pausedAt   map[string]time.Time  // since when
 	owned      map[string]bool       // by consumer: it is known to belong to its service
+	tallies    sync.Map              // by consumer: *tally
 }
 
 // New returns the consumers of a process, none at first.

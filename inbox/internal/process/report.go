@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/oncebox/oncebox/inbox/internal/store"
@@ -28,15 +29,18 @@ const (
 	// report writes the report of a process. Times are sent as ages in microseconds, so that the stored times follow the clock of the
 	// database; -1: never.
 	report = `
-INSERT INTO {schema}.inbox_process AS p (consumer, topic, process, name, state, since, unsettled, progress_at, error, failed_at, seen_until)
+INSERT INTO {schema}.inbox_process AS p (consumer, topic, process, name, state, since, unsettled, progress_at, error, failed_at, seen_until,
+	handled, failed)
 SELECT u.consumer, u.topic, $1::uuid, $2::text, u.state, t.now - u.age * interval '1 microsecond', u.unsettled,
-	CASE WHEN u.progress >= 0 THEN t.now - u.progress * interval '1 microsecond' END, u.error, CASE WHEN u.error <> '' THEN t.now END, t.now + $10::interval
-FROM unnest($3::text[], $4::text[], $5::text[], $6::bigint[], $7::integer[], $8::bigint[], $9::text[])
-		u(consumer, topic, state, age, unsettled, progress, error), (SELECT clock_timestamp() AS now) t
+	CASE WHEN u.progress >= 0 THEN t.now - u.progress * interval '1 microsecond' END, u.error, CASE WHEN u.error <> '' THEN t.now END, t.now + $10::interval,
+	u.handled, u.failed
+FROM unnest($3::text[], $4::text[], $5::text[], $6::bigint[], $7::integer[], $8::bigint[], $9::text[],
+		$11::bigint[], $12::bigint[]) u(consumer, topic, state, age, unsettled, progress, error, handled, failed), (SELECT clock_timestamp() AS now) t
 ON CONFLICT (consumer, topic, process) DO UPDATE SET state = excluded.state,
 	since = CASE WHEN p.state = excluded.state THEN least(p.since, excluded.since) ELSE excluded.since END,
 	unsettled = excluded.unsettled, progress_at = excluded.progress_at, error = coalesce(nullif(excluded.error, ''), p.error),
-	failed_at = coalesce(excluded.failed_at, p.failed_at), seen_at = excluded.seen_at, seen_until = excluded.seen_until`
+	failed_at = coalesce(excluded.failed_at, p.failed_at), seen_at = excluded.seen_at, seen_until = excluded.seen_until,
+	handled = excluded.handled, failed = excluded.failed`
 
 	// stopReporting removes the reports of the process, and notes which consumers no process runs any more. Reports of processes that were
 	// killed stay for a day.
@@ -66,6 +70,29 @@ type reported struct {
 	unsettled              int
 	progress               time.Time
 	err                    string
+	handled, failed        int64 // of the consumer, at all of its topics
+}
+
+// tally counts what this process did for a consumer.
+type tally struct{ handled, failed atomic.Int64 }
+
+// Count adds messages of an outcome, as oncebox.inbox.messages counts them, to what this process reports of a consumer.
+func (c *Consumers) Count(consumer, outcome string, n int64) {
+	switch outcome {
+	case "handled", "skipped":
+		c.tallyOf(store.Family(consumer)).handled.Add(n)
+	case "failed", "dead":
+		c.tallyOf(store.Family(consumer)).failed.Add(n)
+	}
+}
+
+// tallyOf returns the tally of a consumer, and makes it if there is none.
+func (c *Consumers) tallyOf(name string) *tally {
+	t, ok := c.tallies.Load(name)
+	if !ok {
+		t, _ = c.tallies.LoadOrStore(name, &tally{})
+	}
+	return t.(*tally) //nolint:forcetypeassert // nothing else is stored
 }
 
 // RunReporting stores the state of this process's consumers and of their connections, until ctx is done, so that operators see it: see
@@ -147,6 +174,8 @@ func (r *reporter) now() []reported {
 // of returns the report of a consumer. The caller holds the mutex.
 func (r *reporter) of(c *Consumer) reported {
 	out := reported{consumer: c.Subscription.Name, topic: c.Subscription.Topic, state: stateStored, since: r.began}
+	done := r.all.tallyOf(out.consumer)
+	out.handled, out.failed = done.handled.Load(), done.failed.Load()
 	if !r.stored {
 		// Until the loop exists, the connection counts as missing, with the reason of the caller.
 		is := messaging.Connection{Parts: 1, Away: 1}
@@ -212,15 +241,17 @@ func (r *reporter) write(ctx context.Context, list []reported) error {
 	n := len(list)
 	consumers, topics, states, errs := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
 	ages, progress, unsettled := make([]int64, n), make([]int64, n), make([]int64, n)
+	handled, failed := make([]int64, n), make([]int64, n)
 	for n, c := range list {
 		consumers[n], topics[n], states[n], errs[n] = c.consumer, c.topic, c.state, c.err
 		ages[n], progress[n], unsettled[n] = time.Since(c.since).Microseconds(), -1, int64(c.unsettled)
+		handled[n], failed[n] = c.handled, c.failed
 		if !c.progress.IsZero() {
 			progress[n] = time.Since(c.progress).Microseconds()
 		}
 	}
 	_, err := r.all.h.SQL.Exec(ctx, r.all.h.DB(ctx), report, r.all.h.Owner, r.name,
-		consumers, topics, states, ages, unsettled, progress, errs, reportLife)
+		consumers, topics, states, ages, unsettled, progress, errs, reportLife, handled, failed)
 	if err != nil {
 		return fmt.Errorf("inbox: store the state of the consumers: %w", pgerr.Explain(err))
 	}

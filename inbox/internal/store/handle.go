@@ -33,8 +33,9 @@ type Handle struct {
 	Owner string
 	// ParkedLease, LeaseTTL and LockTimeout are those of inbox.Config.
 	ParkedLease, LeaseTTL, LockTimeout time.Duration
-	// PollInterval is that of inbox.Config.
+	// PollInterval and NoHistory are those of inbox.Config.
 	PollInterval time.Duration
+	NoHistory    bool
 	// Wake makes this process look for parked messages at once.
 	Wake func()
 

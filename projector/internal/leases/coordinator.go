@@ -53,6 +53,7 @@ type Coordinator struct {
 	unserved      []int64       // groups that had no projector at the last beat
 	unservedBeats int           // the number of beats for which they have been the same
 	noted         time.Time     // the time of the last failure that was written down
+	failing       bool          // it was written down, and goes on
 	isShort       bool          // other projectors have lanes of this one's share
 	nextFree      time.Duration // until a lane of another projector may be free, as of the last beat
 }
@@ -166,18 +167,28 @@ func (c *Coordinator) heartbeat(ctx context.Context) (all lanedb.Membership, err
 	return all, err
 }
 
-// noteFailure stores the reason why the broker has taken nothing since the last beat. An operator looks for it if the
+// noteFailure stores the reason why the broker has taken nothing since the last beat, and once that it is over. An operator looks for it if the
 // broker is away for this process alone.
 func (c *Coordinator) noteFailure(ctx context.Context) error {
-	reason, at, ok := c.Failure.since(c.noted) // each failure is written down once
-	if !ok {
-		return nil
-	}
+	is, goesOn := c.Failure.now(), false
 	err := c.answered(ctx, func(ctx context.Context) error {
-		return c.leases.NoteFailure(ctx, c.cfg.Name, reason, time.Since(at))
+		switch {
+		case is.last.After(c.noted): // each failure is written down once
+			goesOn = !is.began.IsZero()
+			first := -time.Second // it is over
+			if goesOn {
+				first = time.Since(is.began)
+			}
+			return c.leases.NoteFailure(ctx, c.cfg.Name, is.reason, time.Since(is.last), first)
+		case c.failing && is.began.IsZero():
+			return c.leases.NoteRecovery(ctx, c.cfg.Name)
+		default:
+			goesOn = c.failing
+			return nil
+		}
 	})
 	if err == nil {
-		c.noted = at
+		c.noted, c.failing = is.last, goesOn
 	}
 	return err
 }

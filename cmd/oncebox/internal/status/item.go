@@ -16,6 +16,7 @@ type Item struct {
 	Outbox       OutboxItem            `json:"outbox"`
 	Shares       []ShareItem           `json:"shares"`
 	Relays       []RelayItem           `json:"relays"`
+	Processes    []ProcessItem         `json:"processes"`
 	Consumers    []consumers.Item      `json:"consumers"`
 	ReadModels   []consumers.ModelItem `json:"projections"`
 	Adopted      []adopt.State         `json:"adopted"`
@@ -79,7 +80,7 @@ func statusOf(p cli.Program, st *ops.Status, adopted []adopt.State, filter ops.F
 			Lanes: o.Lanes, BusyLanes: o.BusyLanes, FreeLanes: o.FreeLanes,
 			PartitionsMissing: o.PartitionsMissing, SnapshotAgeSeconds: o.SnapshotAge.Seconds(),
 		},
-		Shares: []ShareItem{}, Relays: []RelayItem{}, Consumers: []consumers.Item{}, ReadModels: []consumers.ModelItem{},
+		Shares: []ShareItem{}, Relays: []RelayItem{}, Processes: []ProcessItem{}, Consumers: []consumers.Item{}, ReadModels: []consumers.ModelItem{},
 		Adopted: append([]adopt.State{}, adopted...), UnknownSteps: st.UnknownSteps, selects: filter.Tenant != "" || filter.Topic != "", program: p,
 	}
 	for _, s := range o.Shares {
@@ -87,6 +88,9 @@ func statusOf(p cli.Program, st *ops.Status, adopted []adopt.State, filter ops.F
 	}
 	for _, p := range st.Projectors {
 		item.Relays = append(item.Relays, RelayItem{p.Owner, p.Group, p.Alive, p.Lanes})
+	}
+	for n := range st.Processes {
+		item.Processes = append(item.Processes, processOf(&st.Processes[n]))
 	}
 	for n := range st.Consumers {
 		item.Consumers = append(item.Consumers, consumers.ItemOf(&st.Consumers[n]))

@@ -20,7 +20,7 @@ func (i *Item) print(to io.Writer) error {
 	if err := cli.Columns(to, i.numbers()); err != nil {
 		return err
 	}
-	for _, table := range [][][]string{i.shares(), i.consumers(), i.models(), i.adopted()} {
+	for _, table := range [][][]string{i.processes(), i.shares(), i.consumers(), i.models(), i.adopted()} {
 		if len(table) == 0 {
 			continue
 		}

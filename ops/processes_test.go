@@ -1,0 +1,58 @@
+package ops_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/ops/processes"
+)
+
+// A process is one entry, with the lanes of its relay, its consumers, and the trouble that began first. A process that has not entered itself is listed by
+// what it runs, and one that was killed comes last.
+func TestProcesses(t *testing.T) {
+	s := newService(t)
+	leases := lanedb.Of(s.App.Outbox.Handle()).Leases
+	for _, relay := range []string{"relay-a", "relay-b"} {
+		_, err := leases.Heartbeat(t.Context(), relay, 0, time.Hour)
+		require.NoError(t, err)
+	}
+	require.NoError(t, leases.NoteFailure(t.Context(), "relay-a", "context deadline exceeded", 0, time.Minute))
+	const inbox = "00000000-0000-0000-0000-00000000000a"
+	for _, statement := range []string{
+		`DELETE FROM inbox_process`,
+		`INSERT INTO oncebox_process (process, name, host, service, version, library, parts, relay, reporter, broker, seen_until) VALUES
+			(gen_random_uuid(), 'vm-1', 'vm', 'shop', 'v2', 'v1', 'relay consumers', 'relay-a', '` + inbox + `', 'Pulsar', now() + interval '1 minute'),
+			(gen_random_uuid(), 'vm-0', 'vm', 'shop', '', '', 'cleaner', '', NULL, '', now() - interval '1 hour'),
+			(gen_random_uuid(), 'long gone', 'vm', 'shop', '', '', 'cleaner', '', NULL, '', now() - interval '2 days')`,
+		`INSERT INTO inbox_process (consumer, topic, process, name, state, since, unsettled, error, seen_until) VALUES
+			('mailer', 'order', '` + inbox + `', 'vm-1', 'CONNECTED', now(), 0, '', now() + interval '1 minute'),
+			('mailer', 'refund', '` + inbox + `', 'vm-1', 'AWAY', now() - interval '10 seconds', 0, 'no route', now() + interval '1 minute'),
+			('audit', 'order', gen_random_uuid(), 'vm-2', 'CONNECTED', now(), 0, '', now() + interval '1 minute')`,
+	} {
+		_, err := s.DB.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	list, err := processes.List(t.Context(), s.DB, s.App.Outbox, s.App.Inbox)
+	require.NoError(t, err)
+	var names []string
+	for n := range list {
+		names = append(names, list[n].Name)
+	}
+	require.Equal(t, []string{"relay-b", "vm-1", "vm-2", "vm-0"}, names)
+	full := &list[1]
+	require.Equal(t, []string{"relay", "consumers"}, full.Parts)
+	require.Len(t, full.Consumers, 1)
+	require.Equal(t, []any{"mailer", "away"}, []any{full.Consumers[0].Consumer, full.Consumers[0].State})
+	require.Regexp(t, `^Pulsar has failed since \d\d:\d\d:\d\d UTC: context deadline exceeded$`, full.Trouble(), "that began first")
+	require.InDelta(t, time.Minute, time.Since(full.Since), float64(30*time.Second))
+	require.Empty(t, list[2].Trouble())
+	require.Equal(t, []string{"consumers"}, list[2].Parts)
+	require.False(t, list[3].Alive)
+
+	nothing, err := processes.List(t.Context(), s.DB, nil, nil)
+	require.NoError(t, err)
+	require.Empty(t, nothing)
+}
