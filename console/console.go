@@ -92,6 +92,7 @@ func (c *Console) makeRoutes() map[string]route {
 		routes["GET "+name] = route{serve: sendFile}
 	}
 	if c.cfg.Outbox != nil || c.cfg.Inbox != nil {
+		routes["GET "+pageProcesses] = route{serve: showProcesses, live: true}
 		routes["GET dead"] = route{serve: showDead, live: true}
 		routes["GET letter"] = route{serve: showLetter}
 		routes["GET event"] = route{serve: showEvent, live: true}

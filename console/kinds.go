@@ -2,11 +2,11 @@ package console
 
 import (
 	"cmp"
-	"fmt"
 	"net/url"
 	"slices"
 	"time"
 
+	"github.com/oncebox/oncebox/console/internal/plot"
 	"github.com/oncebox/oncebox/ops"
 )
 
@@ -15,6 +15,8 @@ const (
 	sample = 500
 	// mostKinds is how many groups are shown.
 	mostKinds = 8
+	// errorsOver is the time over which the errors of a group are drawn, a bar for each hour.
+	errorsOver = 24 * time.Hour
 )
 
 // kind is a group of errors whose texts differ only in numbers, ids and quotations.
@@ -25,7 +27,7 @@ type kind struct {
 	Type   string // event type of the latest error
 	Count  int
 	Latest time.Time
-	Plot   *plot
+	Plot   *plot.Plot
 	// GoesOn is true for failures that are tried again. Latest is then the time since when the oldest of them waits, and Next when the
 	// first is tried.
 	GoesOn bool
@@ -53,7 +55,7 @@ func kindsOf(now time.Time, all []failure) []*kind {
 		k := found[key]
 		if k == nil {
 			s := selection{Selection: ops.Selection{Box: f.box, Consumer: f.consumer, Error: ops.CommonPart(f.text)}}
-			k = &kind{Text: text, Box: f.box, Where: whereRelay, Type: f.kind, Latest: f.at, Plot: &plot{}, Link: "dead?" + s.Values().Encode()}
+			k = &kind{Text: text, Box: f.box, Where: whereRelay, Type: f.kind, Latest: f.at, Plot: newErrorPlot(now), Link: "dead?" + s.Values().Encode()}
 			if f.box == ops.BoxInbox {
 				k.Where = "consumer " + f.consumer
 			}
@@ -61,10 +63,21 @@ func kindsOf(now time.Time, all []failure) []*kind {
 			list = append(list, k)
 		}
 		k.Count++
-		k.Plot.add(now, f.at)
+		k.Plot.Count(f.at)
 	}
 	slices.SortStableFunc(list, func(a, b *kind) int { return cmp.Compare(b.Count, a.Count) })
 	return list[:min(len(list), mostKinds)]
+}
+
+// newErrorPlot returns a plot of no error.
+func newErrorPlot(now time.Time) *plot.Plot {
+	p := plot.New("Errors", "errors", now, errorsOver, time.Hour)
+	p.Bars = true
+	values := p.Add("dead letters", "", int(errorsOver/time.Hour)).Values
+	for n := range values {
+		values[n] = 0
+	}
+	return p
 }
 
 // goingOn returns a group for each cause of failures that are tried again, the largest first. Other causes have lines of their own among the findings.
@@ -127,66 +140,4 @@ func readKinds(v *visit, causes []ops.Cause) ([]*kind, error) {
 	}
 	list := append(goingOn(causes), kindsOf(v.now, all)...)
 	return list[:min(len(list), mostKinds)], nil
-}
-
-const (
-	// span is the time that a plot covers, and bars the number of its bars.
-	span = 24 * time.Hour
-	bars = 24
-
-	plotHeight = 28
-	barWidth   = 6
-)
-
-// plot counts errors over time, for a small picture with the present on the right.
-type plot struct {
-	counts [bars]int
-	before int // errors from before the plotted time
-}
-
-// bar is one bar of a plot, in the units of the picture.
-type bar struct {
-	X, Y, Width, Height int
-	Title               string
-}
-
-func (p *plot) add(now, at time.Time) {
-	ago := now.Sub(at)
-	if ago >= span {
-		p.before++
-		return
-	}
-	p.counts[bars-1-min(max(int(ago*bars/span), 0), bars-1)]++
-}
-
-// Width and Height are the size of the picture.
-func (p *plot) Width() int  { return bars*barWidth - 1 }
-func (p *plot) Height() int { return plotHeight }
-
-// Bars returns the bars that are not empty. The highest one fills the height of the picture.
-func (p *plot) Bars() (list []bar) {
-	highest := 0
-	for _, n := range p.counts {
-		highest = max(highest, n)
-	}
-	for i, n := range p.counts {
-		if n == 0 {
-			continue
-		}
-		height := max(n*plotHeight/highest, 2)
-		list = append(list, bar{i * barWidth, plotHeight - height, barWidth - 1, height, fmt.Sprintf("%d, %d h ago", n, bars-1-i)})
-	}
-	return list
-}
-
-// Text returns the alternative text of the picture.
-func (p *plot) Text() string {
-	all, last := 0, 0
-	for i, n := range p.counts {
-		all += n
-		if i == bars-1 {
-			last = n
-		}
-	}
-	return fmt.Sprintf("%d in the last 24 hours, %d of them in the last hour", all, last)
 }

@@ -1,13 +1,17 @@
 package console
 
 import (
+	"net/url"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/oncebox/oncebox/console/internal/plot"
 	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/ops"
+	"github.com/oncebox/oncebox/ops/processes"
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
@@ -25,6 +29,17 @@ type overviewView struct {
 	Findings  []finding
 
 	HasInbox, HasKeys bool
+
+	// Trend says whether the backlog grows, "" if that is not known. Plots, and Sparks by consumer, show how the figures went over the time that is the
+	// current one of Spans.
+	Trend  string
+	Plots  []*plot.Plot
+	Sparks map[string]*plot.Plot
+	Spans  []tab
+
+	processes []processes.Process
+	history   operator.History            // of the outbox
+	went      map[string]operator.History // of the consumers
 }
 
 // finding is a line of the first page that an operator should look at.
@@ -39,11 +54,20 @@ const wordLook = "look"
 // showOverview shows the state of all parts. Its statements run at the same time, and none reads more rows when more events or messages wait.
 func showOverview(v *visit) error {
 	view := &overviewView{HasInbox: v.cfg.Inbox != nil, HasKeys: v.cfg.Idempotency != nil}
+	shown := plot.SpanOf(v.URL.Query().Get(fieldSpan))
 	reads, ctx := errgroup.WithContext(v.Context())
+	reads.Go(func() (err error) {
+		view.processes, err = processes.List(ctx, v.db, v.cfg.Outbox, v.cfg.Inbox)
+		return err
+	})
 	if v.cfg.Outbox != nil {
 		reads.Go(func() error {
 			st, err := v.cfg.Outbox.State().Stats(ctx)
 			view.Outbox = &st
+			return err
+		})
+		reads.Go(func() (err error) {
+			view.history, err = v.cfg.Outbox.State().History(ctx, shown.Length)
 			return err
 		})
 		reads.Go(func() (err error) {
@@ -54,6 +78,10 @@ func showOverview(v *visit) error {
 	if view.HasInbox {
 		reads.Go(func() (err error) {
 			view.Consumers, err = readConsumers(ctx, v.Console)
+			return err
+		})
+		reads.Go(func() (err error) {
+			view.went, err = v.cfg.Inbox.State().History(ctx, shown.Length)
 			return err
 		})
 	}
@@ -73,7 +101,33 @@ func showOverview(v *visit) error {
 		return err
 	}
 	view.Findings = findings(view, v.now)
+	view.draw(shown, v.now)
 	return v.show("overview", "Overview", view)
+}
+
+// fieldSpan is the parameter with the time that the plots cover.
+const fieldSpan = "span"
+
+// draw makes the plots.
+func (o *overviewView) draw(shown plot.Span, now time.Time) {
+	for _, s := range plot.Spans() {
+		l := tab{link: link{Name: s.Name, Href: "./"}}
+		if s.Value != "" {
+			l.Href += "?" + url.Values{fieldSpan: {s.Value}}.Encode()
+		}
+		if s.Value == shown.Value {
+			l.Class = classCurrent
+		}
+		o.Spans = append(o.Spans, l)
+	}
+	if o.Outbox != nil {
+		c := &plot.Course{Span: shown, Now: now, History: o.history}
+		o.Trend, o.Plots = c.Trend(o.Outbox.Backlog()), c.Plots()
+	}
+	o.Sparks = map[string]*plot.Plot{}
+	for name, h := range o.went {
+		o.Sparks[name] = (&plot.Course{Span: shown, Now: now, History: h}).Spark(name)
+	}
 }
 
 // findings returns what an operator should look at, the most serious first.
@@ -86,15 +140,12 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 		list = append(list, finding{state, text, href, word})
 	}
 	down := func(text string) { list = append(list, finding{stateBad, text, pageStuck, "down"}) }
-	for _, o := range view.Overdue {
-		waits := "Events have waited for " + words.Short(now.Sub(o.Since))
-		switch {
-		case o.Relayed && o.Error != "":
-			down(waits + ", although a relay is responsible for them: " + words.Shorten(maxCause, o.Error))
-		case o.Relayed:
-			down(waits + ", although a relay is responsible for them.")
-		default:
-			down(waits + ", and no relay publishes them.")
+	for n := range view.Overdue {
+		down(view.overdue(&view.Overdue[n], now))
+	}
+	for n := range view.processes {
+		if p := &view.processes[n]; !p.Alive {
+			add(stateWarn, "The process "+p.Name+" has vanished: it was last seen "+words.Ago(now, p.SeenAt)+".", pageProcesses)
 		}
 	}
 	for _, text := range downs(view.Consumers, now) {
@@ -128,6 +179,32 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 			pageStuck)
 	}
 	return append(list, failing(view.Causes, now)...)
+}
+
+// overdue says for how long events have waited, and why.
+func (o *overviewView) overdue(late *outboxstate.Overdue, now time.Time) string {
+	waits := "events have waited for " + words.Short(now.Sub(late.Since))
+	switch {
+	case late.Relayed && late.Error != "" && !late.FailingSince.IsZero():
+		return o.brokerOf(late.Owner) + " has taken nothing since " + late.FailingSince.UTC().Format("15:04:05") + " UTC (relay " + late.Owner + "), and " +
+			waits + ": " + words.Shorten(maxCause, late.Error)
+	case late.Relayed && late.Error != "":
+		return words.Upper(waits) + ", although a relay is responsible for them: " + words.Shorten(maxCause, late.Error)
+	case late.Relayed:
+		return words.Upper(waits) + ", although a relay is responsible for them."
+	default:
+		return words.Upper(waits) + ", and no relay publishes them."
+	}
+}
+
+// brokerOf returns what the broker of a relay is called.
+func (o *overviewView) brokerOf(relay string) string {
+	for n := range o.processes {
+		if p := &o.processes[n]; p.Relay == relay && p.Broker != "" {
+			return p.Broker
+		}
+	}
+	return "The broker"
 }
 
 // maxCause is the length to which a cause is cut in a line, in characters.

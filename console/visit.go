@@ -27,9 +27,11 @@ const (
 	pageEvent   = "event"
 	pageKeys    = "keys"
 	pageTenants = "tenants"
-	pageAudit   = "audit"
-	pageSearch  = "search"
-	pageRefresh = "refresh"
+	// pageProcesses lists what runs.
+	pageProcesses = "processes"
+	pageAudit     = "audit"
+	pageSearch    = "search"
+	pageRefresh   = "refresh"
 )
 
 // tokenField is the name of the form field with the token.
@@ -149,7 +151,7 @@ func (v *visit) menu() (items []menuItem) {
 	}{
 		{"Overview", "", "", 0}, {"Stuck", pageStuck, stateWarn, n.Stuck}, {"Dead letters", pageDead, stateBad, n.Dead()},
 		{"Delayed", pageDelayed, statePlain, n.Delayed}, {"Keys", pageKeys, stateBad, n.UnknownSteps},
-		{"Tenants", pageTenants, stateWarn, n.TenantsPaused}, {"Audit", pageAudit, "", 0},
+		{"Tenants", pageTenants, stateWarn, n.TenantsPaused}, {"Processes", pageProcesses, "", 0}, {"Audit", pageAudit, "", 0},
 	} {
 		if _, found := v.routes["GET "+item.page]; !found {
 			continue

@@ -285,11 +285,10 @@ func (i *Inbox) count(ctx context.Context, consumer, outcome string) {
 }
 
 func (i *Inbox) countN(ctx context.Context, consumer, outcome string, n int64) {
-	key := [2]string{consumer, outcome}
-	attributes, ok := i.attributes.Load(key)
+	attributes, ok := i.attributes.Load([2]string{consumer, outcome})
 	if !ok { // made once: they would be sorted and copied for each message
 		set := attribute.NewSet(attribute.String("consumer", store.Family(consumer)), attribute.String("outcome", outcome))
-		attributes, _ = i.attributes.LoadOrStore(key, metric.WithAttributeSet(set))
+		attributes, _ = i.attributes.LoadOrStore([2]string{consumer, outcome}, metric.WithAttributeSet(set))
 	}
 	i.messages.Add(ctx, n, attributes.(metric.MeasurementOption)) //nolint:forcetypeassert // nothing else is stored
 	i.process.Count(consumer, outcome, n)

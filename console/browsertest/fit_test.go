@@ -63,7 +63,7 @@ func (s *shop) addresses(b *browser) []address {
 		{"letter", ofInbox}, {"letter-outbox", ofOutbox},
 		{"confirm", "confirm?action=replay&ref=" + url.QueryEscape(strings.TrimPrefix(ofInbox, "letter?"))},
 		{"edit", "edit?" + strings.TrimPrefix(ofInbox, "letter?")},
-		{"bulk", "bulk?action=discard&box=inbox&error=currency"}, {"audit", "audit"}, {"delayed", "delayed"}, {"keys", "keys"}, {"tenants", "tenants"},
+		{"bulk", "bulk?action=discard&box=inbox&error=currency"}, {"audit", "audit"}, {"delayed", "delayed"}, {"keys", "keys"}, {"tenants", "tenants"}, {"processes", "processes"}, {"overview-day", "?span=24h"},
 		{"stuck", "stuck"}, {"event", "event?id=" + message}, {"decide", retry}, {"search", "search"}, {"found", "search?q=o-201"},
 	}
 }

@@ -1,0 +1,128 @@
+package plot
+
+import (
+	"time"
+
+	"github.com/oncebox/oncebox/operator"
+)
+
+// Course draws how the figures of the outbox, or of a consumer, went.
+type Course struct {
+	Span    Span
+	Now     time.Time
+	History operator.History
+}
+
+// Plots returns the plots of an outbox: what waits and for how long, what comes and goes, and what fails.
+func (c *Course) Plots() []*Plot {
+	backlog := c.plot("Wait to be published", "events", c.Span.step)
+	c.highest(backlog, "wait", "", func(f *operator.Figures) (float64, bool) { return float64(f.Waiting), f.Waiting != operator.Unknown })
+	age := c.plot("Oldest that waits", "age", c.Span.step)
+	age.number, age.scale = inSeconds, roundSeconds
+	c.highest(age, "old", "", func(f *operator.Figures) (float64, bool) { return f.Oldest.Seconds(), f.Known() })
+	rates := c.plot("Stored and published", "events per second", c.Span.step)
+	rates.number, rates.scale = perSecond, roundRate
+	c.rate(rates, "stored", "second", func(f *operator.Figures) int64 { return f.Came })
+	c.rate(rates, "published", "", func(f *operator.Figures) int64 { return f.Went })
+	failures := c.plot("Refused and dead", "events", c.Span.step)
+	c.highest(failures, "refused, tried again", "warn", func(f *operator.Figures) (float64, bool) {
+		return float64(f.Failing), f.Failing != operator.Unknown
+	})
+	c.highest(failures, "dead", "bad", func(f *operator.Figures) (float64, bool) { return float64(f.Dead), f.Known() })
+	return []*Plot{backlog, age, rates, failures}
+}
+
+// Spark returns a small plot of what a consumer handled and what failed.
+func (c *Course) Spark(name string) *Plot {
+	p := c.plot(name, "messages", c.Span.bar)
+	p.Bars = true
+	c.sum(p, "handled", "", func(f *operator.Figures) int64 { return f.Went })
+	c.sum(p, "failed", "bad", func(f *operator.Figures) int64 { return f.Failed })
+	return p
+}
+
+// plot returns a plot without series.
+func (c *Course) plot(name, unit string, step time.Duration) *Plot {
+	return New(name, unit, c.Now, c.Span.Length, step)
+}
+
+// each calls fn for the figures of a plot, with the columns that they cover. Figures of ten minutes cover ten columns of a minute.
+func (c *Course) each(p *Plot, columns int, fn func(f *operator.Figures, column int)) {
+	for n := range c.History.Figures {
+		f := &c.History.Figures[n]
+		for at := f.At; at.Before(f.At.Add(f.Span)); at = at.Add(p.step) {
+			if column := p.column(at); column >= 0 && column < columns {
+				fn(f, column)
+			}
+		}
+	}
+}
+
+// columns returns how many columns a plot of the course has.
+func (c *Course) columns(p *Plot) int { return int(c.Span.Length / p.step) }
+
+// highest adds a series with the highest value in each column.
+func (c *Course) highest(p *Plot, name, class string, value func(*operator.Figures) (v float64, known bool)) {
+	columns := c.columns(p)
+	s := p.Add(name, class, columns)
+	c.each(p, columns, func(f *operator.Figures, n int) {
+		if v, known := value(f); known && !(s.Values[n] >= v) { // NaN is not at least v
+			s.Values[n] = v
+		}
+	})
+}
+
+// rate adds a series with a rate for each column: what was counted in it, over the time in which it was counted.
+func (c *Course) rate(p *Plot, name, class string, value func(*operator.Figures) int64) {
+	columns := c.columns(p)
+	s, sums, seconds := p.Add(name, class, columns), make([]float64, columns), make([]float64, columns)
+	c.each(p, columns, func(f *operator.Figures, n int) {
+		sums[n], seconds[n] = sums[n]+float64(value(f)), seconds[n]+f.Counted.Seconds()
+	})
+	for n := range columns {
+		if seconds[n] > 0 {
+			s.Values[n] = sums[n] / seconds[n]
+		}
+	}
+}
+
+// sum adds a series with the count of each column.
+func (c *Course) sum(p *Plot, name, class string, value func(*operator.Figures) int64) {
+	columns := c.columns(p)
+	s := p.Add(name, class, columns)
+	c.each(p, columns, func(f *operator.Figures, n int) {
+		if f.Counted <= 0 {
+			return
+		}
+		if s.Values[n] != s.Values[n] { // NaN: the first one
+			s.Values[n] = 0
+		}
+		s.Values[n] += float64(value(f))
+	})
+}
+
+const (
+	// trendOver is the age of the number with which the present one is compared, give or take trendNear.
+	trendOver = 5 * time.Minute
+	trendNear = 2 * time.Minute
+)
+
+// Trend says whether a backlog grows: "growing", "falling" or "steady", compared with five minutes ago. "" if it was not known then.
+func (c *Course) Trend(backlog int64) string {
+	for n := range c.History.Figures {
+		f := &c.History.Figures[n]
+		if age := c.Now.Sub(f.At); age > trendOver+trendNear || age < trendOver-trendNear || f.Waiting == operator.Unknown {
+			continue
+		}
+		little := max(f.Waiting/20, 2)
+		switch {
+		case backlog > f.Waiting+little:
+			return "growing"
+		case backlog < f.Waiting-little:
+			return "falling"
+		default:
+			return "steady"
+		}
+	}
+	return ""
+}

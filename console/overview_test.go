@@ -1,0 +1,83 @@
+package console_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// went enters minutes into the history of the outbox, or of a consumer: waiting events, or handled messages.
+func (s *shop) went(part, consumer string, from, to, number int) {
+	s.t.Helper()
+	_, err := s.DB.ExecContext(s.t.Context(), `INSERT INTO oncebox_history (part, at, consumer, waiting, dead, failing, oldest, came, went, failed, counted)
+		SELECT ?0, date_trunc('minute', clock_timestamp()) - n * interval '1 minute', ?1, ?4, 0, 0, 90, 120, ?4, 1, 60
+		FROM generate_series(?3::int, ?2::int) n`, part, consumer, from, to, number)
+	require.NoError(s.t, err)
+}
+
+// The overview draws an hour or a day, with the numbers in words, and what is not known as a gap.
+func TestOverviewDrawsTheHistory(t *testing.T) {
+	s := newShop(t)
+	b := s.serve(s.config())
+	empty := b.page("")
+	require.Contains(t, empty.text(), "now not known")
+	require.NotContains(t, empty.text(), "growing")
+
+	s.went("outbox", "", 50, 30, 7)
+	s.went("outbox", "", 8, 4, 3)
+	s.went("inbox", "billing", 20, 0, 600)
+	for n := range 10 {
+		s.place(strings.Repeat("o", n+1))
+	}
+	hour := b.page("")
+	require.Regexp(t, `10 the oldest for \d+ m?s ?, growing`, hour.text())
+	require.Contains(t, hour.body, `aria-label="Wait to be published. wait: now 3 at `)
+	require.Contains(t, hour.body, "at most 7 at ")
+	require.Contains(t, hour.body, `<title>`)
+	require.Contains(t, hour.text(), ": 3 wait")
+	require.Contains(t, hour.text(), "2/s stored")
+	require.Equal(t, 4, strings.Count(hour.body, `<figure class="chart">`))
+	// Between the two times in which the figures were read, behind the last and before the first one.
+	picture := hour.body[strings.Index(hour.body, `aria-label="Wait to be published.`):]
+	require.Equal(t, 3, strings.Count(picture[:strings.Index(picture, "</svg>")], `class="gap"`))
+	require.NotContains(t, hour.body, "<script")
+
+	day := b.page("?span=24h")
+	require.Contains(t, day.body, `aria-current="page">24 hours`)
+	require.Contains(t, day.links("./?span"), "./?span=24h")
+	require.Contains(t, b.page("?span=year").body, `aria-current="page">1 hour`, "a span that does not exist is the default")
+
+	s.failing.Store(true) // a consumer is listed when messages of it wait
+	s.DrainFailing()
+	require.Contains(t, b.page("").body, `aria-label="billing. `)
+	require.Contains(t, b.page("").text(), "600 handled, 1 failed")
+}
+
+// The page of the processes says who runs what, and which broker fails since when. The overview names the broker, the relay and the error.
+func TestProcessesAndTheirBroker(t *testing.T) {
+	s := newShop(t)
+	b := s.serve(s.config())
+	for _, statement := range []string{
+		`INSERT INTO oncebox_process (process, name, host, service, version, library, parts, relay, broker, seen_until) VALUES
+			(gen_random_uuid(), 'vm-16159', 'vm', 'shop', 'v2.1.0', 'v0.1.0', 'relay cleaner', 'relay-16159', 'Pulsar', now() + interval '1 minute'),
+			(gen_random_uuid(), 'vm-1', 'vm', 'shop', '', '', 'consumers', '', '', now() - interval '10 minutes')`,
+		`INSERT INTO outbox_projector (owner, seen_until, error, failed_at, failing_since) VALUES
+			('relay-16159', now() + interval '1 hour', 'context deadline exceeded', now() + interval '1 second', now() - interval '2 minutes')`,
+		`UPDATE outbox_lane SET owner = 'relay-16159', lease_until = now() + interval '1 hour'`,
+	} {
+		_, err := s.DB.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	s.place("late")
+	_, err := s.DB.ExecContext(t.Context(), "UPDATE outbox SET created_at = created_at - interval '2 minutes'")
+	require.NoError(t, err)
+	page := b.page("processes").text()
+	for _, part := range []string{"vm-16159 shop in trouble relay cleaner", "64 lanes", "v2.1.0 oncebox v0.1.0", "vm-1 shop vanished"} {
+		require.Contains(t, page, part)
+	}
+	require.Regexp(t, `Pulsar has failed since \d\d:\d\d:\d\d UTC: context deadline exceeded`, page)
+	first := b.page("").text()
+	require.Regexp(t, `Pulsar has taken nothing since \d\d:\d\d:\d\d UTC \(relay relay-16159\), and events have waited for 2.min.*: context deadline exceeded`, first)
+	require.Contains(t, first, "The process vm-1 has vanished")
+}

@@ -1,0 +1,15 @@
+package console
+
+import "github.com/oncebox/oncebox/ops/processes"
+
+// processesView is the data of the page of the processes.
+type processesView struct{ Processes []processes.Process }
+
+// showProcesses shows which processes run what, and what keeps them from it.
+func showProcesses(v *visit) error {
+	list, err := processes.List(v.Context(), v.db, v.cfg.Outbox, v.cfg.Inbox)
+	if err != nil {
+		return err
+	}
+	return v.show("processes", "Processes", &processesView{list})
+}
