@@ -41,8 +41,8 @@ func FromEnv() (Config, error) {
 //
 // Where prefix begins with ONCEBOX_, a variable that begins with prefix and has no field is an error with the nearest name: a
 // setting with a misspelt name would do nothing. [FromEnv] leaves ONCEBOX_PULSAR_, ONCEBOX_NATS_, ONCEBOX_KAFKA_, ONCEBOX_RABBITMQ_ and
-// ONCEBOX_MEMORY_ to the programs that use these brokers. ONCEBOX_IGNORE lists names to leave alone, separated by commas; a name that ends with *
-// stands for all that begin so.
+// ONCEBOX_MEMORY_ to the programs that use these brokers, and ONCEBOX_SERVE_ to programs that use package serve, which reads all of them.
+// ONCEBOX_IGNORE lists names to leave alone, separated by commas; a name that ends with * stands for all that begin so.
 // Variables that Kubernetes makes of a service's name are left alone.
 func Env(prefix string, cfg any) error {
 	fields, err := env.GetFieldParamsWithOptions(cfg, env.Options{Prefix: prefix})

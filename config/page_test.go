@@ -13,6 +13,7 @@ import (
 	"github.com/oncebox/oncebox/messaging/pulsar"
 	"github.com/oncebox/oncebox/migrations"
 	"github.com/oncebox/oncebox/outbox/adopt"
+	"github.com/oncebox/oncebox/serve"
 )
 
 // described lists the configurations of docs/config.md. The configurations of other packages are fields of config.Config.
@@ -34,6 +35,7 @@ func described() []configdoc.Struct {
 		{Defaults: migrations.Config{}},
 		{Defaults: (*console.Config)(nil).WithDefaults()},
 		{Defaults: (*adopt.Config)(nil).WithDefaults()},
+		{Defaults: (*serve.Config)(nil).WithDefaults(), Prefix: "ONCEBOX_SERVE_"},
 	}
 }
 

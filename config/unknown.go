@@ -17,6 +17,9 @@ const ignore = prefix + "IGNORE"
 // memory begins the variables of the broker in memory.
 const memory = prefix + "MEMORY_"
 
+// process begins the variables of package serve.
+const process = prefix + "SERVE_"
+
 // brokers are the prefixes that programs read if they use these brokers.
 //
 //nolint:gochecknoglobals // a constant list
@@ -43,7 +46,7 @@ func unknown(begin string, fields []env.FieldParams) error {
 		for _, f := range ours {
 			known = append(known, f.Key)
 		}
-		left = brokers
+		left = append([]string{process}, brokers...)
 		known = append(known, addresses()...) // the names that are misspelt most easily
 	}
 	listed := strings.Split(os.Getenv(ignore), ",")

@@ -1,6 +1,3 @@
-// Package telemetry says where logs, traces and metrics go. The Config of each package that has any of them has a field Telemetry.
-//
-// Read first: config.go: [Config].
 package telemetry
 
 import (

@@ -1,6 +1,8 @@
 package brokers_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -89,4 +91,21 @@ func TestAnotherToolsVariableIsIgnored(t *testing.T) {
 	require.Nil(t, k)
 	_, err = c.Choose("pulsar")
 	require.EqualError(t, err, "the broker pulsar is asked for, but this program is built without it")
+}
+
+// A check reads the variables of the adapter, and does not connect.
+func TestCheckOnlyReads(t *testing.T) {
+	type settings struct{ URL string }
+	wrong := errors.New("NATS_URL is wrong")
+	k := brokers.Kind{Name: "nats", Connect: brokers.Connector("NATS_", func(*settings, brokers.Options) {},
+		func(context.Context, *settings) (brokers.Connection, error) {
+			t.Error("it connects")
+			return nil, nil
+		})}
+	require.NoError(t, k.Check(func(prefix string, cfg any) error {
+		require.Equal(t, "NATS_", prefix)
+		require.IsType(t, &settings{}, cfg)
+		return nil
+	}))
+	require.Equal(t, wrong, k.Check(func(string, any) error { return wrong }))
 }

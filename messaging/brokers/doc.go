@@ -1,5 +1,5 @@
 // Package brokers is for programs that are made for several brokers, such as the command oncebox: [Choose] picks the broker that the environment or
-// a flag names. A service that is made for one broker calls Connect of its adapter and needs nothing of this package.
+// a flag names. Package serve takes the brokers of a service as kinds, too. A program that is made for one broker can call Connect of its adapter.
 //
 // Each adapter has a function that returns its [Kind]. A program lists the kinds that it is built with, so it has only the clients that it uses.
 //

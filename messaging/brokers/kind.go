@@ -2,6 +2,7 @@ package brokers
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 
@@ -19,7 +20,8 @@ type Kind struct {
 	Title string
 	// Example is an address, for error messages: nats://localhost:4222. Required.
 	Example string
-	// Connect connects with the settings of the variables, which it reads with Options.Env. It does not wait for a broker that is away. Required.
+	// Connect connects with the settings of the variables. It reads them with Options.Env before anything else, and returns an error of Env. It does not
+	// wait for a broker that is away. Required.
 	Connect func(ctx context.Context, o Options) (Connection, error)
 }
 
@@ -61,6 +63,20 @@ func Connector[C any, B Connection](
 		return b, nil
 	}
 }
+
+// Check returns what env says about the variables of the broker, and connects to nothing. A program that reads its own variables, too, can so report
+// all that is wrong in one error.
+func (k *Kind) Check(env func(prefix string, cfg any) error) error {
+	var wrong error
+	_, _ = k.Connect(context.Background(), Options{Env: func(prefix string, cfg any) error {
+		wrong = env(prefix, cfg)
+		return errOnlyChecked
+	}})
+	return wrong
+}
+
+// errOnlyChecked ends a Connect that has read its variables.
+var errOnlyChecked = errors.New("brokers: the variables were only checked")
 
 // Variable returns the name of the variable with the address of the broker.
 func (k *Kind) Variable() string { return variable(k.Name) }

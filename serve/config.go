@@ -1,0 +1,141 @@
+package serve
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/oncebox/oncebox/config"
+	"github.com/oncebox/oncebox/httpmw"
+	"github.com/oncebox/oncebox/internal/configs"
+)
+
+// prefix stands before the variables of [Config].
+const prefix = "ONCEBOX_SERVE_"
+
+// The parts of a service, for [Config].Parts.
+const (
+	API       = "api"       // answers requests
+	Relay     = "relay"     // publishes the events of the outbox
+	Consumers = "consumers" // handles messages
+)
+
+// Config configures a process. The environment has it beside that of oncebox (config.Config).
+type Config struct {
+	// Addr is the address for requests, host:port. Port 0 is a free port, which the log names. Default: :8080.
+	Addr string `env:"ADDR"`
+	// AdminAddr is a second address for /healthz, /readyz, /metrics and /console/, so that they can be kept apart from the requests. Default: none,
+	// they are at Addr.
+	AdminAddr string `env:"ADMIN_ADDR"`
+	// Parts is what this process does: api answers requests, relay publishes, consumers handles messages. Rows whose retention has ended are removed
+	// by processes with api or consumers. Default: api,relay,consumers.
+	Parts []string `env:"PARTS"`
+	// Migrate makes or updates the tables at the start, those of oncebox and those of [Service].Migrate. The role of the database needs the right to
+	// do so. Default: false, the tables have to be there.
+	Migrate bool `env:"MIGRATE"`
+
+	// ReadTimeout is how long a client may take to send a request, and how long it may take to read the answer. Default: 15s.
+	ReadTimeout time.Duration `env:"READ_TIMEOUT"`
+	// RequestTimeout is how long the work for a request may take. Then its context ends. A request with an Idempotency-Key has the timeout of its middleware, and
+	// should not have a longer one. Default: 30s.
+	RequestTimeout time.Duration `env:"REQUEST_TIMEOUT"`
+	// EndTimeout is how long the process may take to end after SIGTERM, at least 1s. Requests that have begun get half of it, or all if the process has
+	// neither relay nor consumers. Give the process a little more before it is killed (terminationGracePeriodSeconds). Default: 80s.
+	EndTimeout time.Duration `env:"END_TIMEOUT"`
+
+	// Operators are the people who may see and change everything in the console: name:password, separated by commas. Default: none. Without Operators,
+	// Readers and [Service].Authorize there is no console.
+	Operators []string `env:"CONSOLE_OPERATORS"`
+	// Readers are the people who may see everything in the console, and change nothing. Default: none.
+	Readers []string `env:"CONSOLE_READERS"`
+	// ConsoleSecret is console.Config.Secret, at least 32 bytes. Processes with the console at one address need the same one. Default: none, each
+	// process makes its own.
+	ConsoleSecret string `env:"CONSOLE_SECRET"`
+	// TraceURL is console.Config.TraceURL, the address of a trace, with {trace_id} where its id belongs. Default: none.
+	TraceURL string `env:"CONSOLE_TRACE_URL"`
+
+	// LogFormat is text or json. Default: text.
+	LogFormat string `env:"LOG_FORMAT"`
+	// LogLevel is the lowest level that is logged: debug, info, warn or error. Default: info.
+	LogLevel string `env:"LOG_LEVEL"`
+}
+
+// WithDefaults returns a copy in which unset fields have their defaults. A nil Config is the zero value.
+func (c *Config) WithDefaults() Config {
+	out := configs.Copy(c)
+	out.Addr = cmp.Or(out.Addr, ":8080")
+	if len(out.Parts) == 0 {
+		out.Parts = []string{API, Relay, Consumers}
+	}
+	out.ReadTimeout = cmp.Or(out.ReadTimeout, 15*time.Second)
+	out.RequestTimeout = cmp.Or(out.RequestTimeout, httpmw.DefaultTimeout)
+	out.EndTimeout = cmp.Or(out.EndTimeout, 80*time.Second)
+	out.LogFormat = cmp.Or(out.LogFormat, "text")
+	out.LogLevel = cmp.Or(out.LogLevel, "info")
+	return out
+}
+
+// Validate names every variable that cannot be used.
+func (c *Config) Validate() error {
+	d := c.WithDefaults()
+	var errs []error
+	refuse := func(field, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("serve: "+prefix+field+" "+format, args...))
+	}
+	for field, addr := range map[string]string{"ADDR": d.Addr, "ADMIN_ADDR": cmp.Or(d.AdminAddr, d.Addr)} {
+		if _, _, err := net.SplitHostPort(addr); err != nil {
+			refuse(field, "is %q: give host:port, such as :8080", addr)
+		}
+	}
+	for _, part := range d.Parts {
+		if !slices.Contains([]string{API, Relay, Consumers}, part) {
+			refuse("PARTS", "has %q: give %s, %s and %s, or some of them", part, API, Relay, Consumers)
+		}
+	}
+	for field, v := range map[string]time.Duration{"READ_TIMEOUT": d.ReadTimeout, "REQUEST_TIMEOUT": d.RequestTimeout} {
+		if v <= 0 {
+			refuse(field, "is %s: give a duration", v)
+		}
+	}
+	if d.EndTimeout < time.Second {
+		refuse("END_TIMEOUT", "is %s: give 1s or more", d.EndTimeout)
+	}
+	if d.LogFormat != "text" && d.LogFormat != "json" {
+		refuse("LOG_FORMAT", "is %q: give text or json", d.LogFormat)
+	}
+	if _, err := d.level(); err != nil {
+		refuse("LOG_LEVEL", "is %q: give debug, info, warn or error", d.LogLevel)
+	}
+	_, err := d.people()
+	return errors.Join(append(errs, err)...)
+}
+
+func (c *Config) level() (level slog.Level, err error) {
+	return level, level.UnmarshalText([]byte(c.LogLevel))
+}
+
+// has reports whether the process runs a part.
+func (c *Config) has(part string) bool { return slices.Contains(c.Parts, part) }
+
+// fromEnv reads all settings that a process has, and lets the service change them. The error names all that is wrong.
+func fromEnv(s *Service) (app config.Config, process Config, err error) {
+	app, err = config.FromEnv()
+	if err = errors.Join(err, config.Env(prefix, &process)); err != nil {
+		return app, process, err
+	}
+	if s.Configure != nil {
+		if err := s.Configure(&app, &process); err != nil {
+			return app, process, fmt.Errorf("serve: Service.Configure: %w", err)
+		}
+	}
+	app.UoW.Source = cmp.Or(app.UoW.Source, s.Source)
+	if strings.TrimSpace(app.UoW.Source) == "" {
+		err = errors.New("serve: Service.Source is empty: set it, or ONCEBOX_SOURCE, to the name of this service; it identifies its events")
+	}
+	return app, process.WithDefaults(), errors.Join(err, app.Validate(), process.Validate())
+}

@@ -1,0 +1,44 @@
+package serve
+
+import (
+	"context"
+	"net"
+	"net/http"
+
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox"
+	"github.com/oncebox/oncebox/config"
+	"github.com/oncebox/oncebox/console"
+	"github.com/oncebox/oncebox/messaging/brokers"
+)
+
+// Service is what a program has of its own. Only Setup is required.
+type Service struct {
+	// Source is the name of the service in its events, unless ONCEBOX_SOURCE is set. One of the two is required.
+	Source string
+	// Brokers are the adapters that the program links. The broker is the one whose address is set, such as ONCEBOX_PULSAR_URL. If no address is set,
+	// the database carries the events.
+	Brokers []brokers.Kind
+	// Broker is a connected broker, in place of Brokers. The program closes it after [Run].
+	Broker oncebox.Broker
+
+	// Setup registers the types of events and the consumers, and returns the handler of the requests. It is called once, in every process of the
+	// service, when the database answers. nil as handler means that there are no requests, apart from those of probes and operators.
+	Setup func(ctx context.Context, app *oncebox.App) (http.Handler, error)
+	// Migrate makes the service's own tables. It is called before Setup and after oncebox's tables were made, if [Config].Migrate is set. Several
+	// processes may call it at the same time. Default: nothing is made.
+	Migrate func(ctx context.Context, db *bun.DB) error
+	// Ready returns an error if the process cannot work for a reason of its own. It is called for /readyz, after the checks of oncebox. Default: no
+	// further check.
+	Ready func(ctx context.Context) error
+	// Authorize says who may see and change what in the console, in place of the passwords of [Config].Operators and [Config].Readers.
+	Authorize console.Authorizer
+
+	// Configure changes the settings that the environment gives. A field that is zero was not set there. Default: they stay as they are.
+	Configure func(app *config.Config, process *Config) error
+	// Close ends what the service has made for itself. It is called last, also if the service could not start. Default: nothing is left to end.
+	Close func() error
+	// Started is called once when requests are answered, with the address of the requests. Default: only the log has the address.
+	Started func(addr net.Addr)
+}
