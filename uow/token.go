@@ -16,7 +16,7 @@ import (
 // the token without events: there is nothing to wait for.
 //
 // Of several events with one ordering key on one topic it names only the last, because consumers handle them in order. It names every event with a
-// dedup key. It does not name an event that is delayed ([event.WithNotBefore]), nor what waits behind one in the order of its key.
+// dedup key. It does not name an event that is delayed ([event.WithDelay], [event.WithNotBefore]), nor what waits behind one in the order of its key.
 type Token string
 
 // Announced is an event in a [Token]. Its fields have the meaning of the fields with the same names in [event.Envelope].
@@ -63,15 +63,15 @@ func makeToken(events []event.Envelope) Token {
 	return Token(base64.RawURLEncoding.EncodeToString(text))
 }
 
-// undelayed returns the events that are published without delay: a client cannot wait for the others. An event behind a delayed one of its ordering key,
-// on whatever topic, waits with it.
+// undelayed returns the events that are published without delay: a client cannot wait for the others. An event behind a delayed one of its ordering
+// key, on whatever topic, waits with it.
 func undelayed(events []event.Envelope) []event.Envelope {
 	blocked := map[string]bool{}
 	var now []event.Envelope
 	for i := range events {
 		e := &events[i]
 		key := e.OrderingKey()
-		if !e.Delivery.NotBefore.IsZero() {
+		if !e.Delivery.NotBefore.IsZero() || e.Delivery.Delay > 0 {
 			blocked[key] = key != ""
 		} else if !blocked[key] {
 			now = append(now, *e)

@@ -63,7 +63,7 @@ func TestTokenDoesNotNameWhatIsDelayed(t *testing.T) {
 		u.Track(newAccount("a", "one"))
 		return errors.Join(
 			u.Add("account", changed{"reminder"}, event.WithAggregate("account", "a", 0), later),
-			u.Add("reports", changed{"two"}), u.Add("reports", changed{"delayed"}, later), u.Add("reports", changed{"three"}),
+			u.Add("reports", changed{"two"}), u.Add("reports", changed{"delayed"}, event.WithDelay(time.Hour)), u.Add("reports", changed{"three"}),
 			u.Add("reports", changed{"four"}, event.WithOrderingKey("k")), u.Add("reports", changed{"delayed"}, event.WithOrderingKey("k"), later),
 			u.Add("mails", changed{"behind it"}, event.WithOrderingKey("k")),
 		)
