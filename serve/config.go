@@ -41,8 +41,8 @@ type Config struct {
 
 	// ReadTimeout is how long a client may take to send a request, and how long it may take to read the answer. Default: 15s.
 	ReadTimeout time.Duration `env:"READ_TIMEOUT"`
-	// RequestTimeout is how long the work for a request may take. Then its context ends. A request with an Idempotency-Key has the timeout of its middleware, and
-	// should not have a longer one. Default: 30s.
+	// RequestTimeout is how long the work for a request may take. Then its context ends. A request with an Idempotency-Key has the timeout of its
+	// middleware, and should not have a longer one. Default: 30s.
 	RequestTimeout time.Duration `env:"REQUEST_TIMEOUT"`
 	// EndTimeout is how long the process may take to end after SIGTERM, at least 1s. Requests that have begun get half of it, or all if the process has
 	// neither relay nor consumers. Give the process a little more before it is killed (terminationGracePeriodSeconds). Default: 80s.

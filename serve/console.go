@@ -13,7 +13,7 @@ import (
 	"github.com/oncebox/oncebox/console"
 )
 
-// people are those who may use the console, with their passwords.
+// people may use the console, with their passwords.
 type people struct {
 	passwords map[string]string
 	mayAct    map[string]bool
@@ -69,7 +69,7 @@ func (p *process) newConsole(db *bun.DB, app *oncebox.App) (http.Handler, error)
 	if err != nil {
 		return nil, fmt.Errorf("serve: %sCONSOLE_SECRET or CONSOLE_TRACE_URL: %w", prefix, err)
 	}
-	var h http.Handler = http.StripPrefix("/console", page)
+	h := http.StripPrefix("/console", page)
 	if p.service.Authorize == nil {
 		h = middleware.BasicAuth(p.app.UoW.Source, named.passwords)(h)
 	}

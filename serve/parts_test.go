@@ -63,7 +63,9 @@ func TestAPIAlonePublishesNothing(t *testing.T) {
 // A process that does not end in time says so, and ends.
 func TestEndHasALimit(t *testing.T) {
 	db := pgtest.Open(t)
-	vars := variables(t, db, map[string]string{"ONCEBOX_SERVE_END_TIMEOUT": "1s", "ONCEBOX_CONSUMER_DRAIN_TIMEOUT": "10m", "ONCEBOX_INBOX_DRAIN_TIMEOUT": "10m"})
+	vars := variables(t, db, map[string]string{
+		"ONCEBOX_SERVE_END_TIMEOUT": "1s", "ONCEBOX_CONSUMER_DRAIN_TIMEOUT": "10m", "ONCEBOX_INBOX_DRAIN_TIMEOUT": "10m",
+	})
 	handling, release := make(chan struct{}), make(chan struct{})
 	defer close(release)
 	s := shop()

@@ -160,8 +160,19 @@ func TestRequestsThatHaveBegunAreAnswered(t *testing.T) {
 	for k := range requests {
 		go func() {
 			id := strconv.Itoa(k)
-			status, _ := do(t, http.MethodPost, url+"/slow/"+id, "Idempotency-Key", id)
-			answers <- status
+			req, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodPost, url+"/slow/"+id, http.NoBody)
+			if err != nil {
+				answers <- 0
+				return
+			}
+			req.Header.Set("Idempotency-Key", id)
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				answers <- 0
+				return
+			}
+			_ = resp.Body.Close()
+			answers <- resp.StatusCode
 		}()
 	}
 	waiting := "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = " + strconv.Itoa(gate)

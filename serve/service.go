@@ -17,7 +17,7 @@ import (
 type Service struct {
 	// Source is the name of the service in its events, unless ONCEBOX_SOURCE is set. One of the two is required.
 	Source string
-	// Brokers are the adapters that the program links. The broker is the one whose address is set, such as ONCEBOX_PULSAR_URL. If no address is set,
+	// Brokers are the adapters that the program links. A variable with its address, such as ONCEBOX_PULSAR_URL, chooses the broker. If no address is set,
 	// the database carries the events.
 	Brokers []brokers.Kind
 	// Broker is a connected broker, in place of Brokers. The program closes it after [Run].

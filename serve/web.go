@@ -149,7 +149,7 @@ func (w *web) attrs() []any {
 	return append(attrs, "addr", w.addr().String())
 }
 
-// endRequests accepts no more requests, and waits for those that have begun, for the given time at most.
+// endRequests accepts no more requests, and waits for the begun ones, for the given time at most.
 func (w *web) endRequests(ctx context.Context, limit time.Duration) error {
 	if w.main == nil {
 		return nil

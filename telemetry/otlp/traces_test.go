@@ -97,11 +97,17 @@ func TestWhatCannotBeSentIsAnError(t *testing.T) {
 			`OTEL_EXPORTER_OTLP_PROTOCOL is "grpc": this program sends http/protobuf only; set it to that, and give the port`,
 		},
 		{
-			[]string{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json", "OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"},
+			[]string{
+				"OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json",
+				"OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf",
+			},
 			`OTEL_EXPORTER_OTLP_TRACES_PROTOCOL is "http/json"`,
 		},
 		{[]string{"OTEL_TRACES_EXPORTER", "zipkin"}, `OTEL_TRACES_EXPORTER is "zipkin": this program has the exporter otlp only; give otlp or none`},
-		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318"}, "OTEL_EXPORTER_OTLP_ENDPOINT is no address of a collector: give one as http://collector:4318"},
+		{
+			[]string{"OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318"},
+			"OTEL_EXPORTER_OTLP_ENDPOINT is no address of a collector: give one as http://collector:4318",
+		},
 	} {
 		set(t, c.vars...)
 		_, _, err := otlp.Traces(t.Context(), "shop")
