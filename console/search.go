@@ -11,6 +11,7 @@ import (
 	"github.com/oncebox/oncebox/console/internal/facts"
 	"github.com/oncebox/oncebox/console/internal/frame"
 	"github.com/oncebox/oncebox/console/internal/words"
+	"github.com/oncebox/oncebox/internal/seek"
 	"github.com/oncebox/oncebox/ops"
 )
 
@@ -65,7 +66,7 @@ func showSearch(v *visit) error {
 	}
 	found, err := v.view().Find(v.Context(), view.Text, before, mostFound)
 	switch {
-	case errors.Is(err, ops.ErrText):
+	case errors.Is(err, seek.ErrText):
 		return &problem{http.StatusBadRequest, "This cannot be searched for", words.Upper(err.Error()) + "."}
 	case err != nil:
 		return err

@@ -37,9 +37,6 @@ type Findings struct {
 	Back time.Time
 }
 
-// ErrText means that a text cannot be searched for: it is too short or too long.
-var ErrText = seek.ErrText
-
 // searchWithin is how long [View.Find] searches for published events at most. Then [Findings.Back] says how far it has come.
 const searchWithin = 5 * time.Second
 

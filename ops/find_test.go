@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/seek"
 	"github.com/oncebox/oncebox/messaging"
-	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -77,7 +77,7 @@ func TestAnEventIsFoundByWhatIsKnownOfIt(t *testing.T) {
 	require.Equal(t, []string{"ordering key " + explicit}, s.found("sofa"))
 	for _, text := range []string{"", "x", strings.Repeat("x", 300), "a\x00b"} {
 		_, err := s.Find(t.Context(), text, time.Time{}, 0)
-		require.ErrorIs(t, err, ops.ErrText, text)
+		require.ErrorIs(t, err, seek.ErrText, text)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/envelope"
 )
 
 // Token names the events of a unit, for a client that made a change and wants to read it in a read model. [WithToken] sets it, and
@@ -34,7 +35,7 @@ var errNoToken = &event.InvalidError{Field: "Token", Reason: "is not a token tha
 
 // makeToken returns the token of events that were committed.
 func makeToken(events []event.Envelope) Token {
-	events = undelayed(events)
+	events = envelope.Undelayed(events)
 	type series struct{ key, topic string }
 	seen := map[series]bool{}
 	var groups []announced
@@ -61,23 +62,6 @@ func makeToken(events []event.Envelope) Token {
 	}
 	text, _ := json.Marshal(groups) //nolint:errchkjson // strings alone: it cannot fail
 	return Token(base64.RawURLEncoding.EncodeToString(text))
-}
-
-// undelayed returns the events that are published without delay: a client cannot wait for the others. An event behind a delayed one of its ordering
-// key, on whatever topic, waits with it.
-func undelayed(events []event.Envelope) []event.Envelope {
-	blocked := map[string]bool{}
-	var now []event.Envelope
-	for i := range events {
-		e := &events[i]
-		key := e.OrderingKey()
-		if !e.Delivery.NotBefore.IsZero() || e.Delivery.Delay > 0 {
-			blocked[key] = key != ""
-		} else if !blocked[key] {
-			now = append(now, *e)
-		}
-	}
-	return now
 }
 
 // Events returns the events of the token: those on the given topics, or all if no topic is given. The error wraps [event.ErrInvalid] if the text is

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/internal/seek"
 	"github.com/oncebox/oncebox/ops"
 )
 
@@ -55,7 +56,7 @@ were handled only the id is kept.`,
 		}
 		found, err := s.View().Find(cmd.Context(), args[0], until, limit)
 		switch {
-		case errors.Is(err, ops.ErrText):
+		case errors.Is(err, seek.ErrText):
 			return cli.Exit(cli.ExitUsage, err)
 		case err != nil:
 			return err
