@@ -206,9 +206,8 @@ func (i *Inbox) consume(topic, name string, opts []Option, wrap func(*settings, 
 var ErrGivenUp = errors.New("inbox: the consumer has given up")
 
 // Await waits until the consumer has handled all events of the unit of work that t belongs to: after it, the caller that made a change
-// finds it in the consumer's read model. Events that are delayed do not count, nor do events on topics to which [Inbox.Consume] has never
-// subscribed the consumer. A consumer that receives on some topics in another way has to name its topics: then Await waits for the events
-// on these.
+// finds it in the consumer's read model. Delayed events do not count, nor do events on topics to which [Inbox.Consume] never subscribed the
+// consumer. For a consumer that also receives in another way, name the topics.
 //
 // It looks into the inbox, at first after 2 ms and later every 50 ms, until ctx ends. Always give ctx a deadline, and fall back to the read
 // model as it is. The error wraps ctx's, [ErrGivenUp], or [event.ErrInvalid] if t is no token. A token from a client proves no right to
@@ -234,8 +233,7 @@ func (i *Inbox) Await(ctx context.Context, consumer string, t uow.Token, topics 
 		asking = context.WithoutCancel(ctx)
 	}
 	// The pauses grow from 2 to 50 ms: most events are handled within some milliseconds, and a late consumer must not be asked all the time.
-	last := store.Settlement{Due: len(events)}
-	for attempt := 1; len(events) > 0; attempt++ {
+	for attempt, last := 1, (store.Settlement{Due: len(events)}); len(events) > 0; attempt++ {
 		is, err := i.table.Entries.Settled(asking, i.store.DB(ctx), consumer, awaited)
 		switch {
 		case err != nil && ctx.Err() == nil:

@@ -17,7 +17,7 @@ const (
 	looked = 8 << 10
 )
 
-// variable matches parts that may differ between errors with the same cause. Stored fingerprints are made of what is left: a change gives every cause
+// variable matches parts that may differ between errors with the same cause. Stored fingerprints are made of the rest: a change gives every cause
 // another fingerprint, and the notes of operators stay with the former ones.
 var variable = regexp.MustCompile(strings.Join([]string{
 	`[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`, // a UUID

@@ -12,7 +12,7 @@ import (
 // Boxes are the groups of several boxes, as one list. A fingerprint belongs to one of them.
 type Boxes []*Groups
 
-// List returns the groups of all boxes, also those that are archived. The group with the latest failure comes first.
+// List returns the groups of all boxes, also archived groups. The group with the latest failure comes first.
 func (b Boxes) List(ctx context.Context) (list []Group, err error) {
 	for _, box := range b {
 		found, err := box.List(ctx)

@@ -15,7 +15,7 @@
 // A failure writes nothing but its own row. What operators say is stored in a table of its own, under the fingerprint. It outlives the failures: the note
 // is there when the cause comes back.
 //
-// A group that is archived comes back with the first failure that is later than those that the operator could see.
+// A group that is archived comes back with the first failure after the moment of the archiving.
 //
 // A list reads at most [Most] fingerprints of each table, and at most [Counted] rows, however many there are.
 //

@@ -79,7 +79,7 @@ func (g *Groups) Act(ctx context.Context, action operator.Action, of *Group, by 
 	}
 }
 
-// List returns the groups, also those that are archived. The group with the latest failure comes first.
+// List returns the groups, also archived groups. The group with the latest failure comes first.
 func (g *Groups) List(ctx context.Context) ([]Group, error) {
 	list, err := g.look(ctx, "")
 	return list, g.wrap("list failures", err)
@@ -105,7 +105,7 @@ func (g *Groups) Note(ctx context.Context, fingerprint, text string, by operator
 	return g.decide(ctx, operator.Note, fingerprint, by, note, func(*Group) any { return pgsql.CleanText(text) })
 }
 
-// Archive takes a group out of the lists of what is stuck, until something fails with its fingerprint that is later than what failed up to now. by must
+// Archive takes a group out of the lists of stuck messages, until something fails with its fingerprint that is later than what failed up to now. by must
 // give a reason. Its messages are tried as before. The error is [ErrUnknown] if nothing fails with the fingerprint.
 //
 // The call reads the latest failure first, and stores its time with the decision. A failure between the two steps has a later time, so the group is back

@@ -98,7 +98,7 @@ const isEntered = `
 SELECT EXISTS (SELECT FROM {schema}.inbox WHERE message_key = $1::uuid AND consumer = $2 AND tenant_id = $3 AND source = $4
 	AND xmin::text = mod($5::text::numeric, 4294967296)::text)`
 
-// countSettled counts the messages that are for the consumer, those it has handled (entered, and not parked), and those that are its dead letters.
+// countSettled counts the messages that are for the consumer, the handled ones (entered, and not parked), and its dead letters.
 // A consumer without any topic receives its messages in a way of its own, so all are for it.
 const countSettled = `
 SELECT count(*), count(i.message_key) FILTER (WHERE p.message_key IS NULL), count(d.message_key)

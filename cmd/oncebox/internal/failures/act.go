@@ -17,7 +17,7 @@ type decision struct {
 	action            operator.Action
 	short, long, done string
 	thing, things     string
-	why               string // what an operator is told who gives no reason; "": none is needed
+	why               string // the error for an operator who gives no reason; "": a reason is not needed
 }
 
 var (

@@ -89,7 +89,7 @@ one topic, with one event type are one line if their errors differ only in numbe
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&consumer, "consumer", "", "only failures of this consumer")
-	flags.BoolVar(&archived, "archived", false, "only those that are archived")
+	flags.BoolVar(&archived, "archived", false, "only archived causes")
 	flags.IntVar(&limit, "limit", 100, "list at most this number of causes")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.OpenList(cmd, limit); err != nil {

@@ -16,13 +16,13 @@ import (
 func newNote(s *cli.Session) *cobra.Command {
 	var by operator.By
 	cmd := &cobra.Command{
-		Use: "note FINGERPRINT TEXT", Short: "Write a note about one cause, for whoever meets it next",
+		Use: "note FINGERPRINT TEXT", Short: "Write a note about one cause for other operators",
 		Long: `Write a note about one cause, in place of an earlier note. It stays when the failures are gone, and is shown when the cause comes back. An empty text
 removes the note.`,
 		Example: "  oncebox failures note 3f9a1c0277d4be51 \"the mail server restarts at 02:30\" --by ann",
 		Args:    cli.Takes(2, "failures note takes a fingerprint, as oncebox failures list shows it, and the text in quotes"),
 	}
-	cmd.Flags().StringVar(&by.Actor, "by", "", "who writes it: a login or an address"+cli.Required)
+	cmd.Flags().StringVar(&by.Actor, "by", "", "your name: a login or an address"+cli.Required)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := cli.NeedsActor(by.Actor); err != nil {
 			return cli.Usage(cmd, err)
