@@ -93,6 +93,7 @@ func (r *replicas) everyTable() {
 			message + ", '' FROM generate_series(1, 20)",
 		"inbox_dead (consumer, key_lock, message_key, tenant_id, source, message_id, event_type, topic, content_type, payload, seq, error_message) " + message +
 			", '', n, 'e' FROM generate_series(1, 20) n",
+		"oncebox_failure (fingerprint) SELECT 'f' || n FROM generate_series(1, 20) n",
 	} {
 		r.exec(r.blue.DB, "INSERT INTO "+row)
 	}

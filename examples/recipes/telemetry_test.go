@@ -35,7 +35,9 @@ func TestTelemetryOfAllParts(t *testing.T) {
 		_, err = s.DB.ExecContext(t.Context(), tables)
 		return app, err
 	})
-	within(t, kit, func(_ context.Context, u *uow.Unit) error { return u.Add("wallet", recipes.Deposited{Wallet: "w-1", Cents: 7}) })
+	within(t, kit, func(_ context.Context, u *uow.Unit) error {
+		return u.Add("wallet", recipes.Deposited{Wallet: "w-1", Cents: 7})
+	})
 	kit.Drain()
 	page := httptest.NewRecorder()
 	metrics.ServeHTTP(page, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))

@@ -31,10 +31,12 @@ SELECT {message read}, place, at, by FROM (
 	UNION ALL
 	SELECT {message but payload}, '` + string(PlaceDead) + `', died_at, ` + match + ` FROM {schema}.inbox_dead r
 	UNION ALL
-	(SELECT {message absent}, '` + string(PlaceSettled) + `', processed_at, '` + string(seek.ByID) + `' FROM {schema}.inbox
+	(SELECT {message absent}, '` + string(PlaceSettled) + `', processed_at, '` + string(seek.ByID) + `'
+		FROM {schema}.inbox
 		WHERE message_key BETWEEN $1::uuid AND $2::uuid ORDER BY message_key LIMIT $6::int)
 	UNION ALL
-	(SELECT {message absent}, '` + string(PlaceTried) + `', tried_at, '` + string(seek.ByID) + `' FROM {schema}.inbox_attempt
+	(SELECT {message absent}, '` + string(PlaceTried) + `', tried_at, '` + string(seek.ByID) + `'
+		FROM {schema}.inbox_attempt
 		WHERE message_key BETWEEN $1::uuid AND $2::uuid ORDER BY message_key LIMIT $6::int)) m
 WHERE by IS NOT NULL ORDER BY at DESC, message_key LIMIT $6::int`
 }

@@ -59,17 +59,21 @@ func searchStatement(parts ...string) string {
 // searchWaiting searches what waits or is dead, and rows of days without a partition.
 func searchWaiting() string {
 	return searchStatement(
-		`CASE WHEN r.retry_count > 0 THEN '`+outboxdb.StatusFailed+`' ELSE '`+outboxdb.StatusNew+`' END AS status FROM {schema}.outbox_held r`,
-		`'`+outboxdb.StatusDead+`' FROM {schema}.outbox_dead r`,
+		`CASE WHEN r.retry_count > 0 THEN '`+outboxdb.StatusFailed+`' ELSE '`+outboxdb.StatusNew+`' END AS status
+		FROM {schema}.outbox_held r`,
+		`'`+outboxdb.StatusDead+`'
+		FROM {schema}.outbox_dead r`,
 		ofLog+` FROM {schema}.outbox_default r`,
-		`'`+outboxdb.StatusSent+`' FROM {schema}.outbox_sent_default r`)
+		`'`+outboxdb.StatusSent+`'
+		FROM {schema}.outbox_sent_default r`)
 }
 
 // searchDay searches what was recorded from $7 to $8, and what was published then out of its turn.
 func searchDay() string {
 	return searchStatement(
 		ofLog+` AS status FROM {schema}.outbox r WHERE r.created_at >= $7::timestamptz AND r.created_at < $8::timestamptz`,
-		`'`+outboxdb.StatusSent+`' FROM {schema}.outbox_sent r WHERE r.sent_at >= $7::timestamptz AND r.sent_at < $8::timestamptz`)
+		`'`+outboxdb.StatusSent+`'
+		FROM {schema}.outbox_sent r WHERE r.sent_at >= $7::timestamptz AND r.sent_at < $8::timestamptz`)
 }
 
 // daysOfLog lists the days that have a partition, the latest first.
