@@ -223,8 +223,7 @@ func (i *Inbox) Await(ctx context.Context, consumer string, t uow.Token, topics 
 	awaited := store.Awaited{Named: len(topics) > 0}
 	for _, e := range events {
 		awaited.Keys = append(awaited.Keys, store.MessageKey(e.Source, e.ID).String())
-		awaited.Tenants = append(awaited.Tenants, e.TenantID)
-		awaited.Sources = append(awaited.Sources, e.Source)
+		awaited.Tenants, awaited.Sources = append(awaited.Tenants, e.TenantID), append(awaited.Sources, e.Source)
 		awaited.Topics = append(awaited.Topics, e.Topic)
 	}
 	asking := ctx

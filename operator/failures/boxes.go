@@ -31,7 +31,7 @@ func (b Boxes) Show(ctx context.Context, fingerprint string) (Group, error) {
 	return g, err
 }
 
-// find returns a group and its box. All boxes know the note of a group; the one that has failures comes first.
+// find returns a group and its box. All boxes know the note of a group; a box with failures comes first.
 func (b Boxes) find(ctx context.Context, fingerprint string) (in *Groups, found Group, err error) {
 	err = fmt.Errorf("failures: %w", ErrUnknown)
 	for _, box := range b {
