@@ -80,7 +80,7 @@ func TestHintsRunAsTheyArePrinted(t *testing.T) {
 		require.Contains(t, fmt.Sprint(seen), part)
 	}
 	for hint := range seen {
-		if strings.Contains(hint, "parked retry") || strings.Contains(hint, "dead replay --") || strings.Contains(hint, "--not-done") ||
+		if strings.Contains(hint, "parked retry") || strings.Contains(hint, "failures re") || strings.Contains(hint, "--not-done") ||
 			strings.HasSuffix(hint, " -- -t1") {
 			a := s.typed(hint)
 			require.Contains(t, []int{cli.ExitDone, cli.ExitNothing}, a.code, "%s: %s", hint, a.errs)
