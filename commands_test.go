@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/shlex"
 	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/internal/pagetest"
 )
 
 // Each call of make and go on a page names what exists: a target, a program with its flags, a test. The commands of oncebox itself are tried in
@@ -51,30 +53,10 @@ func TestWrongCommandsAreFound(t *testing.T) {
 	}, faults)
 }
 
-// shellLines are the commands of a page: its code spans, and the lines of its blocks for a shell, without prompt, variables, comment and pipe.
+// shellLines are the calls of make, go and curl on a page.
 func shellLines(page string) (lines []string) {
-	command := regexp.MustCompile(`^(?:\$ )?(?:[A-Z_]+=\S+ )*((?:make|go|curl) .+)$`)
-	add := func(text string) {
-		text, _, _ = strings.Cut(text, " #")
-		for part := range strings.SplitSeq(text, " && ") {
-			part, _, _ = strings.Cut(part, " | ")
-			part, _, _ = strings.Cut(part, " > ")
-			if found := command.FindStringSubmatch(strings.TrimSpace(part)); found != nil {
-				lines = append(lines, strings.TrimSuffix(found[1], " &"))
-			}
-		}
-	}
-	rest := regexp.MustCompile("(?s)```(\\w*)\n(.*?)```").ReplaceAllStringFunc(page, func(block string) string {
-		kind, text, _ := strings.Cut(strings.TrimPrefix(block, "```"), "\n")
-		if kind == "sh" || kind == "console" {
-			for line := range strings.Lines(text) {
-				add(line)
-			}
-		}
-		return ""
-	})
-	for _, span := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(rest, -1) {
-		add(strings.Join(strings.Fields(span[1]), " "))
+	for _, line := range pagetest.Lines(page, `((?:make|go|curl) .+)`) {
+		lines = append(lines, strings.TrimSuffix(line, " &"))
 	}
 	return lines
 }

@@ -189,7 +189,7 @@ func identify(env *event.Envelope) error {
 // its message key is not restricted, and the caller may choose it.
 func route(env *event.Envelope) error {
 	key := env.Delivery.OrderingKey
-	if key == "" && env.AggregateID != "" && (!env.Delivery.NotBefore.IsZero() || env.Delivery.Delay > 0) {
+	if key == "" && env.AggregateID != "" && isDelayed(env) {
 		env.Delivery.OrderingKey, env.RoutingKey = env.ID, cmp.Or(env.RoutingKey, env.ID)
 		return nil
 	}

@@ -10,7 +10,7 @@ func Undelayed(events []event.Envelope) []event.Envelope {
 	for i := range events {
 		e := &events[i]
 		key := e.OrderingKey()
-		if !e.Delivery.NotBefore.IsZero() || e.Delivery.Delay > 0 {
+		if isDelayed(e) {
 			blocked[key] = key != ""
 		} else if !blocked[key] {
 			now = append(now, *e)
@@ -18,3 +18,5 @@ func Undelayed(events []event.Envelope) []event.Envelope {
 	}
 	return now
 }
+
+func isDelayed(e *event.Envelope) bool { return !e.Delivery.NotBefore.IsZero() || e.Delivery.Delay > 0 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/internal/pagetest"
 	"github.com/oncebox/oncebox/messaging/brokers"
 	"github.com/oncebox/oncebox/messaging/pulsar"
 )
@@ -35,33 +35,13 @@ func pages(t *testing.T) (all map[string]string) {
 	return all
 }
 
-// typed are the calls of this command on a page, without the name of the program: its code spans, and the lines of its blocks for a shell.
+// typed are the calls of this command on a page, without the name of the program.
 func typed(t *testing.T, page string) (all [][]string) {
 	t.Helper()
-	command := regexp.MustCompile(`^(?:\$ )?(?:[A-Z_]+=\S+ )*oncebox(?:-nats|-kafka|-rabbitmq)? (\S.*)$`)
-	add := func(text string) {
-		text, _, _ = strings.Cut(text, " #")
-		for part := range strings.SplitSeq(text, " && ") {
-			part, _, _ = strings.Cut(part, " | ")
-			part, _, _ = strings.Cut(part, " > ")
-			if found := command.FindStringSubmatch(strings.TrimSpace(part)); found != nil {
-				words, err := shlex.Split(found[1])
-				require.NoError(t, err, found[0])
-				all = append(all, words)
-			}
-		}
-	}
-	rest := regexp.MustCompile("(?s)```(\\w*)\n(.*?)```").ReplaceAllStringFunc(page, func(block string) string {
-		kind, text, _ := strings.Cut(strings.TrimPrefix(block, "```"), "\n")
-		if kind == "sh" || kind == "console" {
-			for line := range strings.Lines(text) {
-				add(line)
-			}
-		}
-		return ""
-	})
-	for _, span := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(rest, -1) {
-		add(strings.Join(strings.Fields(span[1]), " "))
+	for _, line := range pagetest.Lines(page, `oncebox(?:-nats|-kafka|-rabbitmq)? (\S.*)`) {
+		words, err := shlex.Split(line)
+		require.NoError(t, err, line)
+		all = append(all, words)
 	}
 	return all
 }
