@@ -77,7 +77,8 @@ FROM generate_series(1, ?) n`
 const deadMessages = `
 INSERT INTO inbox_dead (message_key, consumer, tenant_id, source, message_id, event_type, topic, ordering_key, content_type, payload,
 	error_message, key_lock, seq, holds, died_at, fingerprint)
-SELECT gen_random_uuid(), 'billing', 't&1', 's', n::text, 'e', 'order', 'k' || n, 'text/plain', 'x', 'no', n, n, false, now() - n / 7 * interval '1 min', 'a0a0a0a0a0a0a0a0'
+SELECT gen_random_uuid(), 'billing', 't&1', 's', n::text, 'e', 'order', 'k' || n, 'text/plain', 'x', 'no', n, n, false,
+	now() - n / 7 * interval '1 min', 'a0a0a0a0a0a0a0a0'
 FROM generate_series(1, ?) n`
 
 // Contents of events and messages are shown as text: in the list, on the page of a letter, in its payload, in the

@@ -39,8 +39,11 @@ func TestOverviewDrawsTheHistory(t *testing.T) {
 	require.Contains(t, hour.text(), "2/s stored")
 	require.Equal(t, 4, strings.Count(hour.body, `<figure class="chart">`))
 	// Between the two times in which the figures were read, behind the last and before the first one.
-	picture := hour.body[strings.Index(hour.body, `aria-label="Wait to be published.`):]
-	require.Equal(t, 3, strings.Count(picture[:strings.Index(picture, "</svg>")], `class="gap"`))
+	_, picture, found := strings.Cut(hour.body, `aria-label="Wait to be published.`)
+	require.True(t, found)
+	picture, _, found = strings.Cut(picture, "</svg>")
+	require.True(t, found)
+	require.Equal(t, 3, strings.Count(picture, `class="gap"`))
 	require.NotContains(t, hour.body, "<script")
 
 	day := b.page("?span=24h")
@@ -78,6 +81,7 @@ func TestProcessesAndTheirBroker(t *testing.T) {
 	}
 	require.Regexp(t, `Pulsar has failed since \d\d:\d\d:\d\d UTC: context deadline exceeded`, page)
 	first := b.page("").text()
-	require.Regexp(t, `Pulsar has taken nothing since \d\d:\d\d:\d\d UTC \(relay relay-16159\), and events have waited for 2.min.*: context deadline exceeded`, first)
+	require.Regexp(t, `Pulsar has taken nothing since \d\d:\d\d:\d\d UTC \(relay relay-16159\), `+
+		`and events have waited for 2.min.*: context deadline exceeded`, first)
 	require.Contains(t, first, "The process vm-1 has vanished")
 }

@@ -16,7 +16,7 @@ import (
 func written(p httpmw.Problem, accept string) *httptest.ResponseRecorder {
 	r, w := httptest.NewRequest(http.MethodGet, "/", http.NoBody), httptest.NewRecorder()
 	r.Header.Set("Accept", accept)
-	w.Header().Set("X-Request-Id", "7")
+	w.Header().Set("X-Request-ID", "7")
 	httpmw.WriteProblem(w, r, p)
 	return w
 }
@@ -28,14 +28,16 @@ func TestWriteProblem(t *testing.T) {
 	}, "*/*")
 	require.Equal(t, http.StatusUnprocessableEntity, w.Code)
 	require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
-	require.Equal(t, "7", w.Header().Get("X-Request-Id"))
+	require.Equal(t, "7", w.Header().Get("X-Request-ID"))
 	require.Empty(t, w.Header().Get("Retry-After"))
-	require.Equal(t, `{"type":"/problems/sold-out","title":"The show is sold out","status":422,"detail":"No seat is left.","retryable":false,`+
-		`"left":0,"show":"7"}`, w.Body.String())
+	require.Equal(t, //nolint:testifylint // the order of the members, too
+		`{"type":"/problems/sold-out","title":"The show is sold out","status":422,"detail":"No seat is left.","retryable":false,`+
+			`"left":0,"show":"7"}`, w.Body.String())
 
 	w = written(httpmw.Problem{}, "application/json")
 	require.Equal(t, "application/json", w.Header().Get("Content-Type"))
-	require.Equal(t, `{"type":"about:blank","title":"Internal Server Error","status":500,"retryable":false}`, w.Body.String())
+	require.Equal(t, //nolint:testifylint // the order of the members, too
+		`{"type":"about:blank","title":"Internal Server Error","status":500,"retryable":false}`, w.Body.String())
 
 	require.Equal(t, "1", written(httpmw.Problem{Status: http.StatusServiceUnavailable, Retryable: true}, "").Header().Get("Retry-After"))
 }

@@ -224,7 +224,8 @@ func TestGroupsAreReadByIndexes(t *testing.T) {
 		`INSERT INTO inbox_parked (message_key, consumer, tenant_id, source, message_id, event_type, topic, content_type, payload, error_message, key_lock,
 				seq, attempts, cause_since, fingerprint)
 			SELECT message_key, consumer, tenant_id, source, message_id, event_type, topic, content_type, payload,
-				CASE WHEN seq % 2 = 0 THEN error_message ELSE '' END, key_lock, seq, 1, died_at, CASE WHEN seq % 2 = 0 THEN fingerprint ELSE '' END FROM inbox_dead`,
+				CASE WHEN seq % 2 = 0 THEN error_message ELSE '' END, key_lock, seq, 1, died_at,
+				CASE WHEN seq % 2 = 0 THEN fingerprint ELSE '' END FROM inbox_dead`,
 		`INSERT INTO inbox_key (consumer, key_lock, tenant_id, ordering_key, state, due_at)
 			SELECT consumer, key_lock, tenant_id, key_lock, CASE WHEN seq % 2 = 0 THEN 'FAILED' ELSE 'WAITING' END, now() FROM inbox_parked`,
 		"VACUUM ANALYZE inbox_dead", "VACUUM ANALYZE inbox_parked", "VACUUM ANALYZE inbox_key",

@@ -11,9 +11,9 @@
 // # Guarantees
 //
 // All functions but those of [DeadLetters] and [View.Failures] only read, and they read no payloads. [View.Causes] goes from one cause to the next in an
-// index and counts up to a bound. [View.Stuck] reads the rows that it lists, at most [Looked] of each kind. [View.Status] counts the rows of each lane and consumer up to a limit. So neither of them counts
-// or reads a whole backlog, however many rows wait. [View.Life] is slower, because events that wait or were published have no index by id, see
-// outbox.Store.Locate.
+// index and counts up to a bound. [View.Stuck] reads the rows that it lists, at most [Looked] of each kind. [View.Status] counts the rows of each lane and
+// consumer up to a limit. So neither of them counts or reads a whole backlog, however many rows wait. [View.Life] is slower, because events that wait or
+// were published have no index by id, see outbox.Store.Locate.
 //
 // # Limits
 //

@@ -53,7 +53,8 @@ held AS (
 	FROM p WHERE k.consumer = p.consumer AND k.key_lock = p.key_lock AND $8::boolean),
 dead AS (
 	INSERT INTO {schema}.inbox_dead ({message}, key_lock, attempts, error_message, holds, seq, fingerprint)
-	SELECT {message}, key_lock, greatest(attempts, 1), coalesce(nullif(error_message, ''), $9::text), $8::boolean, seq, coalesce(nullif(fingerprint, ''), $10::text)
+	SELECT {message}, key_lock, greatest(attempts, 1), coalesce(nullif(error_message, ''), $9::text), $8::boolean, seq,
+		coalesce(nullif(fingerprint, ''), $10::text)
 	FROM p` + store.DiedAgain + `)
 SELECT count(*) FROM p`
 )

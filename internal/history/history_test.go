@@ -109,7 +109,7 @@ func TestOldRowsAreMergedAndRemoved(t *testing.T) {
 	total := time.Duration(0)
 	for n, f := range list {
 		total += f.Counted
-		require.Equal(t, f.Span.Seconds(), float64(f.Came), "one in each second: %+v", f)
+		require.Equal(t, f.Span, time.Duration(f.Came)*time.Second, "one in each second: %+v", f)
 		if n > 0 {
 			require.Equal(t, list[n-1].At.Add(list[n-1].Span), f.At, "one begins where the other ends")
 			require.Greater(t, list[n-1].Waiting, f.Waiting, "the highest number of each")

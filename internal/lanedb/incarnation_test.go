@@ -82,7 +82,8 @@ func TestHeldRowsOfAnotherServerAreLeftAlone(t *testing.T) {
 	f.Exec("DELETE FROM outbox_incarnation")
 	_, err = lanedb.Of(f.Handle()).Held.SettleHeld(t.Context(), lease, change, row.Key, []int64{id.Seq})
 	require.ErrorIs(t, err, lanedb.ErrFenced)
-	require.ErrorIs(t, lanedb.Of(f.Handle()).Held.RetryHeld(t.Context(), lease, change, lanedb.Outcome{Seq: id.Seq, Wait: time.Minute, Error: "again"}), lanedb.ErrFenced)
+	again := lanedb.Outcome{Seq: id.Seq, Wait: time.Minute, Error: "again"}
+	require.ErrorIs(t, lanedb.Of(f.Handle()).Held.RetryHeld(t.Context(), lease, change, again), lanedb.ErrFenced)
 	require.ErrorIs(t, lanedb.Of(f.Handle()).Moves.CountAttempt(t.Context(), []lanedb.Lease{lease}, []outboxdb.RowID{id}, true), lanedb.ErrFenced)
 	gone, held, err := lanedb.Of(f.Handle()).Held.GiveUpHeld(t.Context(), loaded, []lanedb.HeldOutcome{{RowID: id, Verdict: lanedb.Dead}})
 	require.NoError(t, err)

@@ -72,7 +72,8 @@ func (p *Presence) enter(ctx context.Context) error {
 	if is.Inbox != "" {
 		inbox = is.Inbox
 	}
-	_, err := p.SQL.Exec(ctx, p.DB, enter, is.ID, is.Name, is.Host, is.Service, is.Version, is.Library, strings.Join(is.Parts, " "), is.Relay, inbox, is.Broker, life)
+	_, err := p.SQL.Exec(ctx, p.DB, enter,
+		is.ID, is.Name, is.Host, is.Service, is.Version, is.Library, strings.Join(is.Parts, " "), is.Relay, inbox, is.Broker, life)
 	return err
 }
 

@@ -144,8 +144,8 @@ func (f Filter) Validate() error {
 }
 
 // List lists the delayed events that the filter selects, without their payloads, in the order of their times. Without Filter.Overdue it lists only events
-// that [Events.Cancel] would still cancel. db is a transaction, whose own changes count, or the pool. A page has at most limit of them (0: 100) and begins after the last one of the
-// page before (nil: from the start). Only its time and its sequence count.
+// that [Events.Cancel] would still cancel. db is a transaction, whose own changes count, or the pool. A page has at most limit of them (0: 100) and begins
+// after the last one of the page before (nil: from the start). Only its time and its sequence count.
 //
 // With tenant and aggregate the list uses an index. Unpublished events that no relay has looked at are read one by one all the same.
 func (e *Events) List(ctx context.Context, db bun.IDB, filter Filter, after *state.Row, limit int) ([]state.Row, error) {

@@ -202,7 +202,8 @@ func (f *fixture) refusedOnce(opts ...event.AddOption) string {
 	id := f.Record("a", "e", opts...)
 	row := f.Fetch()[0]
 	f.delay(row)
-	require.NoError(f.T, lanedb.Of(f.Handle()).Held.RetryHeld(f.T.Context(), f.Leases[row.Lane], f.Change(row.Lane), lanedb.Outcome{Seq: row.Sequence, Wait: time.Hour, Error: "no"}))
+	no := lanedb.Outcome{Seq: row.Sequence, Wait: time.Hour, Error: "no"}
+	require.NoError(f.T, lanedb.Of(f.Handle()).Held.RetryHeld(f.T.Context(), f.Leases[row.Lane], f.Change(row.Lane), no))
 	return id
 }
 

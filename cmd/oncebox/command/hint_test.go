@@ -76,7 +76,9 @@ func TestHintsRunAsTheyArePrinted(t *testing.T) {
 		follow("oncebox-nats " + begin)
 	}
 	require.Greater(t, len(seen), 15, "%v", seen)
-	for _, part := range []string{"dead replay", "dead edit", "dead discard", "parked retry", "keys resolve", "tenants resume", "failures replay", "failures retry"} {
+	for _, part := range []string{
+		"dead replay", "dead edit", "dead discard", "parked retry", "keys resolve", "tenants resume", "failures replay", "failures retry",
+	} {
 		require.Contains(t, fmt.Sprint(seen), part)
 	}
 	for hint := range seen {

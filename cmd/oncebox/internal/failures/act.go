@@ -122,7 +122,8 @@ func carryOut(cmd *cobra.Command, s *cli.Session, o *order, g *causes.Group) err
 	n, err = s.View().Failures().Act(cmd.Context(), o.action, g, by, &operator.Bulk{Rate: o.rate, Progress: p.Show})
 	p.End()
 	if err != nil {
-		return fmt.Errorf("%w; %s before the error: run the command again for the others", err, cli.Several(n, o.thing+" was "+o.done, o.things+" were "+o.done))
+		return fmt.Errorf("%w; %s before the error: run the command again for the others",
+			err, cli.Several(n, o.thing+" was "+o.done, o.things+" were "+o.done))
 	}
 	return printResult(s, o, Result{o.action, g.Fingerprint, false, n}, o.done)
 }

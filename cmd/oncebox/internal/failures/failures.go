@@ -83,8 +83,8 @@ func newList(s *cli.Session) *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use: "list", Short: "List what fails, one line for each cause, the latest failure first", Args: cli.NoArgs,
-		Long: `List what fails, one line for each cause: messages and events that are tried again, and dead letters. Failures of one consumer, or of the relay at
-one topic, with one event type are one line if their errors differ only in numbers, ids, addresses and quoted text.`,
+		Long: `List what fails, one line for each cause: messages and events that are tried again, and dead letters. Failures of one consumer, or of the relay
+at one topic, with one event type are one line if their errors differ only in numbers, ids, addresses and quoted text.`,
 		Example: "  oncebox failures list\n  oncebox failures list --consumer mailer --json\n  oncebox failures list --archived",
 	}
 	flags := cmd.Flags()

@@ -17,8 +17,8 @@ func newNote(s *cli.Session) *cobra.Command {
 	var by operator.By
 	cmd := &cobra.Command{
 		Use: "note FINGERPRINT TEXT", Short: "Write a note about one cause for other operators",
-		Long: `Write a note about one cause, in place of an earlier note. It stays when the failures are gone, and is shown when the cause comes back. An empty text
-removes the note.`,
+		Long: `Write a note about one cause, in place of an earlier note. It stays when the failures are gone, and is shown when the cause comes back. An empty
+text removes the note.`,
 		Example: "  oncebox failures note 3f9a1c0277d4be51 \"the mail server restarts at 02:30\" --by ann",
 		Args:    cli.Takes(2, "failures note takes a fingerprint, as oncebox failures list shows it, and the text in quotes"),
 	}
@@ -49,8 +49,8 @@ type mark struct {
 var (
 	archive = mark{
 		action: operator.Archive, short: "Take one cause out of the lists until something new fails for it", why: true,
-		long: `Take one cause out of the lists of oncebox stuck, oncebox failures and the console, until something new fails for it. Then it is back, and says so.
-Its messages are tried as before. --why is required: people who look for the failures read it.`,
+		long: `Take one cause out of the lists of oncebox stuck, oncebox failures and the console, until something new fails for it. Then it is back, and says
+so. Its messages are tried as before. --why is required: people who look for the failures read it.`,
 		done: "The cause is archived. It comes back with the next failure.", act: causes.Boxes.Archive,
 	}
 	unarchive = mark{

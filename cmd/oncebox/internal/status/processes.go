@@ -33,7 +33,8 @@ type ProcessItem struct {
 func processOf(p *processes.Process) ProcessItem {
 	item := ProcessItem{
 		Name: p.Name, Alive: p.Alive, Runs: append([]string{}, p.Parts...), Lanes: p.Lanes, Consumers: []string{}, Service: p.Service, Version: p.Version,
-		Library: p.Library, Broker: p.Broker, BeganAt: pointer(p.BeganAt), SeenAt: pointer(p.SeenAt), Error: p.Error, Since: pointer(p.Since), trouble: p.Trouble(),
+		Library: p.Library, Broker: p.Broker, BeganAt: pointer(p.BeganAt), SeenAt: pointer(p.SeenAt),
+		Error: p.Error, Since: pointer(p.Since), trouble: p.Trouble(),
 	}
 	for n := range p.Consumers {
 		item.Consumers = append(item.Consumers, p.Consumers[n].Consumer)
@@ -62,7 +63,8 @@ func (i *Item) processes() [][]string {
 			seen += ", vanished"
 		}
 		rows = append(rows, []string{
-			cli.Short(p.Name, 40), strings.Join(p.Runs, ", "), cli.Short(cmp.Or(p.Version, "-"), 24), i.known(p.BeganAt), seen, cli.Short(cmp.Or(p.trouble, "-"), 80),
+			cli.Short(p.Name, 40), strings.Join(p.Runs, ", "), cli.Short(cmp.Or(p.Version, "-"), 24), i.known(p.BeganAt), seen,
+			cli.Short(cmp.Or(p.trouble, "-"), 80),
 		})
 	}
 	return rows
