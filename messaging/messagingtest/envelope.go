@@ -99,7 +99,7 @@ func peculiarFields() peculiarity {
 		"ordering key": func(e *event.Envelope) { e.Delivery.OrderingKey, e.RoutingKey = "o", "o" },
 		"delivery stays at home but for the ordering key": func(e *event.Envelope) {
 			e.RoutingKey = "o"
-			e.Delivery = event.Delivery{OrderingKey: "o", DedupKey: "d", NotBefore: e.OccurredAt, ExpiresAt: e.OccurredAt, MaxAttempts: 3}
+			e.Delivery = event.Delivery{OrderingKey: "o", DedupKey: "d", NotBefore: e.OccurredAt, Delay: 1, ExpiresAt: e.OccurredAt, MaxAttempts: 3}
 		},
 	}
 }
