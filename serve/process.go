@@ -14,7 +14,9 @@ import (
 
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/config"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/messaging/brokers"
+	"github.com/oncebox/oncebox/migrations"
 	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/telemetry/otlp"
 	"github.com/oncebox/oncebox/telemetry/prom"
@@ -151,6 +153,16 @@ func (p *process) migrate(ctx context.Context, app *oncebox.App, db *bun.DB) err
 		return fmt.Errorf("serve: Service.Migrate: %w", err)
 	}
 	return nil
+}
+
+// advise adds what this process can do to an error about tables that are missing.
+func (p *process) advise(err error) error {
+	missing, _ := errors.AsType[*migrations.MissingError](err)
+	made := missing != nil && len(missing.Unknown) == 0 || pgerr.Code(err) == pgerr.UndefinedTable
+	if p.cfg.Migrate || !made {
+		return err
+	}
+	return fmt.Errorf("%w; with %sMIGRATE=true this process makes its tables", err, prefix)
 }
 
 // parts returns what oncebox runs in this process.

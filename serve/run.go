@@ -77,12 +77,12 @@ func (p *process) work(ctx context.Context, w *web, fail context.CancelCauseFunc
 	requests, page, err := p.open(ctx)
 	if err != nil {
 		close(r.ended)
-		fail(err) // without effect if ctx is done: then the error is that of a wait that ended
+		fail(p.advise(err)) // without effect if ctx is done: then the error is that of a wait that ended
 		return r
 	}
 	go func() {
 		defer close(r.ended)
-		fail(p.wired.Load().Run(lasting, p.parts()...))
+		fail(p.advise(p.wired.Load().Run(lasting, p.parts()...)))
 	}()
 	w.letIn(p.around(requests), page)
 	p.log.InfoContext(ctx, "oncebox: the service runs", "source", p.app.UoW.Source, "parts", strings.Join(p.cfg.Parts, ","))
