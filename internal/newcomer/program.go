@@ -17,14 +17,15 @@ const product = "github.com/oncebox/oncebox"
 type Program struct {
 	// Root is the folder of this repository, relative to that of the test.
 	Root string
-	// Adapter is the name of a package of messaging: nats. Default: the program stays as it is, with its broker in memory.
+	// Adapter is the name of a package of messaging: nats. Default: the program stays as it is, without a broker.
 	Adapter string
 	// URL is the address of the broker. Required with Adapter.
 	URL string
 }
 
-// Run makes the program and returns what it prints. What it needs is in the cache of modules already.
-func (p *Program) Run(t *testing.T) (said string) {
+// Try makes the program, runs it, and sends the requests of the README. Each has to get what the README says. What the program needs is in the cache of
+// modules already.
+func (p *Program) Try(t *testing.T) {
 	t.Helper()
 	root, err := filepath.Abs(p.Root)
 	require.NoError(t, err)
@@ -33,39 +34,39 @@ func (p *Program) Run(t *testing.T) (said string) {
 		require.NoError(t, err)
 		return string(text)
 	}
-	text, sums := read("examples", "fivesteps", "main.go"), read("go.sum")
+	readme, text, sums := read("README.md"), read("examples", "fivesteps", "main.go"), read("go.sum")
 	folder := t.TempDir()
-	run := func(args ...string) string {
+	run := func(args ...string) {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), "go", args...) //nolint:gosec // the callers are in this file
 		cmd.Dir = folder
-		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
+		cmd.Env = append(os.Environ(), "GOFLAGS="+os.Getenv("GOFLAGS")+" -mod=mod", "GOWORK=off")
 		said, err := cmd.CombinedOutput()
 		require.NoError(t, err, "go %v: %s", args, said)
-		return string(said)
 	}
 	run("mod", "init", "example.org/shop")
 	run("mod", "edit", "-require="+product+"@v0.0.0", "-replace="+product+"="+root)
+	s := &shop{path: filepath.Join(folder, "shop")}
 	if p.Adapter != "" {
-		text, sums = p.withBroker(t, text, read("README.md")), sums+read("messaging", p.Adapter, "go.sum")
+		text, sums = p.withBroker(t, text, readme), sums+read("messaging", p.Adapter, "go.sum")
 		module := product + "/messaging/" + p.Adapter
 		run("mod", "edit", "-require="+module+"@v0.0.0", "-replace="+module+"="+filepath.Join(root, "messaging", p.Adapter))
+		s.env = []string{"ONCEBOX_" + strings.ToUpper(p.Adapter) + "_URL=" + p.URL}
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "main.go"), []byte(text), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "go.sum"), []byte(sums), 0o600))
-	return run("run", ".")
+	run("build", "-o", s.path, ".")
+	s.try(t, readme)
 }
 
-// withBroker puts the block of the README that connects to NATS in place of the line with the broker in memory. Another adapter has another name and
-// another address, and nothing else.
+// withBroker adds the line of the README that gives the program the client of NATS. Another adapter has another name, and nothing else is different.
 func (p *Program) withBroker(t *testing.T, program, readme string) string {
 	t.Helper()
-	block := regexp.MustCompile("(?s)```go\n([^`]*nats\\.Connect[^`]*)```").FindStringSubmatch(readme)
-	require.NotNil(t, block, "the README connects to NATS")
-	code := strings.ReplaceAll(regexp.MustCompile(`URL: "[^"]*"`).ReplaceAllString(block[1], `URL: "`+p.URL+`"`), "nats.", p.Adapter+".")
-	line := regexp.MustCompile(`(?m)^\tapp, err := oncebox\.New\(.*\n`)
-	require.Len(t, line.FindAllString(program, -1), 1)
-	program = line.ReplaceAllLiteralString(program, code)
-	require.Contains(t, program, product+"/messaging/memory")
-	return strings.Replace(program, product+"/messaging/memory", product+"/messaging/"+p.Adapter, 1)
+	line := regexp.MustCompile(`(?m)^\s*Brokers: .*nats\.Kind\(\).*$`).FindString(readme)
+	require.NotEmpty(t, line, "the README adds NATS to the program")
+	const source, first = "\t\tSource:  \"shop\",\n", "\t\"github.com/oncebox/oncebox/messaging\"\n"
+	require.Contains(t, program, source)
+	require.Contains(t, program, first)
+	program = strings.Replace(program, source, source+strings.ReplaceAll(line, "nats.", p.Adapter+".")+"\n", 1)
+	return strings.Replace(program, first, first+"\t\""+product+"/messaging/brokers\"\n\t\""+product+"/messaging/"+p.Adapter+"\"\n", 1)
 }
