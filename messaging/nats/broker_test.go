@@ -75,8 +75,8 @@ func TestLostConnectionEndsMessages(t *testing.T) {
 	published := make(chan error, 1)
 	go func() { published <- b.Publish(t.Context(), msgs) }()
 	await.True(t, func() bool { return b.session.Conn.Stats().OutMsgs == before+2 }, "two messages are under way")
+	link.Cut() // before the thaw, or the messages could reach the server first
 	link.SetFrozen(false)
-	link.Cut()
 	failed, ok := errors.AsType[*messaging.PublishError](<-published)
 	require.True(t, ok)
 	require.ErrorIs(t, failed.Failed[0], messaging.ErrUnknown)

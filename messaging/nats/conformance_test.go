@@ -21,7 +21,9 @@ func TestConformance(t *testing.T) {
 	}
 	open := func(t *testing.T) messagingtest.Broker {
 		l := linktest.New(t, server.URL())
-		b := connect(t, config(l.URL))
+		cfg := config(l.URL)
+		cfg.TakeoverTimeout = 5 * time.Second // a busy machine may keep this process from its processor for longer than a second
+		b := connect(t, cfg)
 		links.Store(b, l)
 		return b
 	}
@@ -33,6 +35,6 @@ func TestConformance(t *testing.T) {
 			return open(t)
 		},
 		MaxMessageBytes: 1 << 20, Types: []messaging.SubscriptionType{messaging.Failover, messaging.Shared},
-		Patience: time.Minute, Declares: true, Owns: true,
+		Declares: true, Owns: true,
 	})
 }

@@ -51,7 +51,7 @@ func TestWhatReadsWorksOnAStandby(t *testing.T) {
 	relay, err := projector.New(broker, &projector.Config{Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)}}, store)
 	require.NoError(t, err)
 	require.NoError(t, relay.RunOnce(ctx))
-	add("delayed", event.WithNotBefore(time.Now().Add(time.Hour)))
+	add("delayed", event.WithNotBefore(time.Now().Add(time.Hour)), event.WithOrderingKey("delayed")) // without a key its random id would choose the lane
 	fresh := add("fresh")
 	require.NoError(t, store.Tenants().Pause(ctx, "acme", by))
 	require.NoError(t, store.Tenants().Move(ctx, "globex", 1, by))
