@@ -4,22 +4,21 @@ import (
 	"bytes"
 	"context"
 	"net"
-	"net/http"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/google/shlex"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox/examples/twoservices/invoices"
 	"github.com/oncebox/oncebox/examples/twoservices/orders"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/pagetest"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging/pulsar"
+	"github.com/oncebox/oncebox/serve"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m, pulsartest.Stop) }
@@ -38,60 +37,31 @@ GET /orders/o-1: 200 OK {"id":"o-1","total":42,"invoice":"invoice-of-o-1"}
 func TestRequestsOfThePage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/two-services.md")
 	require.NoError(t, err)
-	lines := regexp.MustCompile(`(?m)^curl (.*)$`).FindAllStringSubmatch(string(page), -1)
+	lines := pagetest.Lines(string(page), `(curl .+)`)
 	require.Len(t, lines, 2)
 	namespace := pulsartest.Open(t)
+	t.Setenv("ONCEBOX_PULSAR_URL", namespace.URL)
+	t.Setenv("ONCEBOX_PULSAR_ADMIN_URL", namespace.AdminURL)
+	t.Setenv("ONCEBOX_PULSAR_NAMESPACE", strings.TrimPrefix(namespace.Name, "public/"))
 	ctx, end := context.WithCancel(t.Context())
 	group, ctx := errgroup.WithContext(ctx)
-	var url string
-	for _, name := range []string{invoices.Source, orders.Source} {
-		db, err := openOwn(ctx)
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = db.close() })
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		url = "http://" + listener.Addr().String()
-		group.Go(func() error {
-			return one(ctx, name, db.cfg, &pulsar.Config{
-				URL: namespace.URL, AdminURL: namespace.AdminURL, Namespace: strings.TrimPrefix(namespace.Name, "public/"),
-			}, listener)
-		})
-	}
-	require.Equal(t, "201 Created", curl(t, url, lines[0][1]))
-	await.True(t, func() bool { return strings.Contains(curl(t, url, lines[1][1]), `"invoice":"invoice-of-o-1"`) }, "the order has its invoice")
-	end()
-	require.NoError(t, group.Wait())
-}
-
-// curl does what curl does with the arguments of a line of the page, at another address.
-func curl(t *testing.T, url, arguments string) string {
-	t.Helper()
-	words, err := shlex.Split(arguments)
-	require.NoError(t, err)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "", nil)
-	require.NoError(t, err)
-	for i := 0; i < len(words); i++ {
-		switch words[i] {
-		case "-i":
-		case "-X":
-			i++
-			req.Method = words[i]
-		case "-H":
-			i++
-			name, value, _ := strings.Cut(words[i], ": ")
-			req.Header.Set(name, value)
-		default:
-			path, found := strings.CutPrefix(words[i], "http://127.0.0.1:8080")
-			require.True(t, found, words[i])
-			req.URL, err = req.URL.Parse(url + path)
-			require.NoError(t, err)
+	defer func() {
+		end()
+		require.NoError(t, group.Wait())
+	}()
+	started := make(chan net.Addr, 1)
+	for _, s := range []serve.Service{invoices.Service(pulsar.Kind()), orders.Service(pulsar.Kind())} {
+		if s.Source == orders.Source {
+			s.Started = func(at net.Addr) { started <- at }
 		}
+		group.Go(func() error { return runApart(ctx, s) })
 	}
-	answer, err := send(req)
-	require.NoError(t, err)
-	return answer
-}
-
-func TestUnknownService(t *testing.T) {
-	require.ErrorContains(t, run(t.Context(), []string{"-only", "mails"}), "there are orders and invoices")
+	url := "http://" + await.Receive(t, started, "the service to start").String()
+	curl := func(line string) string {
+		answer, err := send(pagetest.Request(t, line, url))
+		require.NoError(t, err)
+		return answer
+	}
+	require.Equal(t, "201 Created", curl(lines[0]))
+	await.True(t, func() bool { return strings.Contains(curl(lines[1]), `"invoice":"invoice-of-o-1"`) }, "the order has its invoice")
 }

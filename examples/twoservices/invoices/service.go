@@ -3,15 +3,16 @@ package invoices
 
 import (
 	"context"
-	"fmt"
+	"net/http"
 
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox"
-	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/examples/twoservices/shopevents"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/brokers"
+	"github.com/oncebox/oncebox/serve"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -40,13 +41,13 @@ func Write(order shopevents.OrderPlaced) *Invoice {
 	return i
 }
 
-// New wires the service.
-func New(ctx context.Context, db *bun.DB, broker oncebox.Broker, cfg config.Config) (*oncebox.App, error) {
-	cfg.UoW.Source = Source
-	app, err := oncebox.New(db, broker, cfg)
-	if err != nil {
-		return nil, err
-	}
+// Service returns the service, for the brokers that its program links.
+func Service(kinds ...brokers.Kind) serve.Service {
+	return serve.Service{Source: Source, Brokers: kinds, Setup: setup, Migrate: createTable}
+}
+
+// setup consumes the orders. The service answers no requests.
+func setup(_ context.Context, app *oncebox.App) (http.Handler, error) {
 	shopevents.Register(app.Registry)
 	router := messaging.NewRouter(app.Registry)
 	messaging.Handle(router, func(ctx context.Context, e shopevents.OrderPlaced) error {
@@ -55,14 +56,11 @@ func New(ctx context.Context, db *bun.DB, broker oncebox.Broker, cfg config.Conf
 		})
 	})
 	app.Consume(shopevents.Orders, "invoices", router)
+	return nil, nil
+}
 
-	if err := app.Migrate(ctx); err != nil { // the tables of oncebox in this database
-		return nil, err
-	}
-	_, err = db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS invoices
+func createTable(ctx context.Context, db *bun.DB) error {
+	_, err := db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS invoices
 		(id text PRIMARY KEY, order_id text NOT NULL, total bigint NOT NULL, version bigint NOT NULL)`)
-	if err != nil {
-		return nil, fmt.Errorf("make the table of invoices: %w", err)
-	}
-	return app, nil
+	return err
 }

@@ -4,19 +4,19 @@ package orders
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"net/http"
 
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox"
-	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/examples/twoservices/shopevents"
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/brokers"
+	"github.com/oncebox/oncebox/serve"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -45,13 +45,12 @@ func Place(id string, total int64) *Order {
 	return o
 }
 
-// New wires the service, and returns its routes.
-func New(ctx context.Context, db *bun.DB, broker oncebox.Broker, cfg config.Config) (*oncebox.App, http.Handler, error) {
-	cfg.UoW.Source = Source
-	app, err := oncebox.New(db, broker, cfg)
-	if err != nil {
-		return nil, nil, err
-	}
+// Service returns the service, for the brokers that its program links.
+func Service(kinds ...brokers.Kind) serve.Service {
+	return serve.Service{Source: Source, Brokers: kinds, Setup: setup, Migrate: createTable}
+}
+
+func setup(_ context.Context, app *oncebox.App) (http.Handler, error) {
 	shopevents.Register(app.Registry)
 	router := messaging.NewRouter(app.Registry)
 	messaging.Handle(router, func(ctx context.Context, e shopevents.InvoiceSent) error {
@@ -59,16 +58,13 @@ func New(ctx context.Context, db *bun.DB, broker oncebox.Broker, cfg config.Conf
 		return err
 	})
 	app.Consume(shopevents.Invoices, "orders", router)
+	return routes(app), nil
+}
 
-	if err := app.Migrate(ctx); err != nil { // the tables of oncebox in this database
-		return nil, nil, err
-	}
-	_, err = db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS orders
+func createTable(ctx context.Context, db *bun.DB) error {
+	_, err := db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS orders
 		(id text PRIMARY KEY, total bigint NOT NULL, invoice text NOT NULL DEFAULT '', version bigint NOT NULL)`)
-	if err != nil {
-		return nil, nil, fmt.Errorf("make the table of orders: %w", err)
-	}
-	return app, routes(app), nil
+	return err
 }
 
 func routes(app *oncebox.App) http.Handler {
