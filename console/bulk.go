@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oncebox/oncebox/console/internal/causes"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/ops"
 )
@@ -64,6 +65,11 @@ func bulkOf(v *visit, q url.Values) (*bulkView, error) {
 	view := &bulkView{Act: d, Selection: &s, Query: s.Values().Encode(), Back: "dead?" + s.Values().Encode()}
 	if d.Action == operator.Retry {
 		view.Back = pageStuck
+	}
+	if s.Fingerprint != "" {
+		view.Back = causes.Href(s.Fingerprint)
+	}
+	if d.Action == operator.Retry {
 		if err := hasBox(v.Console, ops.BoxInbox); err != nil {
 			return nil, invalid(err)
 		}

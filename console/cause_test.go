@@ -3,6 +3,7 @@ package console_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,7 +23,7 @@ func TestOneCauseIsOneRow(t *testing.T) {
 	s.failing.Store(false)
 
 	first := b.page("")
-	require.Regexp(t, `billing: 60.keys fail, “not now .*, next try in`, first.text())
+	require.Regexp(t, `billing: 60.keys fail, not now .*, since \d\d:\d\d, next try in`, first.text())
 	require.Contains(t, first.text(), "runs, keys fail")
 	require.Contains(t, first.text(), "goes on", "the last errors have what goes on")
 	require.NotContains(t, first.text(), "There is no dead letter")
@@ -32,11 +33,13 @@ func TestOneCauseIsOneRow(t *testing.T) {
 	require.Contains(t, stuck.text(), "60 keys fail")
 	require.Contains(t, stuck.text(), "for example: not now "+hostile, "a cause leaves out what is quoted")
 	require.Empty(t, stuck.links("decide?"))
-	each := b.page(stuck.links("stuck?")[len(stuck.links("stuck?"))-1])
+	each := b.page(stuck.links("failure?")[0])
 	require.Len(t, each.links("decide?action=retry"), 50)
-	require.Contains(t, each.text(), "50 of 60 are shown up to here.")
-	next := each.links("stuck?")
+	require.Contains(t, each.text(), "60 keys fail next try in")
+	require.Contains(t, each.text(), "1 to 50 of 60")
+	next := each.links("failure?after=")
 	require.Len(t, b.page(next[len(next)-1]).links("decide?action=retry"), 10)
+	require.Equal(t, http.StatusBadRequest, b.get(strings.Replace(next[len(next)-1], "after=", "after=x", 1)).status)
 	require.Empty(t, b.as("bob", "read").page("stuck").links("bulk?"), "bob may look only")
 
 	ask := b.page(stuck.links("bulk?action=retry")[0])

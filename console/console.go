@@ -16,6 +16,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/console/internal/causes"
 	"github.com/oncebox/oncebox/console/internal/skin"
 	"github.com/oncebox/oncebox/console/internal/token"
 	"github.com/oncebox/oncebox/console/internal/words"
@@ -93,6 +94,9 @@ func (c *Console) makeRoutes() map[string]route {
 	}
 	if c.cfg.Outbox != nil || c.cfg.Inbox != nil {
 		routes["GET "+pageProcesses] = route{serve: showProcesses, live: true}
+		routes["GET "+causes.ListPage] = route{serve: showFailures, live: true}
+		routes["GET "+causes.Page] = route{serve: showFailure, live: true}
+		routes["POST "+causes.Page] = route{act: true, serve: markFailure}
 		routes["GET dead"] = route{serve: showDead, live: true}
 		routes["GET letter"] = route{serve: showLetter}
 		routes["GET event"] = route{serve: showEvent, live: true}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/oncebox/oncebox/console/internal/causes"
 	"github.com/oncebox/oncebox/console/internal/frame"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/ops"
@@ -155,6 +156,7 @@ const (
 	fieldID       = "id"
 	fieldFrom     = "from"
 	fieldBefore   = "before"
+	fieldCause    = causes.Field // the fingerprint of a cause
 )
 
 // boxOf returns the selection of all dead letters of a box.
@@ -165,7 +167,7 @@ func selected(c *Console, q url.Values, now time.Time) (s selection, err error) 
 	get := func(field string) string { return strings.TrimSpace(q.Get(field)) }
 	s.Selection = ops.Selection{
 		Box: ops.Box(get(fieldBox)), Consumer: get(fieldConsumer), Tenant: q.Get(fieldTenant), Topic: get(fieldTopic), Type: get(fieldType),
-		ID: get(fieldID), Error: q.Get(fieldError), From: get(fieldFrom), Before: get(fieldBefore),
+		ID: get(fieldID), Fingerprint: get(fieldCause), Error: q.Get(fieldError), From: get(fieldFrom), Before: get(fieldBefore),
 	}
 	if s.Box == "" {
 		s.Box = ops.BoxOutbox
@@ -202,7 +204,7 @@ func (s *selection) Values() url.Values {
 func (s *selection) fields() map[string]string {
 	return map[string]string{
 		fieldError: s.Error, fieldType: s.Type, fieldTopic: s.Topic, fieldConsumer: s.Consumer, fieldTenant: s.Tenant, fieldID: s.ID,
-		fieldFrom: s.From, fieldBefore: s.Before,
+		fieldCause: s.Fingerprint, fieldFrom: s.From, fieldBefore: s.Before,
 	}
 }
 
@@ -217,7 +219,7 @@ func (s *selection) Chips() (chips []chip) {
 	values := s.fields()
 	for _, f := range []struct{ field, name string }{
 		{fieldError, "error contains"}, {fieldType, "type"}, {fieldTopic, "topic"}, {fieldConsumer, "consumer"}, {fieldTenant, "tenant"},
-		{fieldID, "id"}, {fieldFrom, "died from"}, {fieldBefore, "died before"},
+		{fieldID, "id"}, {fieldCause, "cause"}, {fieldFrom, "died from"}, {fieldBefore, "died before"},
 	} {
 		if values[f.field] == "" {
 			continue

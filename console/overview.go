@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/oncebox/oncebox/console/internal/causes"
 	"github.com/oncebox/oncebox/console/internal/plot"
 	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/idempotency"
@@ -24,7 +25,7 @@ type overviewView struct {
 	Overdue   []outboxstate.Overdue
 	Consumers []consumerRow
 	Unknown   []idempotency.Unknown
-	Kinds     []*kind
+	Kinds     []*causes.Kind
 	Causes    []ops.Cause // the causes of stuck things
 	Findings  []finding
 
@@ -46,6 +47,7 @@ type overviewView struct {
 type finding struct {
 	State, Text, Href string
 	Word              string // the link's text: what the finding asks for
+	Said              string // what operators said about it before
 }
 
 // wordLook is the link's text of a finding that needs no decision.
@@ -93,7 +95,7 @@ func showOverview(v *visit) error {
 	}
 	reads.Go(func() (err error) {
 		if view.Causes, _, err = v.view().Causes(ctx, ops.Filter{}); err == nil {
-			view.Kinds, err = readKinds(v, view.Causes)
+			view.Kinds, err = causes.Kinds(ctx, v.now, view.Causes, v.cfg.Outbox, v.cfg.Inbox)
 		}
 		return err
 	})
@@ -137,9 +139,9 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 		if state == stateBad {
 			word = "decide"
 		}
-		list = append(list, finding{state, text, href, word})
+		list = append(list, finding{state, text, href, word, ""})
 	}
-	down := func(text string) { list = append(list, finding{stateBad, text, pageStuck, "down"}) }
+	down := func(text string) { list = append(list, finding{stateBad, text, pageStuck, "down", ""}) }
 	for n := range view.Overdue {
 		down(view.overdue(&view.Overdue[n], now))
 	}
@@ -214,30 +216,21 @@ const maxCause = 140
 const mostFailing = 5
 
 // failing returns a line for each cause of failures that are tried again.
-func failing(causes []ops.Cause, now time.Time) (list []finding) {
+func failing(all []ops.Cause, now time.Time) (list []finding) {
 	others := 0
-	for i := range causes {
-		c := &causes[i]
-		what, where := words.Counted(int64(c.Count), "key fails", "keys fail"), c.Consumer
-		switch c.Kind {
-		case ops.MessageFailing:
-		case ops.EventFailing:
-			what, where = words.Counted(int64(c.Count), "event is refused", "events are refused"), "topic "+c.Topic
-		default:
+	for i := range all {
+		c := &all[i]
+		if c.Kind != ops.MessageFailing && c.Kind != ops.EventFailing {
 			continue
 		}
 		if len(list) == mostFailing {
 			others++
 			continue
 		}
-		text := where + ": " + what + ", “" + words.Shorten(maxCause, c.Text) + "”"
-		if !c.Next.IsZero() {
-			text += ", next try " + words.Ago(now, c.Next)
-		}
-		list = append(list, finding{stateWarn, text + ".", eachOf(c), wordLook})
+		list = append(list, finding{stateWarn, causes.Line(c, now) + ".", causes.Href(c.Fingerprint), wordLook, causes.Said(c.Failures)})
 	}
 	if others > 0 {
-		list = append(list, finding{stateWarn, "More fails, for " + words.Counted(int64(others), "other reason", "other reasons") + ".", pageStuck, wordLook})
+		list = append(list, finding{stateWarn, "More fails, for " + words.Counted(int64(others), "other reason", "other reasons") + ".", causes.ListPage, wordLook, ""})
 	}
 	return list
 }

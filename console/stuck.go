@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/oncebox/oncebox/console/internal/causes"
 	"github.com/oncebox/oncebox/console/internal/frame"
 	"github.com/oncebox/oncebox/console/internal/skin"
 	"github.com/oncebox/oncebox/console/internal/words"
@@ -37,7 +38,8 @@ type stuckView struct {
 	From, To    int  // the rows From up to, and without, To are shown; the first row is 0
 	Of          int  // number of rows on all pages
 	First, Next string
-	Each        bool     // the rows are the things of one cause
+	Each        bool     // the rows are the requests with one step in doubt
+	Archived    int      // number of causes that are left out
 	Unknown     []string // consumers whose broker has not reported how many messages wait
 	Pauses      []tenants.Pause
 	Transaction time.Duration // age of the oldest open transaction, if it is too old
@@ -52,6 +54,8 @@ type stuckRow struct {
 	Example     string // the whole error of one of the things
 	Why         string // an explanation, if there is no error
 	Event       string // address of the page about the event
+	Group       string // address of the page of the cause
+	Said        string // what operators said about the cause before
 	Acts        []link
 }
 
@@ -61,9 +65,15 @@ func showStuck(v *visit) error {
 	view := &stuckView{
 		Filter: ops.Filter{Tenant: q.Get(fieldTenant), Topic: q.Get(fieldTopic), Consumer: q.Get(fieldConsumer)}, Notice: decided(q), Each: q.Get("each") != "",
 	}
-	found, err := v.view().Stuck(v.Context(), view.Filter, ops.Looked)
+	list, archived, err := v.view().Causes(v.Context(), view.Filter)
 	if err != nil {
 		return err
+	}
+	view.Archived = len(archived)
+	if view.Each {
+		if list, err = eachWith(v, view.Filter, q.Get(fieldStep)); err != nil {
+			return err
+		}
 	}
 	if view.Unknown, err = v.view().Unknown(v.Context(), view.Filter); err != nil {
 		return err
@@ -81,10 +91,6 @@ func showStuck(v *visit) error {
 		}
 	}
 	view.Form = v.filter(frame.Set(map[string]string{fieldTenant: view.Tenant, fieldTopic: view.Topic, fieldConsumer: view.Consumer}), nil)
-	list := ops.Group(found)
-	if view.Each {
-		list = eachWith(found, q)
-	}
 	view.Total, view.More = ops.Total(list)
 	page, _ := strconv.Atoi(q.Get("page"))
 	view.Of = len(list)
@@ -112,15 +118,15 @@ func rest(q url.Values) url.Values {
 	return q
 }
 
-// eachWith returns the things whose cause the query names, each as a cause of its own.
-func eachWith(found []ops.Stuck, q url.Values) (list []ops.Cause) {
+// eachWith returns the requests with a step in doubt, each as a cause of its own.
+func eachWith(v *visit, filter ops.Filter, step string) (list []ops.Cause, err error) {
+	found, err := v.view().Stuck(v.Context(), filter, ops.Looked)
 	for n := range found {
-		s := &found[n]
-		if string(s.Kind) == q.Get("kind") && ops.CauseOf(s.Error) == q.Get("cause") && (q.Get("step") == "" || s.Step == q.Get("step")) {
+		if s := &found[n]; s.Kind == ops.StepUnknown && s.Step == step {
 			list = append(list, ops.Cause{Stuck: *s, Text: s.Error, Count: 1, More: len(found) >= ops.Looked})
 		}
 	}
-	return list
+	return list, err
 }
 
 func (c *Console) view() *ops.View {
@@ -135,8 +141,11 @@ func stuckRowOf(v *visit, cause *ops.Cause) stuckRow {
 		row.State = stateBad
 	case ops.EventFailing, ops.MessageFailing, ops.TenantPaused, ops.ConsumerPaused:
 	}
+	if s.Fingerprint != "" {
+		row.Group, row.Said = causes.Href(s.Fingerprint), causes.Said(cause.Failures)
+	}
 	if cause.Count > 1 {
-		row.Many, row.Acts = manyOf(cause), actsOnMany(v, cause)
+		row.Many, row.Acts = causes.Many(cause), actsOnMany(v, cause)
 		if s.Error != cause.Text {
 			row.Example = s.Error
 		}
@@ -171,44 +180,24 @@ func actsOn(v *visit, s *ops.Stuck) []link {
 	return nil
 }
 
-func showEach(c *ops.Cause) link { return link{Name: "Show each", Href: eachOf(c)} }
-
-// manyOf names the things that share a cause, with their number.
-func manyOf(c *ops.Cause) string {
-	more := ""
-	if c.More {
-		more = " or more"
-	}
-	what := map[ops.Kind]string{
-		ops.MessageFailing: "keys fail", ops.EventFailing: "events are refused", ops.StepUnknown: "requests are refused",
-		ops.MessageDead: deadLetters, ops.EventDead: deadLetters,
-	}[c.Kind]
-	return words.Group(int64(c.Count)) + more + " " + what
-}
+// fieldStep is the field of the address with a step of requests.
+const fieldStep = "step"
 
 // actsOnMany returns the buttons for all things with one cause.
 func actsOnMany(v *visit, c *ops.Cause) []link {
-	selected := selection{Selection: ops.Selection{Consumer: c.Consumer, Error: ops.CommonPart(c.Error)}}
 	switch c.Kind {
-	case ops.MessageFailing:
-		selected.Box = ops.BoxInbox
-		acts := []link{showEach(c)}
-		if v.access.Act {
-			retry := "bulk?" + frame.With(selected.Values(), url.Values{fieldAction: {string(operator.Retry)}}).Encode()
-			acts = append([]link{{"Retry all now…", retry, classPrimary}}, acts...)
+	case ops.MessageFailing, ops.MessageDead, ops.EventDead, ops.EventFailing:
+		acts := []link{{"Open", causes.Href(c.Fingerprint), classPrimary}}
+		if v.access.Act && c.Kind == ops.MessageFailing {
+			acts = append(acts, link{Name: "Retry all now…", Href: causes.Bulk(operator.Retry, ops.BoxInbox, c.Fingerprint)})
 		}
 		return acts
-	case ops.MessageDead:
-		selected.Box = ops.BoxInbox
-		return []link{{"Open all", "dead?" + selected.Values().Encode(), classPrimary}}
-	case ops.EventDead:
-		selected.Box, selected.Topic = ops.BoxOutbox, c.Topic
-		return []link{{"Open all", "dead?" + selected.Values().Encode(), classPrimary}}
 	case ops.StepUnknown:
-		return []link{{Name: "Resolve", Href: pageKeys, Class: classPrimary}, showEach(c)}
-	case ops.EventFailing, ops.RelayMissing, ops.RelayLate, ops.ConsumerMissing, ops.ConsumerAway, ops.ConsumerLate, ops.ConsumerPaused, ops.TenantPaused:
+		each := frame.Address(pageStuck, url.Values{"each": {"1"}, fieldStep: {c.Step}})
+		return []link{{Name: "Resolve", Href: pageKeys, Class: classPrimary}, {Name: "Show each", Href: each}}
+	case ops.RelayMissing, ops.RelayLate, ops.ConsumerMissing, ops.ConsumerAway, ops.ConsumerLate, ops.ConsumerPaused, ops.TenantPaused:
 	}
-	return []link{showEach(c)}
+	return nil
 }
 
 // why explains a stuck thing that has no error.

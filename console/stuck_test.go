@@ -79,7 +79,7 @@ func TestAnOutcomeIsWrittenDown(t *testing.T) {
 		s.unknownStep(key)
 	}
 	list := b.page("keys")
-	stuck := b.page("stuck?").text() + b.page("stuck?each=1&kind=step+unknown&cause=").text()
+	stuck := b.page("stuck?").text() + b.page("stuck?each=1&step=charge").text()
 	for _, part := range []string{"order o-7", "POST /orders", "ann"} {
 		require.Contains(t, list.text(), part, "whose step it is")
 		require.Contains(t, stuck, part)

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oncebox/oncebox/console/internal/causes"
 	"github.com/oncebox/oncebox/console/internal/frame"
 	"github.com/oncebox/oncebox/console/internal/skin"
 	"github.com/oncebox/oncebox/console/internal/words"
@@ -145,11 +147,12 @@ func (v *visit) filter(fields, all url.Values) frame.Filter {
 // menu returns the links to the pages that this console has, with their numbers.
 func (v *visit) menu() (items []menuItem) {
 	n := v.numbers()
+	current := cmp.Or(map[string]string{"letter": pageDead, causes.Page: causes.ListPage}[v.name], v.name)
 	for _, item := range []struct {
 		name, page, state string
 		count             int
 	}{
-		{"Overview", "", "", 0}, {"Stuck", pageStuck, stateWarn, n.Stuck}, {"Dead letters", pageDead, stateBad, n.Dead()},
+		{"Overview", "", "", 0}, {"Stuck", pageStuck, stateWarn, n.Stuck}, {"Failures", causes.ListPage, "", 0}, {"Dead letters", pageDead, stateBad, n.Dead()},
 		{"Delayed", pageDelayed, statePlain, n.Delayed}, {"Keys", pageKeys, stateBad, n.UnknownSteps},
 		{"Tenants", pageTenants, stateWarn, n.TenantsPaused}, {"Processes", pageProcesses, "", 0}, {"Audit", pageAudit, "", 0},
 	} {
@@ -160,7 +163,7 @@ func (v *visit) menu() (items []menuItem) {
 		if item.count > 0 {
 			m.Count = menuCount(item.count)
 		}
-		if item.page == v.name || v.name == "letter" && item.page == pageDead {
+		if item.page == current {
 			m.Class = classCurrent
 		}
 		if item.page == "" {

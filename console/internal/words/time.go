@@ -25,6 +25,14 @@ func Clock(at time.Time) string { return at.UTC().Format("15:04:05.000") }
 // Machine formats a time for the HTML attribute datetime.
 func Machine(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
+// Since returns the time of day of a moment, with its date if that is not today's.
+func Since(now, at time.Time) string {
+	if at = at.UTC(); Date(at) == Date(now) {
+		return at.Format("15:04")
+	}
+	return at.Format("2006-01-02 15:04")
+}
+
 // Field formats a time for a form field of type datetime-local.
 func Field(at time.Time) string {
 	if at.IsZero() {

@@ -26,6 +26,8 @@ func TestTimes(t *testing.T) {
 		require.Equal(t, want, words.Later(d))
 	}
 	require.Equal(t, "02:14:44.123", words.Clock(now.In(time.FixedZone("", 3600))))
+	require.Equal(t, "02:13", words.Since(now, now.Add(-time.Minute).In(time.FixedZone("", 3600))))
+	require.Equal(t, "2026-11-26 23:14", words.Since(now, now.Add(-3*time.Hour)))
 	require.Empty(t, words.Stamp(time.Time{}))
 }
 

@@ -1,0 +1,178 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/oncebox/oncebox/console/internal/causes"
+	"github.com/oncebox/oncebox/console/internal/frame"
+	"github.com/oncebox/oncebox/inbox/parked"
+	"github.com/oncebox/oncebox/operator"
+	"github.com/oncebox/oncebox/operator/failures"
+	"github.com/oncebox/oncebox/ops"
+)
+
+// failuresView is the data of the page of all causes.
+type failuresView struct {
+	causes.Table
+
+	Archived bool // the causes that are archived are shown
+}
+
+// showFailures lists the causes that are archived, or all others.
+func showFailures(v *visit) error {
+	view := &failuresView{Table: causes.Table{Now: v.now}, Archived: v.URL.Query().Get("archived") != ""}
+	list, err := v.view().Failures().List(v.Context())
+	for n := range list {
+		if list[n].IsArchived() == view.Archived {
+			view.Rows = append(view.Rows, causes.RowOf(&list[n]))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return v.show(causes.ListPage, "Failures", view)
+}
+
+// failureView is the data of the page of one cause.
+type failureView struct {
+	causes.Row
+
+	Notice   string
+	Open     operator.Action // the form that is open: for a note or the archive, "" for none
+	Messages []waiting       // a page of the messages that are tried again
+	Pager    frame.Pager
+	// Retry, Replay and Discard treat all failures of the cause. "": it has none, or the actor may look only.
+	Retry, Replay, Discard string
+	Letters                string // address of the list of its dead letters
+	Event                  string // address of the page about the example
+	Audit                  []auditRow
+	Reason, Text           string // what was typed into the form
+	Wrong                  string
+}
+
+// waiting is a message that is tried again.
+type waiting struct {
+	parked.Message
+
+	Ref ref
+}
+
+// Event returns the address of the page about the message.
+func (w *waiting) Event() string { return frame.Event(w.Envelope.ID, w.Key.Source) }
+
+// showFailure shows all that is known of one cause.
+func showFailure(v *visit) error {
+	q := v.URL.Query()
+	view, err := failureOf(v, q.Get(causes.Field))
+	if err != nil {
+		return err
+	}
+	view.Notice, view.Text = causes.Marked(q.Get(fieldDone)), view.Note
+	if v.access.Act {
+		view.Open = operator.Action(q.Get(causes.FieldForm))
+	}
+	v.still = v.still || view.Open != ""
+	return v.show(causes.Page, "Failures of one cause", view)
+}
+
+// goneCause is the title for a cause that another operator, or a handler, has dealt with.
+const goneCause = "Nothing fails for this cause any more"
+
+func failureOf(v *visit, fingerprint string) (*failureView, error) {
+	g, err := v.view().Failures().Show(v.Context(), fingerprint)
+	switch {
+	case errors.Is(err, failures.ErrUnknown):
+		return nil, &problem{
+			http.StatusNotFound, goneCause, "Its messages were handled, replayed or discarded meanwhile. The audit shows what operators did.",
+		}
+	case err != nil:
+		return nil, err
+	}
+	view := &failureView{Row: causes.RowOf(&g)}
+	if x := g.Example(); x.ID != "" {
+		view.Event = frame.Event(x.ID, x.Ref.Source)
+	}
+	if g.Dead.Count > 0 {
+		view.Letters = causes.Letters(view.Box(), fingerprint)
+	}
+	if v.access.Act && g.Failing.Count > 0 && view.Box() == ops.BoxInbox {
+		view.Retry = causes.Bulk(operator.Retry, ops.BoxInbox, fingerprint)
+	}
+	if v.access.Act && g.Dead.Count > 0 {
+		view.Replay, view.Discard = causes.Bulk(operator.Replay, view.Box(), fingerprint), causes.Bulk(operator.Discard, view.Box(), fingerprint)
+	}
+	if view.Audit, err = auditRows(v, operator.AuditFilter{Part: operator.EveryPart, Fingerprint: fingerprint}, nil, perPage); err != nil {
+		return nil, err
+	}
+	return view, readWaiting(v, view)
+}
+
+// readWaiting reads a page of the messages that are tried again. The lock of a key is the place in their list.
+func readWaiting(v *visit, view *failureView) error {
+	if view.Failing.Count == 0 || view.Box() != ops.BoxInbox {
+		return nil
+	}
+	const fieldAfter = "after"
+	q := v.URL.Query()
+	var after *parked.Message
+	if text := q.Get(fieldAfter); text != "" {
+		lock, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return invalid(errDamaged)
+		}
+		after = &parked.Message{KeyLock: lock}
+		after.Key.Consumer = view.Consumer
+	}
+	filter := parked.Filter{Consumer: view.Consumer, Fingerprint: view.Fingerprint, State: parked.KeyFailed, FirstOnly: true}
+	page, err := v.cfg.Inbox.Parked().List(v.Context(), filter, after, perPage+1)
+	if err != nil {
+		return err
+	}
+	var next url.Values
+	if len(page) > perPage {
+		page = page[:perPage]
+		next = url.Values{fieldAfter: {strconv.FormatInt(page[perPage-1].KeyLock, 10)}}
+	}
+	for _, m := range page {
+		r := ops.LetterRef{Box: ops.BoxInbox, ID: m.Key.MessageKey, Tenant: m.Key.TenantID, Consumer: m.Key.Consumer, Source: m.Key.Source}
+		view.Messages = append(view.Messages, waiting{m, ref{r}})
+	}
+	view.Pager = frame.NewPager(causes.Page, q, url.Values{causes.Field: {view.Fingerprint}}, len(page), next)
+	if view.Pager.Of == "" {
+		view.Pager.Of = menuCount(view.Failing.Count)
+	}
+	return nil
+}
+
+// markFailure stores a note, archives a cause, or puts it back into the lists.
+func markFailure(v *visit) error {
+	m, err := causes.MarkOf(v.PostForm)
+	if err != nil {
+		return invalid(err)
+	}
+	wrong := m.Wrong()
+	if m.NeedsReason() {
+		wrong = reasonProblem(m.Reason)
+	}
+	if wrong != "" {
+		view, err := failureOf(v, m.Fingerprint)
+		if err != nil {
+			return err
+		}
+		view.Open, view.Text, view.Reason, view.Wrong = m.Action, m.Note, m.Reason, wrong
+		v.still = true
+		return v.write(http.StatusUnprocessableEntity, causes.Page, v.page("Failures of one cause", view))
+	}
+	if err := m.Store(v.Context(), v.view().Failures(), v.by(m.Reason)); errors.Is(err, failures.ErrUnknown) {
+		return &problem{http.StatusConflict, goneCause, lookAgain}
+	} else if err != nil {
+		return err
+	}
+	v.log.InfoContext(v.Context(), "oncebox: a cause of failures was marked on the console", "actor", v.access.Actor, "action", m.Action,
+		"fingerprint", m.Fingerprint)
+	v.redirect(frame.Address(causes.Page, url.Values{causes.Field: {m.Fingerprint}, fieldDone: {string(m.Action)}}))
+	return nil
+}

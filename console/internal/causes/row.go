@@ -1,0 +1,103 @@
+package causes
+
+import (
+	"strings"
+	"time"
+
+	"github.com/oncebox/oncebox/console/internal/words"
+	"github.com/oncebox/oncebox/operator/failures"
+	"github.com/oncebox/oncebox/ops"
+)
+
+// Row is a group of failures on a page.
+type Row struct {
+	failures.Group
+
+	Said string // see [Said]
+}
+
+// RowOf returns the row of a group.
+func RowOf(g *failures.Group) Row { return Row{*g, Said(g)} }
+
+// Table is a list of causes. Now is the time of the page.
+type Table struct {
+	Now  time.Time
+	Rows []Row
+}
+
+// Href returns the address of the page of the cause.
+func (r *Row) Href() string { return Href(r.Fingerprint) }
+
+// Box returns the box that has the failures.
+func (r *Row) Box() ops.Box {
+	if r.Consumer == "" {
+		return ops.BoxOutbox
+	}
+	return ops.BoxInbox
+}
+
+// Where returns the consumer, or the topic that refuses events.
+func (r *Row) Where() string {
+	if r.Consumer == "" {
+		return "relay, topic " + r.Topic
+	}
+	return "consumer " + r.Consumer
+}
+
+// Fails returns how many messages or events are tried again, "" if none is.
+func (r *Row) Fails() string {
+	if r.Consumer == "" {
+		return many(ops.EventFailing, r.Failing.Count, r.Failing.More)
+	}
+	return many(ops.MessageFailing, r.Failing.Count, r.Failing.More)
+}
+
+// Died returns the number of dead letters, "" if there is none.
+func (r *Row) Died() string { return many(ops.MessageDead, r.Dead.Count, r.Dead.More) }
+
+// Said returns who has archived a cause before it came back, and its note. A nil group has neither.
+func Said(g *failures.Group) string {
+	var said []string
+	if g != nil && g.IsBack() {
+		said = append(said, "archived before by "+g.ArchivedBy+": "+words.Shorten(maxText, g.ArchivedWhy))
+	}
+	if g != nil && g.Note != "" {
+		said = append(said, g.NotedBy+" noted: "+words.Shorten(maxText, g.Note))
+	}
+	return strings.Join(said, "; ")
+}
+
+// maxText is the length to which an error or a note is cut in a line, in characters.
+const maxText = 140
+
+// Line returns a sentence about failures of one cause that are tried again.
+func Line(c *ops.Cause, now time.Time) string {
+	where := c.Consumer
+	if where == "" {
+		where = "topic " + c.Topic
+	}
+	text := where + ": " + Many(c) + ", " + words.Shorten(maxText, c.Text) + ", since " + words.Since(now, c.Since)
+	if !c.Next.IsZero() {
+		text += ", next try " + words.Ago(now, c.Next)
+	}
+	return text
+}
+
+// Many names the things that share a cause, with their number.
+func Many(c *ops.Cause) string { return many(c.Kind, c.Count, c.More) }
+
+func many(kind ops.Kind, n int, more bool) string {
+	names := map[ops.Kind][2]string{
+		ops.MessageFailing: {"key fails", "keys fail"}, ops.EventFailing: {"event is refused", "events are refused"},
+		ops.StepUnknown: {"request is refused", "requests are refused"},
+		ops.MessageDead: {"dead letter", "dead letters"}, ops.EventDead: {"dead letter", "dead letters"},
+	}[kind]
+	switch {
+	case n == 0:
+		return ""
+	case more:
+		return words.Group(int64(n)) + " or more " + names[1]
+	default:
+		return words.Counted(int64(n), names[0], names[1])
+	}
+}
