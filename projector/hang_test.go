@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/linktest"
 	"github.com/oncebox/oncebox/internal/logbook"
 )
 
@@ -34,9 +35,9 @@ func TestNoStatementWaitsForEver(t *testing.T) {
 			var silent atomic.Bool
 			store := f.through(func(statement string, _ bool) {
 				if strings.Contains(statement, c.statement) && silent.CompareAndSwap(false, true) {
-					wire.hush()
+					wire.Silence(linktest.ToClient)
 				}
-			}, func(u *url.URL) { u.Host = wire.Listen })
+			}, func(u *url.URL) { u.Host = wire.Addr })
 			log := &logbook.Book{}
 			cfg := quick()
 			cfg.Workers, cfg.Lease, cfg.Renew, cfg.PublishTimeout = 1, 2*time.Second, 200*time.Millisecond, 100*time.Millisecond
@@ -44,7 +45,7 @@ func TestNoStatementWaitsForEver(t *testing.T) {
 			p := f.relay(f.pub, cfg, store)
 			f.run(p)
 			f.eventually("it is given up", func() bool { return silent.Load() && log.Count(c.failed) > 0 })
-			wire.mend()
+			wire.Mend()
 			f.add("a", "later")
 			f.eventually("the projector goes on", f.published("later"))
 		})
@@ -67,9 +68,9 @@ func keepsLanesBesideAHangingRenewal(t *testing.T, lease time.Duration) bool {
 	var armed, silent atomic.Bool
 	store := f.through(func(statement string, _ bool) {
 		if strings.Contains(statement, "UPDATE outbox_lane l SET lease_until") && armed.Load() && silent.CompareAndSwap(false, true) {
-			wire.hush()
+			wire.Silence(linktest.ToClient)
 		}
-	}, func(u *url.URL) { u.Host = wire.Listen })
+	}, func(u *url.URL) { u.Host = wire.Addr })
 	log := &logbook.Book{}
 	cfg := quick()
 	cfg.Name, cfg.Lease, cfg.Renew, cfg.PublishTimeout = "hangs", lease, 200*time.Millisecond, time.Second
@@ -86,7 +87,7 @@ func keepsLanesBesideAHangingRenewal(t *testing.T, lease time.Duration) bool {
 	var before, after string
 	require.NoError(t, f.db.QueryRow(epochs).Scan(&before))
 	f.eventually("the renewal is given up", func() bool { return silent.Load() && log.Count("lease coordinator failed") > 0 })
-	wire.mend()
+	wire.Mend()
 	f.eventually("the leases are renewed", func() bool {
 		return f.rows("outbox_lane WHERE owner = 'hangs' AND lease_until > clock_timestamp() + ?::interval", (lease*5/6).String()) == 32
 	})
@@ -99,7 +100,7 @@ func TestAStartDoesNotWaitForEver(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	wire := f.wire()
-	store := f.through(func(string, bool) { wire.hush() }, func(u *url.URL) { u.Host = wire.Listen })
+	store := f.through(func(string, bool) { wire.Silence(linktest.ToClient) }, func(u *url.URL) { u.Host = wire.Addr })
 	cfg := quick()
 	cfg.Lease, cfg.Renew, cfg.PublishTimeout = 1500*time.Millisecond, 200*time.Millisecond, 100*time.Millisecond
 	cfg.DatabaseWait = -1

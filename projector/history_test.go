@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/linktest"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/outbox/state"
 	"github.com/oncebox/oncebox/projector"
@@ -31,16 +32,16 @@ func TestOneProjectorKeepsTheHistory(t *testing.T) {
 		projector.ObserveEvery(p, time.Second) // a busy machine has to read within it, or the other one leads
 		f.run(p)
 	}
-	t.Cleanup(wire.mend)
-	run("a", &byA, func(u *url.URL) { u.Host = wire.Listen })
+	t.Cleanup(wire.Mend)
+	run("a", &byA, func(u *url.URL) { u.Host = wire.Addr })
 	f.eventually("a writes", func() bool { return byA.Load() > 0 })
 	run("b", &byB, nil)
 	began := byA.Load()
 	f.eventually("a goes on", func() bool { return byA.Load() > began+2 })
 	require.Zero(t, byB.Load(), "one writes")
-	wire.hush()
+	wire.Silence(linktest.ToClient)
 	f.eventually("b writes", func() bool { return byB.Load() > 0 })
-	wire.mend()
+	wire.Mend()
 	h, err := f.store.State().History(t.Context(), time.Hour)
 	require.NoError(t, err)
 	require.NotEmpty(t, h.Figures)

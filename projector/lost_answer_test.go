@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/linktest"
 	"github.com/oncebox/oncebox/internal/nightly"
 )
 
@@ -42,9 +43,9 @@ func loseAnswers(t *testing.T, seed uint64) {
 		defer mu.Unlock()
 		if prepared && pending == "" && armed != "" && strings.Contains(statement, kinds[armed]) {
 			pending, armed = armed, ""
-			wire.loseAnswers()
+			wire.Limit(linktest.ToClient, 0)
 		}
-	}, func(u *url.URL) { u.Host = wire.Listen })
+	}, func(u *url.URL) { u.Host = wire.Addr })
 	pub := newHarsh(f.pub, throws(seed, 0), 10, 0)
 	cfg := quick()
 	cfg.MaxRetryAttempts, cfg.Workers, cfg.BatchSize = -1, 1, 20
@@ -55,7 +56,7 @@ func loseAnswers(t *testing.T, seed uint64) {
 		if strings.Contains(message, "worker 0 failed") && pending != "" {
 			lost[pending]++
 			pending = ""
-			wire.mend()
+			wire.Mend()
 		}
 	}))
 	p := f.relay(pub, cfg, store)

@@ -20,7 +20,7 @@ import (
 	"github.com/oncebox/oncebox/projector"
 )
 
-func TestMain(m *testing.M) { pgtest.MainIgnoring(m, pgtest.LeftByToxiproxy()) }
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // recorder is a publisher that keeps the events that it confirmed. Of each key it confirms a prefix, as the
 // contract says.

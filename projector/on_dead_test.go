@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/linktest"
 	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
@@ -275,12 +276,12 @@ func TestAnnouncementsWhileCommitsLoseTheirAnswers(t *testing.T) {
 			ofRound++
 			pending = true
 			if lost%2 == 0 {
-				wire.loseAnswers()
+				wire.Limit(linktest.ToClient, 0)
 			} else {
-				wire.loseStatements()
+				wire.Limit(linktest.ToServer, 0)
 			}
 		}
-	}}, func(u *url.URL) { u.Host = wire.Listen })
+	}}, func(u *url.URL) { u.Host = wire.Addr })
 	f.alarmed(pool, time.Minute, nil)
 	f.pub.refuse = refusesPoison
 	cfg := quick()
@@ -290,7 +291,7 @@ func TestAnnouncementsWhileCommitsLoseTheirAnswers(t *testing.T) {
 		defer mu.Unlock()
 		if strings.Contains(message, "worker 0 failed") && pending { // another loop would mend the wire between two tries
 			pending = false
-			wire.mend()
+			wire.Mend()
 		}
 	}))
 	plain := outbox.NewStore(f.db.DB, &outbox.Config{Source: "test"})

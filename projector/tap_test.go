@@ -6,17 +6,14 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"testing"
 
-	"github.com/Shopify/toxiproxy/v2"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 
+	"github.com/oncebox/oncebox/internal/linktest"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -98,49 +95,8 @@ func (f *fixture) pool(t *tap, change func(u *url.URL)) *bun.DB {
 	return bun.NewDB(pool, pgdialect.New())
 }
 
-// wire is a proxy before the server. Cut, it takes statements and gives no answers.
-type wire struct {
-	*toxiproxy.Proxy
-
-	t *testing.T
-}
-
-func (f *fixture) wire() *wire {
+// wire returns a link before the server.
+func (f *fixture) wire() *linktest.Link {
 	f.t.Helper()
-	u, err := url.Parse(f.db.DSN)
-	require.NoError(f.t, err)
-	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
-	w := &wire{Proxy: toxiproxy.NewProxy(server, "postgres", "127.0.0.1:0", u.Host), t: f.t}
-	require.NoError(f.t, w.Start())
-	f.t.Cleanup(w.Stop)
-	return w
+	return linktest.New(f.t, f.db.DSN)
 }
-
-// loseAnswers closes every connection at the next byte from the server. Requests that arrived before that
-// are carried out.
-func (w *wire) loseAnswers() {
-	_, err := w.Toxics.AddToxicJson(strings.NewReader(
-		`{"name":"cut","type":"limit_data","stream":"downstream","attributes":{"bytes":0}}`))
-	if err != nil {
-		w.t.Error(err)
-	}
-}
-
-// loseStatements closes every connection at the next byte to the server, which never sees it.
-func (w *wire) loseStatements() {
-	_, err := w.Toxics.AddToxicJson(strings.NewReader(
-		`{"name":"cut","type":"limit_data","stream":"upstream","attributes":{"bytes":0}}`))
-	if err != nil {
-		w.t.Error(err)
-	}
-}
-
-// hush lets nothing through from the server any more. The connections stay open.
-func (w *wire) hush() {
-	if _, err := w.Toxics.AddToxicJson(strings.NewReader(
-		`{"name":"hush","type":"timeout","stream":"downstream","attributes":{"timeout":0}}`)); err != nil {
-		w.t.Error(err)
-	}
-}
-
-func (w *wire) mend() { w.Toxics.ResetToxics(context.Background()) }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/linktest"
 	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/internal/unit"
 	"github.com/oncebox/oncebox/uow"
@@ -239,7 +240,7 @@ func TestCancelledBeforeBegin(t *testing.T) {
 	for range 3 {
 		require.NoError(t, n.pool.PingContext(t.Context())) // so that the pool does not ask
 	}
-	n.swallow("downstream")
+	n.link.Silence(linktest.ToClient)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	err := s.manager(quick(), n.pool, s.sink).Do(ctx, func(context.Context, *uow.Unit) error { return nil }, uow.WithoutRetry())

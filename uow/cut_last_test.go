@@ -13,6 +13,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/linktest"
 	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -23,13 +24,13 @@ func TestLastStatementsCutAt500Points(t *testing.T) {
 	var n *network
 	s := newSaver(t, nil, func(s *service) *bun.DB {
 		n = s.network(t)
-		return pipelined(t, strings.Replace(s.DSN, n.Upstream, n.Listen, 1))
+		return pipelined(t, n.link.URL)
 	})
 	n.mendWhenAsked(s.service)
 	happened := map[string]int{}
 	for seed := range nightly.Seeds(t, 500, 5000) {
 		rng := rand.New(rand.NewPCG(seed, 7))
-		n.mend()
+		n.link.Mend()
 		await.True(t, func() bool { return s.pool.PingContext(t.Context()) == nil }, "the network is mended")
 		id, events := fmt.Sprint("seed ", seed), int(seed%2)
 		err := s.manager(nil, s.pool, s.batch).Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
@@ -53,10 +54,10 @@ func TestLastStatementsCutAt500Points(t *testing.T) {
 			if !uow.Inside(u).SendLast(last) {
 				return errTooLate
 			}
-			n.cut([]string{"upstream", "downstream"}[rng.IntN(2)], rng.IntN(150))
+			n.link.Limit(linktest.Direction(rng.IntN(2)), rng.IntN(150))
 			return nil
 		}, uow.WithoutRetry())
-		n.mend()
+		n.link.Mend()
 		require.NotErrorIs(t, err, uow.ErrCommitUnknown, id)
 		stored := append(lines(t, s, "SELECT text FROM notes WHERE text IN (?, ?)", id, "warm "+id),
 			lines(t, s, "SELECT line FROM sunk WHERE line = ? OR line LIKE ?", id, id+" %")...)

@@ -20,7 +20,7 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-func TestMain(m *testing.M) { pgtest.MainIgnoring(m, pgtest.LeftByToxiproxy()) }
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // changed is the event of the tests.
 type changed struct{ Text string }

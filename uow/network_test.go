@@ -5,74 +5,43 @@ import (
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/Shopify/toxiproxy/v2"
 	"github.com/jackc/pgx/v5"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/linktest"
 	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/internal/unit"
 	"github.com/oncebox/oncebox/uow"
 )
 
-// network is a proxy between a pool and the server that can be cut.
+// network is a link between a pool and the server that can be cut.
 type network struct {
-	*toxiproxy.Proxy
-
+	link *linktest.Link
 	pool *bun.DB
-	t    *testing.T
 }
 
 func (s *service) network(t *testing.T) *network {
 	t.Helper()
-	u, err := url.Parse(s.DSN)
-	require.NoError(t, err)
-	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
-	n := &network{Proxy: toxiproxy.NewProxy(server, "postgres", "127.0.0.1:0", u.Host), t: t}
-	require.NoError(t, n.Start())
-	t.Cleanup(n.Stop)
-	u.Host = n.Listen
-	pool, err := sql.Open("pgx", u.String())
+	link := linktest.New(t, s.DSN)
+	pool, err := sql.Open("pgx", link.URL)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = pool.Close() })
-	n.pool = bun.NewDB(pool, pgdialect.New())
-	return n
+	return &network{link, bun.NewDB(pool, pgdialect.New())}
 }
-
-// cut lets so many more bytes pass in one direction, "downstream" to the client or "upstream" to the server, and then
-// closes the connection.
-func (n *network) cut(direction string, bytes int) {
-	n.toxic(fmt.Sprintf(`{"name":"cut","type":"limit_data","stream":%q,"attributes":{"bytes":%d}}`, direction, bytes))
-}
-
-// swallow keeps the connections open and lets nothing pass any more.
-func (n *network) swallow(direction string) {
-	n.toxic(fmt.Sprintf(`{"name":"cut","type":"timeout","stream":%q,"attributes":{"timeout":0}}`, direction))
-}
-
-func (n *network) toxic(description string) {
-	_, err := n.Toxics.AddToxicJson(strings.NewReader(description))
-	require.NoError(n.t, err)
-}
-
-// mend makes everything as before.
-func (n *network) mend() { n.Toxics.ResetToxics(context.Background()) }
 
 // mendWhenAsked mends the network as soon as the unit begins to ask what became of its COMMIT.
 func (n *network) mendWhenAsked(s *service) {
 	s.logs.on = func(text string) {
 		if strings.Contains(text, "the connection broke during COMMIT") {
-			n.mend()
+			n.link.Mend()
 		}
 	}
 }
@@ -96,10 +65,10 @@ func TestAnswerToCommitLostOnTheWay(t *testing.T) {
 		timeout   time.Duration // what was swallowed is given up after this time
 		committed bool
 	}{
-		"answer cut off":   {func(n *network) { n.cut("downstream", 0) }, time.Minute, true},
-		"answer swallowed": {func(n *network) { n.swallow("downstream") }, time.Second, true},
-		"COMMIT cut off":   {func(n *network) { n.cut("upstream", 0) }, time.Minute, false},
-		"COMMIT torn":      {func(n *network) { n.cut("upstream", 3) }, time.Minute, false},
+		"answer cut off":   {func(n *network) { n.link.Limit(linktest.ToClient, 0) }, time.Minute, true},
+		"answer swallowed": {func(n *network) { n.link.Silence(linktest.ToClient) }, time.Second, true},
+		"COMMIT cut off":   {func(n *network) { n.link.Limit(linktest.ToServer, 0) }, time.Minute, false},
+		"COMMIT torn":      {func(n *network) { n.link.Limit(linktest.ToServer, 3) }, time.Minute, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			patiently(t, c.timeout, func(timeout time.Duration) bool {
@@ -132,7 +101,7 @@ func TestAnswerToCommitLostForGood(t *testing.T) {
 	patiently(t, 300*time.Millisecond, func(timeout time.Duration) bool {
 		s := newService(t, nil)
 		n := s.network(t)
-		sink := &cutter{&probeSink{tableSink: s.sink}, func() { n.cut("downstream", 0) }}
+		sink := &cutter{&probeSink{tableSink: s.sink}, func() { n.link.Limit(linktest.ToClient, 0) }}
 		_, err := change(t.Context(), s.manager(&uow.Config{CommitTimeout: timeout}, n.pool, sink), newAccount("a", "one"), "x")
 		var unknown *uow.CommitUnknownError
 		require.ErrorAs(t, err, &unknown)
@@ -156,16 +125,16 @@ func TestNetworkCutAnywhere(t *testing.T) {
 			break
 		}
 		rng := rand.New(rand.NewPCG(seed, 1))
-		n.mend()
+		n.link.Mend()
 		text := fmt.Sprint("seed ", seed)
 		await.True(t, func() bool { return n.pool.PingContext(t.Context()) == nil }, "the network is mended")
 		if rng.IntN(2) == 0 {
-			n.cut("downstream", rng.IntN(800))
+			n.link.Limit(linktest.ToClient, rng.IntN(800))
 		} else {
-			n.cut("upstream", rng.IntN(900))
+			n.link.Limit(linktest.ToServer, rng.IntN(900))
 		}
 		_, err := change(t.Context(), units, newAccount(text, "one"), text)
-		n.mend()
+		n.link.Mend()
 		require.NotErrorIs(t, err, uow.ErrCommitUnknown, "seed %d", seed)
 		stored := append(lines(t, s, "SELECT text FROM notes WHERE text = ?", text),
 			lines(t, s, "SELECT line FROM sunk WHERE line = ?", "account "+text+" v1 one")...)
@@ -198,18 +167,18 @@ func TestCommitCutAt500Points(t *testing.T) {
 		return n.pool
 	})
 	together := *n
-	together.pool = pipelined(t, strings.Replace(s.DSN, n.Upstream, n.Listen, 1))
+	together.pool = pipelined(t, n.link.URL)
 	n.mendWhenAsked(s.service)
 	happened := map[string]int{}
 	for seed := range nightly.Seeds(t, 500, 5000) {
 		rng := rand.New(rand.NewPCG(seed, 3))
-		way, direction, bytes := n, []string{"upstream", "downstream"}[rng.IntN(2)], rng.IntN(20)
+		way, direction, bytes := n, linktest.Direction(rng.IntN(2)), rng.IntN(20)
 		if seed%2 == 1 {
 			way, bytes = &together, rng.IntN(120)
 		}
-		n.mend()
+		n.link.Mend()
 		await.True(t, func() bool { return way.pool.PingContext(t.Context()) == nil }, "the network is mended")
-		cut := func() { n.cut(direction, bytes) }
+		cut := func() { n.link.Limit(direction, bytes) }
 		sink := uow.Sink(&cutter{&probeSink{tableSink: s.sink}, cut})
 		if way == &together {
 			sink = &batchSink{tableSink: s.sink, queue: func(*pgx.Batch) { cut() }}
@@ -218,7 +187,7 @@ func TestCommitCutAt500Points(t *testing.T) {
 		err := s.manager(nil, way.pool, sink).Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
 			return u.Save(ctx, newAccount(id, "one"))
 		}, uow.WithoutRetry())
-		n.mend()
+		n.link.Mend()
 		require.NotErrorIs(t, err, uow.ErrCommitUnknown, id)
 		stored := append(lines(t, s, "SELECT id FROM accounts WHERE id = ?", id),
 			lines(t, s, "SELECT line FROM sunk WHERE line = ?", "account "+id+" v1 one")...)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/linktest"
 	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -25,13 +26,13 @@ func TestCommitCutBeforeAPooler(t *testing.T) {
 	happened := map[string]int{}
 	for seed := range nightly.Seeds(t, 120, 2000) {
 		rng := rand.New(rand.NewPCG(seed, 11))
-		n.mend()
+		n.link.Mend()
 		text := fmt.Sprint("seed ", seed)
 		await.True(t, func() bool { return n.pool.PingContext(t.Context()) == nil }, "the network is mended")
-		cut := func() { n.cut([]string{"upstream", "downstream"}[rng.IntN(2)], rng.IntN(20)) }
+		cut := func() { n.link.Limit(linktest.Direction(rng.IntN(2)), rng.IntN(20)) }
 		units := s.manager(nil, n.pool, &cutter{&probeSink{tableSink: s.sink}, cut})
 		_, err := change(t.Context(), units, newAccount(text, "one"), text)
-		n.mend()
+		n.link.Mend()
 		require.NotErrorIs(t, err, uow.ErrCommitUnknown, text)
 		stored := append(lines(t, s, "SELECT text FROM notes WHERE text = ?", text),
 			lines(t, s, "SELECT line FROM sunk WHERE line = ?", "account "+text+" v1 one")...)

@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/linktest"
 	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
@@ -355,10 +355,7 @@ func TestSaveNetworkCutAnywhere(t *testing.T) {
 	var n *network
 	s := newSaver(t, &uow.Config{CommitTimeout: 10 * time.Second}, func(s *service) *bun.DB {
 		n = s.network(t)
-		u, err := url.Parse(s.DSN)
-		require.NoError(t, err)
-		u.Host = n.Listen
-		return pipelined(t, u.String())
+		return pipelined(t, n.link.URL)
 	})
 	n.pool = s.pool
 	n.mendWhenAsked(s.service)
@@ -368,17 +365,17 @@ func TestSaveNetworkCutAnywhere(t *testing.T) {
 			break
 		}
 		rng := rand.New(rand.NewPCG(seed, 2))
-		n.mend()
+		n.link.Mend()
 		await.True(t, func() bool { return s.pool.PingContext(t.Context()) == nil }, "the network is mended")
 		id := fmt.Sprint("seed ", seed)
-		direction, bytes := "upstream", rng.IntN(1200)
+		direction, bytes := linktest.ToServer, rng.IntN(1200)
 		if rng.IntN(2) == 0 {
-			direction, bytes = "downstream", rng.IntN(900)
+			direction, bytes = linktest.ToClient, rng.IntN(900)
 		}
-		n.cut(direction, bytes)
+		n.link.Limit(direction, bytes)
 		a := newAccount(id, "one")
 		err := s.save(t.Context(), a)
-		n.mend()
+		n.link.Mend()
 		require.NotErrorIs(t, err, uow.ErrCommitUnknown, id)
 		stored := append(lines(t, s, "SELECT id FROM accounts WHERE id = ?", id),
 			lines(t, s, "SELECT line FROM sunk WHERE line = ?", "account "+id+" v1 one")...)

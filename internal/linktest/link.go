@@ -11,31 +11,32 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Link is a way to a broker that can be cut. It is one client's: cutting it disturbs no other test. A broker that sends its clients to another
-// address than the one they know leads them around the link, and tests with cuts fail.
+// Link is a way to a broker or a database that can be cut. It is one client's: cutting it disturbs no other test. A broker that sends its clients
+// to another address than the one they know leads them around the link, and tests with cuts fail.
 type Link struct {
-	// URL is the address of the broker by way of the link.
-	URL    string
-	target string
+	// URL is the URL of the server by way of the link. Addr is the host and port in it.
+	URL, Addr string
+	target    string
 
 	mu     sync.Mutex
 	down   bool
+	flows  [2]flow       // by Direction
 	thawed chan struct{} // closed while the link is not frozen
 	conns  map[net.Conn]bool
 	ways   sync.WaitGroup
 }
 
-// New listens on a port of its own and passes on what it gets. broker is the URL of a broker, with its port. The link ends with the test.
-func New(t *testing.T, broker string) *Link {
+// New listens on a port of its own and passes on what it gets. server is the URL of the server, with its port. The link ends with the test.
+func New(t *testing.T, server string) *Link {
 	t.Helper()
-	u, err := url.Parse(broker)
+	u, err := url.Parse(server)
 	require.NoError(t, err)
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	l := &Link{target: u.Host, conns: map[net.Conn]bool{}, thawed: make(chan struct{})}
 	close(l.thawed)
 	u.Host = listener.Addr().String()
-	l.URL = u.String()
+	l.URL, l.Addr = u.String(), u.Host
 	l.ways.Go(func() {
 		for {
 			client, err := listener.Accept()
@@ -69,17 +70,17 @@ func (l *Link) connect(client net.Conn) {
 	}
 	l.conns[client], l.conns[server] = true, true
 	l.ways.Go(func() {
-		l.pass(server, client)
+		l.pass(ToServer, server, client)
 		l.hangUp(client, server)
 	})
 	l.ways.Go(func() {
-		l.pass(client, server)
+		l.pass(ToClient, client, server)
 		l.hangUp(client, server)
 	})
 }
 
-// pass copies what comes from one side to the other, while the link is not frozen.
-func (l *Link) pass(to io.Writer, from io.Reader) {
+// pass copies what comes from one side to the other, while the link is not frozen, until an end or a limit closes the connection.
+func (l *Link) pass(d Direction, to io.Writer, from io.Reader) {
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buffer)
@@ -87,7 +88,8 @@ func (l *Link) pass(to io.Writer, from io.Reader) {
 		thawed := l.thawed
 		l.mu.Unlock()
 		<-thawed
-		if _, failed := to.Write(buffer[:n]); failed != nil || err != nil {
+		passing, open := l.allow(d, n)
+		if _, failed := to.Write(buffer[:passing]); failed != nil || err != nil || !open {
 			return
 		}
 	}
@@ -123,6 +125,10 @@ func (l *Link) hangUp(conns ...net.Conn) {
 func (l *Link) Cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.cut()
+}
+
+func (l *Link) cut() {
 	for c := range l.conns {
 		_ = c.Close()
 	}

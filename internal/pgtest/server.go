@@ -64,12 +64,3 @@ func MainIgnoring(m *testing.M, leaks []goleak.Option, stop ...func() error) {
 	}
 	leaktest.Exit(code, leaks...)
 }
-
-// LeftByToxiproxy returns the goroutines that Toxiproxy leaves behind, for [MainIgnoring]. A toxic that has closed its
-// connection no longer reads: if the server sends something then, the goroutines that pass it on wait for ever.
-func LeftByToxiproxy() []goleak.Option {
-	return []goleak.Option{
-		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"),
-		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2.(*ToxicLink).read"),
-	}
-}
