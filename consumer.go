@@ -10,7 +10,7 @@ import (
 // Consume registers h for the messages of a topic. The consumer called name handles each message once. The name
 // identifies the subscription and the consumer's rows in the inbox, so it must never change. Call Consume before
 // [App.Run], in every process of the service: processes that only publish also make sure that the subscription exists.
-// Without a broker, subscriptions are rows of the database; [inbox.Inbox.Forget] removes those of a consumer that is
+// Without a broker, subscriptions are rows of the database; [consumers.Consumers.Forget] (package inbox/consumers) removes those of a consumer that is
 // gone for good. h may be a readmodel.Model with the same name. Consume panics if an option cannot be used, after a
 // second call for the same topic and consumer, and after Run.
 func (a *App) Consume(topic, name string, h messaging.Handler, opts ...inbox.Option) {
@@ -53,10 +53,3 @@ func must(err error) {
 		panic(fmt.Sprintf("oncebox: %v", err))
 	}
 }
-
-// Pause stops the consumers with this name in this process from receiving messages, until [App.Resume]: see
-// [inbox.Inbox.Pause].
-func (a *App) Pause(consumer string) error { return a.Inbox.Pause(consumer) }
-
-// Resume lets the consumers with this name receive messages again.
-func (a *App) Resume(consumer string) error { return a.Inbox.Resume(consumer) }

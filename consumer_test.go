@@ -16,10 +16,12 @@ import (
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/consumers"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -48,16 +50,33 @@ func TestPauseAndResume(t *testing.T) {
 			return nil
 		}))
 	}
-	require.ErrorContains(t, app.Pause("three"), `no consumer "three"`)
 	run(t, app)
 	await.True(t, func() bool { return app.Ready(context.Background()) == nil }, "the app is ready")
-	require.NoError(t, app.Pause("one"))
+	ann := operator.By{Actor: "ann", Reason: "smtp is down"}
+	require.ErrorIs(t, app.Inbox.Consumers().Pause(t.Context(), "three", 0, ann), consumers.ErrUnknown)
+	require.NoError(t, app.Inbox.Consumers().Pause(t.Context(), "one", 0, ann))
+	awaitPaused(t, app, "one")
 	place(t, app, "a", "b", "c")
 	await.True(t, func() bool { return two.Load() == 3 && len(broker.Messages("order")) == 3 }, "the other consumer has three messages")
 	require.Zero(t, one.Load())
 	require.NoError(t, app.Ready(t.Context()), "it is on purpose")
-	require.NoError(t, app.Resume("one"))
+	require.NoError(t, app.Inbox.Consumers().Resume(t.Context(), "one", ann))
 	await.True(t, func() bool { return one.Load() == 3 }, "the consumer has three messages")
+}
+
+// awaitPaused waits until the process of the consumer reports that it has noticed the pause.
+func awaitPaused(t *testing.T, app *oncebox.App, name string) {
+	t.Helper()
+	await.True(t, func() bool {
+		list, err := app.Inbox.State().Consumers(t.Context())
+		require.NoError(t, err)
+		for _, c := range list {
+			if c.Consumer == name && len(c.Topics) == 1 && len(c.Topics[0].Processes) == 1 {
+				return c.Topics[0].Processes[0].State == "paused"
+			}
+		}
+		return false
+	}, "%s is paused", name)
 }
 
 // Without a broker, too, a consumer that is paused has nothing handled, and the others go on.
@@ -73,13 +92,14 @@ func TestPauseWithoutABroker(t *testing.T) {
 			return nil
 		}))
 	}
-	require.ErrorContains(t, app.Pause("three"), `no consumer "three"`)
-	require.NoError(t, app.Pause("one"), "before it runs")
+	ann := operator.By{Actor: "ann", Reason: "smtp is down"}
+	require.NoError(t, app.Inbox.SubscribeAll(t.Context()))
+	require.NoError(t, app.Inbox.Consumers().Pause(t.Context(), "one", 0, ann), "before it runs")
 	run(t, app)
 	place(t, app, "a", "b", "c")
 	await.True(t, func() bool { return two.Load() == 3 }, "the other consumer has three messages")
 	require.Zero(t, one.Load())
-	require.NoError(t, app.Resume("one"))
+	require.NoError(t, app.Inbox.Consumers().Resume(t.Context(), "one", ann))
 	await.True(t, func() bool { return one.Load() == 3 }, "the consumer has three messages")
 }
 

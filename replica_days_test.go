@@ -84,6 +84,7 @@ func (r *replicas) everyTable() {
 		"outbox_block VALUES (0, 'k', 1, 'dead')",
 		"inbox_consumer (consumer) VALUES ('c')", // the cleaning may have removed all of them
 		"inbox_topic VALUES ('order', 'c', true)",
+		"inbox_pause VALUES ('c', now(), 'ann', 'smtp is down', now())",
 		"inbox_process (consumer, topic, process, name, state, since, unsettled, seen_until) " +
 			"VALUES ('c', 'order', gen_random_uuid(), 'n', 'AWAY', now(), 0, now())",
 		"inbox_attempt VALUES (gen_random_uuid(), 'c', 't', 's', 1)",

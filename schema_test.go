@@ -125,7 +125,7 @@ func inboxOf(ctx context.Context, t *testing.T, app *oncebox.App, placed uow.Tok
 	require.NoError(t, err)
 	require.NoError(t, app.Inbox.EnsurePartitions(ctx))
 	require.NoError(t, app.Inbox.Clean(ctx))
-	require.NoError(t, app.Inbox.Forget(ctx, "batch"))
+	require.NoError(t, app.Inbox.Consumers().Pause(ctx, "batch", 0, by))
 }
 
 func idempotencyOf(ctx context.Context, t *testing.T, app *oncebox.App) {

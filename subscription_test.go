@@ -11,11 +11,13 @@ import (
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/consumers"
 	"github.com/oncebox/oncebox/inbox/readmodel"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox/published"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -67,7 +69,7 @@ func TestConsumerOfANewerBuildWithoutABroker(t *testing.T) {
 			db := pgtest.Migrated(t)
 			var mu sync.Mutex
 			handled := map[string][]string{}
-			start := func(consume func(app *oncebox.App, note func(consumer string) messaging.Handler), parts ...oncebox.Part) *oncebox.App {
+			start := func(consume func(app *oncebox.App, note func(consumer string) messaging.Handler), parts ...oncebox.Part) (*oncebox.App, func()) {
 				app, err := oncebox.New(db.DB, nil, quickConfig())
 				require.NoError(t, err)
 				event.Register[OrderPlaced](app.Registry)
@@ -79,17 +81,16 @@ func TestConsumerOfANewerBuildWithoutABroker(t *testing.T) {
 						return nil
 					})
 				})
-				run(t, app, parts...)
-				return app
+				return app, run(t, app, parts...)
 			}
 			var view *readmodel.Model
-			newer := start(func(app *oncebox.App, note func(string) messaging.Handler) { view = consume(app, note("audit")) }, oncebox.Consumers)
+			newer, stop := start(func(app *oncebox.App, note func(string) messaging.Handler) { view = consume(app, note("audit")) }, oncebox.Consumers)
 			subscribed := func() (n int) {
 				require.NoError(t, db.NewRaw("SELECT count(*) FROM inbox_topic WHERE subscribed").Scan(t.Context(), &n))
 				return n
 			}
 			await.True(t, func() bool { return subscribed() == 1 }, "the newer build has subscribed")
-			old := start(func(app *oncebox.App, note func(string) messaging.Handler) {
+			old, _ := start(func(app *oncebox.App, note func(string) messaging.Handler) {
 				app.Consume("order", "billing", note("billing"))
 			})
 			await.True(t, func() bool { return subscribed() == 2 }, "the older build has subscribed")
@@ -109,7 +110,10 @@ func TestConsumerOfANewerBuildWithoutABroker(t *testing.T) {
 				require.NoError(t, view.Rebuild(t.Context(), empty, newer.Outbox.Published().History(published.Filter{Topic: "order"}), nil))
 				require.Equal(t, 2, subscribed())
 			}
-			require.NoError(t, newer.Inbox.Forget(t.Context(), "audit"))
+			ann := operator.By{Actor: "ann", Reason: "gone"}
+			require.ErrorIs(t, old.Inbox.Consumers().Forget(t.Context(), "audit", ann), consumers.ErrRuns)
+			stop()
+			require.NoError(t, old.Inbox.Consumers().Forget(t.Context(), "audit", ann))
 			require.Equal(t, 1, subscribed())
 		})
 	}

@@ -47,10 +47,10 @@ func (r *consumerRow) Word() string {
 		return "not seen"
 	case !r.Runs:
 		return "does not run"
+	case r.Pause.IsSet():
+		return "paused by " + r.Pause.Actor + ": " + words.Shorten(maxCause, r.Pause.Reason)
 	case len(found) > 0:
 		return troubles[found[0].Kind]
-	case r.isPaused():
-		return troubles[state.TroublePaused]
 	case !r.isConnected():
 		return "runs in part"
 	case r.Failed > 0:
@@ -62,9 +62,6 @@ func (r *consumerRow) Word() string {
 
 // isConnected reports whether all processes of the consumer are connected and not paused.
 func (r *consumerRow) isConnected() bool { return r.all("connected", "stored") }
-
-// isPaused reports whether all processes of the consumer are paused.
-func (r *consumerRow) isPaused() bool { return !r.isConnected() && r.all("paused") }
 
 // all reports whether each process of the consumer is in one of the states. It is true without any process, so callers check Runs first.
 func (r *consumerRow) all(states ...string) bool {
@@ -193,7 +190,7 @@ func (r *consumerRow) downs(now time.Time) (list []string) {
 		case state.TroubleLate:
 			list = append(list, name+" has settled nothing for "+ago+waits+".")
 		case state.TroublePaused:
-			list = append(list, name+" has been paused by its program for "+ago+waits+".")
+			list = append(list, name+" has been paused for "+ago+": "+words.Shorten(maxCause, t.Error)+waits+".")
 		}
 	}
 	return list

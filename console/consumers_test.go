@@ -20,6 +20,8 @@ INSERT INTO inbox_topic (topic, consumer, subscribed, backlog, settled, connecti
 	('order', 'slow', true, 5, 0, 1, 0, now(), now() - interval '1 hour'), ('order', 'unknown', true, NULL, NULL, NULL, NULL, NULL, NULL),
 	('order', 'stored', true, NULL, NULL, NULL, NULL, NULL, NULL), ('order', 'ended', true, 9, 0, 0, 0, now(), now() - interval '1 day'),
 	('order', 'killed', true, 10, 0, 0, 0, now(), now() - interval '1 day');
+INSERT INTO inbox_pause VALUES ('resting', now() - interval '2 days', 'ann', 'smtp is down', NULL),
+	('paused', now() - interval '1 hour', 'ann', 'smtp is down', now() + interval '1 hour');
 INSERT INTO inbox_process (consumer, topic, process, name, state, since, unsettled, progress_at, error, failed_at, seen_until)
 SELECT consumer, topic, gen_random_uuid(), 'host:1', state, now() - age, unsettled, now() - age, error, now(), now() + interval '1 hour' FROM (VALUES
 	('mailer', 'order', 'CONNECTED', interval '0', 2, ''), ('mailer', 'parcel', 'CONNECTED', '0', 3, ''), ('partly', 'order', 'PARTLY', '1 second', 0, ''),
@@ -40,7 +42,8 @@ func TestConsumersOfEachStateAreShown(t *testing.T) {
 	b := s.serve(s.config())
 	text := b.page("").text()
 	for _, row := range []string{
-		"mailer runs 37", "partly runs in part 0", "printer no connection 8", "paused paused 2", "resting paused 2", "mute no connection 0",
+		"mailer runs 37", "partly runs in part 0", "printer no connection 8", "paused paused by ann: smtp is down 2",
+		"resting paused by ann: smtp is down 2", "mute no connection 0",
 		"slow does not get on 5", "unknown runs ?", "stored runs –",
 		"ended stopped 9", "killed not seen 10",
 	} {
@@ -49,7 +52,7 @@ func TestConsumersOfEachStateAreShown(t *testing.T) {
 	for _, finding := range []string{
 		"printer has had no connection to the broker for 1 h, and 8 messages wait at the broker: connection refused",
 		"mute has had no connection to the broker for 1 h. ",
-		"resting has been paused by its program for 2 d, and 2 messages wait at the broker.",
+		"resting has been paused for 2 d: paused by ann: smtp is down.",
 		"slow has settled nothing for 1 h, and 5 messages wait at the broker.",
 		"No process has run ended for 1 d, and 9 messages wait at the broker.",
 		"The processes of killed vanished 1 d ago, and 10 messages wait at the broker.",

@@ -160,6 +160,9 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 		add(stateBad, words.Counted(o.Dead, "event", "events")+" could not be published.", "dead?box=outbox")
 	}
 	for _, st := range view.Consumers {
+		if p := st.Pause; p.IsSet() {
+			add(stateWarn, st.Stats.Consumer+" is paused by "+p.Actor+" for "+words.Short(now.Sub(p.Since))+": "+words.Shorten(maxCause, p.Reason), pageStuck)
+		}
 		if st.DeadLetters > 0 {
 			s := selection{Selection: ops.Selection{Box: ops.BoxInbox, Consumer: st.Stats.Consumer}}
 			add(stateBad, st.Stats.Consumer+" gave up "+words.Counted(int64(st.DeadLetters), "message", "messages")+".", "dead?"+s.Values().Encode())

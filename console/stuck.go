@@ -216,7 +216,7 @@ func why(s *ops.Stuck) string {
 	case s.Kind == ops.ConsumerMissing:
 		return "Messages wait, and no process runs their consumer."
 	case s.Kind == ops.ConsumerPaused:
-		return "The program has paused it (App.Pause), and has not resumed it."
+		return "An operator has paused it, and has not resumed it."
 	case s.Kind == ops.StepUnknown:
 		return "Its process ended in the middle of the step, or got no answer. Requests with the key are refused."
 	default:
@@ -251,7 +251,7 @@ func advice(s *ops.Stuck) string {
 	case ops.ConsumerLate:
 		return "Read the log of its processes. If a handler hangs, start them anew."
 	case ops.ConsumerPaused:
-		return "Have the program call App.Resume, or start it anew."
+		return "Resume the consumer when its messages may be handled: oncebox consumers resume " + s.Consumer
 	case ops.EventFailing:
 		return "Mend the cause. It is tried again by itself."
 	case ops.EventDead, ops.MessageDead:

@@ -35,7 +35,7 @@ func TestConsumersAreListed(t *testing.T) {
 	list := consumers()
 	require.Equal(t, []any{"billing", false, "shipping", true}, []any{list[0].Consumer, list[0].Runs, list[1].Consumer, list[1].Runs})
 	require.False(t, list[1].SeenAt.IsZero())
-	require.NoError(t, w.operator().Forget(t.Context(), "billing"))
+	require.NoError(t, w.operator().Consumers().Forget(t.Context(), "billing", ann))
 	require.Len(t, consumers(), 1)
 }
 

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox/consumers"
 	"github.com/oncebox/oncebox/inbox/dead"
 	"github.com/oncebox/oncebox/inbox/internal/process"
 	"github.com/oncebox/oncebox/inbox/internal/store"
@@ -42,6 +43,7 @@ type Inbox struct {
 	attributes sync.Map // consumer and outcome -> metric.MeasurementOption
 	state      *state.Reader
 	parked     *parked.Messages
+	handles    *consumers.Consumers
 	process    *process.Consumers
 
 	// woken gets a token when a message was parked here.
@@ -89,6 +91,7 @@ func New(m *uow.Manager, cfg *Config) *Inbox {
 	i.dead = dead.New(i.store, c.MaxPayload)
 	i.audit = &audit.Log{Part: operator.PartInbox, Run: i.store.AdHoc(), Retention: c.AuditRetention}
 	i.state = state.New(i.store, meter)
+	i.handles = consumers.New(i.store, i.state)
 	i.parked = parked.New(i.store, i.continuesAfterDead)
 	return i
 }
@@ -104,6 +107,9 @@ func (i *Inbox) Parked() *parked.Messages { return i.parked }
 
 // Failures returns what fails at consumers, grouped by cause: messages that are tried again, and dead letters.
 func (i *Inbox) Failures() *failures.Groups { return parked.Failures(i.store, i.parked, i.dead) }
+
+// Consumers returns what operators do with consumers: pause, resume, forget.
+func (i *Inbox) Consumers() *consumers.Consumers { return i.handles }
 
 // State returns the reader of what runs and what waits, for operators.
 func (i *Inbox) State() *state.Reader { return i.state }

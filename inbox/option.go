@@ -117,7 +117,7 @@ func Instance(name string) Option { return func(s *settings) { s.subscription.Co
 
 // OwnedBy names the service that the consumer belongs to: its source. A second service that uses the name by mistake, at the broker
 // ([messaging.Subscription.Source]) or in the same database, is refused with a [*messaging.SourceError]. The database keeps the name
-// until [Inbox.Forget]. Default: empty, it is not checked.
+// until [consumers.Consumers.Forget]. Default: empty, it is not checked.
 func OwnedBy(source string) Option { return func(s *settings) { s.subscription.Source = source } }
 
 // complete sets the fields that follow from others.

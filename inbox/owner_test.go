@@ -42,7 +42,7 @@ func TestConsumerOfAnotherService(t *testing.T) {
 	require.NoError(t, other.SubscribeAll(t.Context()), "what the error says mends it")
 	require.ErrorAs(t, shop.SubscribeAll(t.Context()), &refused)
 
-	require.NoError(t, other.Forget(t.Context(), "it's billing"))
+	require.NoError(t, other.Consumers().Forget(t.Context(), "it's billing", ann))
 	require.NoError(t, shop.SubscribeAll(t.Context()), "the name is free")
 	require.NoError(t, ended(shop.RunParked))
 }

@@ -151,10 +151,10 @@ func TestConnectionOfAConsumerIsWrittenDown(t *testing.T) {
 	require.Equal(t, "connection refused", is.Error, "the last error stays")
 	require.False(t, is.FailedAt.IsZero())
 
-	require.NoError(t, box.Pause("billing"))
+	require.NoError(t, w.operator().Consumers().Pause(t.Context(), "billing", 0, ann))
 	w.awaitStates("paused")
 	require.Empty(t, w.trouble())
-	require.NoError(t, box.Resume("billing"))
+	require.NoError(t, w.operator().Consumers().Resume(t.Context(), "billing", ann))
 	w.awaitStates("connected")
 
 	stop()
@@ -200,7 +200,7 @@ func TestBacklogOfAConsumerThatNobodyRuns(t *testing.T) {
 	require.Contains(t, w.trouble().Error, "403 Forbidden")
 	cancel()
 	<-watching
-	require.NoError(t, w.operator().Forget(t.Context(), "billing"))
+	require.NoError(t, w.operator().Consumers().Forget(t.Context(), "billing", ann))
 	require.Empty(t, w.consumer())
 }
 
@@ -215,6 +215,9 @@ func TestTroublesOfAConsumer(t *testing.T) {
 	}
 	fresh := func(backlog, stands string) string {
 		return "INSERT INTO inbox_topic VALUES ('order', 'billing', true, false, NULL, " + backlog + ", 1, 1, 0, false, now(), " + stands + ")"
+	}
+	paused := func(since, ends string) string {
+		return "INSERT INTO inbox_pause VALUES ('billing', now() - interval '" + since + "', 'ann', 'smtp is down', " + ends + ")"
 	}
 	const idle = "0, NULL, '', NULL"
 	for name, test := range map[string]struct {
@@ -233,8 +236,10 @@ func TestTroublesOfAConsumer(t *testing.T) {
 		"killed again and again": {[]string{
 			process(1, "CONNECTED", "45 seconds", idle), process(2, "CONNECTED", "3 seconds", idle), fresh("7", "now() - interval '5 minutes'"),
 		}, state.TroubleLate},
-		"paused":    {[]string{process(1, "PAUSED", "1 hour", idle), fresh("7", "now() - interval '5 minutes'")}, ""},
-		"forgotten": {[]string{process(1, "PAUSED", "25 hours", idle), fresh("7", "now() - interval '5 minutes'")}, state.TroublePaused},
+		"paused":             {[]string{process(1, "PAUSED", "1 hour", idle), fresh("7", "now() - interval '5 minutes'")}, ""},
+		"forgotten":          {[]string{process(1, "PAUSED", "25 hours", idle), paused("25 hours", "NULL")}, state.TroublePaused},
+		"with an end":        {[]string{process(1, "PAUSED", "25 hours", idle), paused("25 hours", "now() + interval '1 hour'")}, ""},
+		"paused and cut off": {[]string{process(1, "AWAY", "5 minutes", idle), paused("1 hour", "NULL")}, ""},
 		"the topic is gone": {[]string{
 			process(1, "CONNECTED", "1 hour", idle), fresh("0", "NULL"), "UPDATE inbox_topic SET missing = true",
 		}, state.TroubleAway},
@@ -245,6 +250,7 @@ func TestTroublesOfAConsumer(t *testing.T) {
 	} {
 		w.exec("DELETE FROM inbox_process")
 		w.exec("DELETE FROM inbox_topic")
+		w.exec("DELETE FROM inbox_pause")
 		for _, row := range test.rows {
 			w.exec(row)
 		}

@@ -43,14 +43,6 @@ func (i *Inbox) EnsurePartitions(ctx context.Context) error {
 	return store.Wrap("make partitions", i.table.Cleaner.MakePartitions(ctx))
 }
 
-// Forget declares that a consumer will never run again. For other consumers the retention counts from their last run, so that nothing
-// happens twice when a consumer comes back after a long time; the entries of a forgotten consumer are removed by their age alone. Forget
-// also ends its subscriptions: without a broker, messages are stored for a subscribed consumer although no process runs it. Another service
-// may use the name from then on.
-func (i *Inbox) Forget(ctx context.Context, consumer string) error {
-	return store.Wrap("forget consumer "+consumer, i.table.Cleaner.Forget(ctx, consumer))
-}
-
 // Audit lists the actions of operators and of the retention, newest first. A page has at most limit entries (0: 100) and begins before the
 // last one of the page before (nil: with the newest). Only its ID counts. Entries are kept for [Config.AuditRetention].
 func (i *Inbox) Audit(ctx context.Context, filter operator.AuditFilter, before *operator.AuditEntry, limit int) ([]operator.AuditEntry, error) {

@@ -199,7 +199,8 @@ func TestCleanWaitsForAConsumerThatIsAway(t *testing.T) {
 	}
 	require.Len(t, w.effects(), 6, "nothing happened twice")
 
-	require.NoError(t, w.box.Forget(t.Context(), "away"))
+	w.exec("UPDATE inbox_consumer SET beat_at = now() - interval '4 minutes' WHERE consumer = 'away'")
+	require.NoError(t, w.box.Consumers().Forget(t.Context(), "away", ann))
 	require.NoError(t, w.box.Clean(t.Context()))
 	require.Zero(t, w.entries())
 }

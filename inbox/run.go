@@ -58,7 +58,7 @@ type Subscription struct {
 	ReadModel bool
 }
 
-// Subscribe stores subscriptions; [Inbox.Forget] removes all subscriptions of a consumer. After [Config.PollInterval] every process that
+// Subscribe stores subscriptions; [consumers.Consumers.Forget] removes all subscriptions of a consumer. After [Config.PollInterval] every process that
 // delivers messages without a broker follows them. oncebox.App calls it.
 func (i *Inbox) Subscribe(ctx context.Context, all ...Subscription) error {
 	for _, s := range all {
@@ -69,7 +69,7 @@ func (i *Inbox) Subscribe(ctx context.Context, all ...Subscription) error {
 	return nil
 }
 
-// Unsubscribe ends single subscriptions of a consumer, once no running build of the program handles those topics any more; [Inbox.Forget]
+// Unsubscribe ends single subscriptions of a consumer, once no running build of the program handles those topics any more; [consumers.Consumers.Forget]
 // ends all subscriptions of a consumer. Messages that were stored already stay parked, and are handled or given up like other parked
 // messages.
 func (i *Inbox) Unsubscribe(ctx context.Context, all ...Subscription) error {
@@ -101,19 +101,6 @@ func (i *Inbox) Receive(ctx context.Context, broker messaging.Subscriber) error 
 // behind. A [*messaging.SourceError] means that a consumer belongs to another service.
 func (i *Inbox) RunReporting(ctx context.Context, broker messaging.Subscriber, waits func() error) error {
 	return i.process.RunReporting(ctx, broker, waits)
-}
-
-// Pause stops the flow of messages to all consumers of that name in this process, until [Inbox.Resume]: for the time in which something
-// that their handlers need is down. Messages that were received already are still handled, and parked messages wait. The consumers keep
-// their place among the other instances. It returns an error if there is no such consumer.
-func (i *Inbox) Pause(name string) error {
-	return i.process.SetPaused(name, "Pause", (*messaging.Loop).Pause)
-}
-
-// Resume ends the pause that [Inbox.Pause] began.
-func (i *Inbox) Resume(name string) error {
-	defer i.wake()
-	return i.process.SetPaused(name, "Resume", (*messaging.Loop).Resume)
 }
 
 // Health returns nil if the consumers of this process are subscribed and make progress, and an error that says what is wrong otherwise: see

@@ -41,6 +41,7 @@ func (i *Inbox) RunParked(ctx context.Context) error {
 	if err := i.process.InsistOnOwners(ctx); err != nil {
 		return err
 	}
+	i.process.Pauses.Await(ctx)
 	i.runners.Add(1)
 	defer i.runners.Add(-1)
 	r := &runner{
@@ -57,6 +58,7 @@ func (i *Inbox) RunParked(ctx context.Context) error {
 	}()
 	var renewing sync.WaitGroup
 	renewing.Go(func() { r.renew(handling) })
+	renewing.Go(func() { r.box.process.Pauses.Follow(ctx) })
 	renewing.Go(func() { r.box.state.Observe(ctx, r.box.consumers) })
 	for failures := 0; ctx.Err() == nil; {
 		wait, err := r.round(ctx, handling)
@@ -121,11 +123,11 @@ func (r *runner) round(ctx, handling context.Context) (time.Duration, error) {
 	return max(next-time.Since(asked), shortestWait), nil
 }
 
-// free returns how many more keys of a consumer this process may take.
+// free returns how many more keys of a consumer this process may take: none if a pause began while it works on some.
 func (r *runner) free(consumer string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.box.process.AtOnce(consumer, r.box.cfg.ParkedConcurrency) - r.busy[consumer]
+	return max(r.box.process.AtOnce(consumer, r.box.cfg.ParkedConcurrency)-r.busy[consumer], 0)
 }
 
 // start works on a key in a goroutine of its own.
@@ -165,6 +167,9 @@ func (r *runner) work(ctx context.Context, stop <-chan struct{}, k store.ParkedK
 		case <-stop:
 			return r.box.table.Keys.HandBack(ctx, k, 0)
 		default:
+		}
+		if r.box.process.IsPaused(k.Consumer) {
+			return r.box.table.Keys.HandBack(ctx, k, 0)
 		}
 		if became, err := (&head{box: r.box, key: k}).run(ctx); err != nil || became != ranMore {
 			return err

@@ -40,6 +40,7 @@ type Consumer struct {
 	unsettled    int
 	lastProgress time.Time
 	paused       bool
+	resumed      chan struct{} // closed by the end of the pause; nil while the consumer is not paused
 	standstill   standstill
 }
 
@@ -125,13 +126,34 @@ func (c *Consumer) Progress() Progress {
 func (c *Consumer) setPaused(paused bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.paused = paused
-	c.standstill.since = time.Time{}
-	if paused {
-		c.receiver.Pause()
-	} else {
-		c.receiver.Resume()
+	if paused == c.paused {
+		return
 	}
+	c.paused, c.standstill.since = paused, time.Time{}
+	if paused {
+		c.resumed = make(chan struct{})
+		c.receiver.Pause()
+		return
+	}
+	close(c.resumed)
+	c.resumed = nil
+	c.receiver.Resume()
+	// The messages in hand had to wait, so their standstill counts from now on.
+	c.progressed()
+}
+
+// progressed notes that messages which are in hand are not late yet. The caller holds the mutex.
+func (c *Consumer) progressed() {
+	if c.unsettled > 0 {
+		c.lastProgress = time.Now()
+	}
+}
+
+// pauseEnds returns a channel that is closed when the present pause ends. It returns nil if the consumer is not paused.
+func (c *Consumer) pauseEnds() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.resumed
 }
 
 // receive takes messages from the receiver while the queue has room, and returns why it ended.

@@ -304,6 +304,39 @@ func TestConsumerProgress(t *testing.T) {
 	})
 }
 
+// While it is paused no handler starts, not even for a message that was received before. Running handlers end. The wait is no standstill.
+func TestPausedConsumerStartsNoHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeReceiver()
+		release := make(chan error)
+		h := newScript(func(context.Context, *messaging.Message) error { return <-release })
+		c, stop := start(t, r, h, &messaging.ConsumerConfig{Concurrency: 1})
+		for _, m := range []*messaging.Message{msg("a", 1), msg("a", 2), msg("b", 1)} {
+			r.incoming <- m
+			synctest.Wait()
+		}
+		c.Pause()
+		c.Pause()
+		release <- nil
+		time.Sleep(time.Hour)
+		require.Equal(t, []string{"a1"}, h.seen(), "a2 waits behind its key, and b1 waited for the slot")
+		require.Equal(t, []string{"a1"}, r.ackedIDs())
+		require.Equal(t, 2, c.Progress().Unsettled)
+
+		c.Resume()
+		require.False(t, c.Progress().Stalled(time.Minute), "the pause does not count")
+		release <- nil
+		release <- nil
+		synctest.Wait()
+		require.ElementsMatch(t, []string{"a1", "a2", "b1"}, r.ackedIDs())
+		c.Pause()
+		r.incoming <- msg("a", 3)
+		synctest.Wait()
+		require.NoError(t, stop(), "a pause does not hold up the end")
+		require.NotContains(t, h.seen(), "a3")
+	})
+}
+
 func TestConsumerConfigValidate(t *testing.T) {
 	require.NoError(t, new(messaging.ConsumerConfig).Validate())
 	bad := &messaging.ConsumerConfig{Concurrency: -1, Queue: -1, Retry: retry.Policy{Delay: -1, MaxDelay: -1}, DrainTimeout: -2}

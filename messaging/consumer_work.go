@@ -157,20 +157,33 @@ func (c *Consumer) try(key string, m *Message, n int) error {
 	return c.telemetry.handle(c.handling, c.handler, &attempt)
 }
 
-// enter waits for a slot. It returns false if the consumer stops.
+// enter waits while the consumer is paused, and for a slot. It returns false if the consumer stops.
 func (c *Consumer) enter() bool {
-	select {
-	case c.slots <- struct{}{}:
-	case <-c.stopped:
-		return false
-	}
-	// Handlers that end because the consumer stops free their slots, and select may choose either case: check again.
-	select {
-	case <-c.stopped:
+	for {
+		if ends := c.pauseEnds(); ends != nil {
+			select {
+			case <-ends:
+			case <-c.stopped:
+				return false
+			}
+		}
+		select {
+		case c.slots <- struct{}{}:
+		case <-c.stopped:
+			return false
+		}
+		// Handlers that end because the consumer stops free their slots, and select may choose either case: check again.
+		select {
+		case <-c.stopped:
+			c.leave()
+			return false
+		default:
+		}
+		// A pause may have begun while this message waited for the slot. The message starts only if no pause has begun.
+		if c.pauseEnds() == nil {
+			return true
+		}
 		c.leave()
-		return false
-	default:
-		return true
 	}
 }
 

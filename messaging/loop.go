@@ -163,6 +163,8 @@ func (l *Loop) Health(limit time.Duration) error {
 	case is.Away > 0 && time.Since(is.Since) > limit: // with a connection missing the broker may not report its backlog, and producers may be cut off, too
 		return fmt.Errorf("messaging: consumer %s of topic %s lacks %d of its %d connections to the broker since %s: %w",
 			l.cfg.Name, l.subscription.Topic, is.Away, is.Parts, is.Since.UTC().Format(time.RFC3339), is.Err)
+	case l.isPaused(): // messages wait on purpose
+		return nil
 	case p.Standstill > limit && time.Since(p.Last) <= limit: // a message was settled after the broker had been asked
 		return fmt.Errorf("messaging: consumer %s of topic %s makes no progress: of %d messages at the broker, none was settled in the %s before "+
 			"the broker was last asked",
@@ -183,13 +185,20 @@ func ago(t time.Time) string {
 	return time.Since(t).Round(time.Second).String() + " ago"
 }
 
-// Pause stops receiving messages, for example while a service that all handlers need is down. Messages that were received already are still handled,
-// and the loop keeps its partitions. While it is paused, messages that wait at the broker are not a standstill. A pause outlasts the present
-// consumer: it also applies to the loop's next ones.
+// Pause stops handling, for example while a service that all handlers need is down: no message is received, and no further handler starts. Running
+// handlers end. Messages that were received already stay in this process, in their order and without an acknowledgement, and start after
+// [Loop.Resume]; if the loop ends first, they go back to the broker. The loop keeps its partitions. While it is paused, messages that wait are
+// not a standstill. A pause outlasts the present consumer: it also applies to the loop's next ones.
 func (l *Loop) Pause() { l.setPaused(true) }
 
-// Resume starts receiving again after [Loop.Pause].
+// Resume starts handling and receiving again after [Loop.Pause].
 func (l *Loop) Resume() { l.setPaused(false) }
+
+func (l *Loop) isPaused() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.paused
+}
 
 func (l *Loop) setPaused(paused bool) {
 	l.mu.Lock()

@@ -143,6 +143,25 @@ func TestLoopStaysPaused(t *testing.T) {
 	})
 }
 
+// A pause is on purpose, so a paused loop is healthy although messages wait in it.
+func TestPausedLoopIsHealthy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, stop := loop(t, &shop{receivers: []*pausable{receiverOf()}}, newScript(fine), nil)
+		l.Pause()
+		require.NoError(t, l.Health(time.Minute))
+		stop()
+		l, stop = loop(t, &shop{receivers: []*pausable{receiverOf(msg("a", 1))}}, newScript(never), nil)
+		synctest.Wait()
+		l.Pause()
+		time.Sleep(time.Hour)
+		require.NoError(t, l.Health(time.Minute))
+		l.Resume()
+		time.Sleep(2 * time.Minute)
+		require.Error(t, l.Health(time.Minute))
+		stop()
+	})
+}
+
 func TestLoopHealthNamesWhatStands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, stop := loop(t, &shop{receivers: []*pausable{receiverOf(msg("a", 1), msg("a", 2))}}, newScript(never), nil)

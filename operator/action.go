@@ -24,10 +24,12 @@ const (
 	// Reschedule: a delayed event gets another time.
 	Reschedule Action = "reschedule"
 
-	// Pause: the events of a tenant are not published any more.
+	// Pause: the events of a tenant are not published, or the messages of a consumer are not handled, any more.
 	Pause Action = "pause"
-	// Resume: the events of a tenant are published again.
+	// Resume: the events of a tenant are published, or the messages of a consumer are handled, again.
 	Resume Action = "resume"
+	// Forget: a consumer was removed that no process runs any more.
+	Forget Action = "forget"
 	// Move: the events of a tenant are published in another group of lanes.
 	Move Action = "move"
 
@@ -59,7 +61,7 @@ func (a Action) needsReason() string {
 	case GiveUp:
 		return "say why: the messages behind this one wait until the dead letter is replayed or discarded"
 	case Pause:
-		return "say why: people who find the tenant paused read it"
+		return "say why: people who find it paused read it"
 	case Archive:
 		return "say why: people who look for these failures read it"
 	case TakeOwnership:

@@ -17,7 +17,7 @@ func TestByNamesWhatIsMissing(t *testing.T) {
 		operator.Replay: "", operator.Retry: "", operator.Reschedule: "", operator.Resume: "", operator.Move: "",
 		operator.Discard: "what is deleted cannot be brought back", operator.Cancel: "what is deleted cannot be brought back",
 		operator.Expire: "what is deleted cannot be brought back",
-		operator.Edit:   "the old payload cannot be brought back", operator.GiveUp: "wait until the dead letter", operator.Pause: "who find the tenant paused",
+		operator.Edit:   "the old payload cannot be brought back", operator.GiveUp: "wait until the dead letter", operator.Pause: "who find it paused",
 		operator.TakeOwnership: "another deployment publishes", operator.Retention: "for a different time",
 	} {
 		require.ErrorContains(t, operator.By{Actor: " ", Reason: "r"}.Validate(action), "By.Actor is empty", action)

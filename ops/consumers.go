@@ -46,7 +46,7 @@ func (v *View) stuckConsumers(ctx context.Context, filter Filter) (list []Stuck,
 		since, waits := parked[c.Consumer]
 		switch {
 		case filter.Consumer != "" && filter.Consumer != c.Consumer:
-		case !c.Runs:
+		case !c.Runs && !c.Pause.IsSet():
 			if s, is := missing(c, since, waits); is {
 				list = append(list, s)
 			}

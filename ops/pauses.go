@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/oncebox/oncebox/inbox/consumers"
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
 	"github.com/oncebox/oncebox/outbox/tenants"
 )
@@ -17,6 +18,18 @@ func (v *View) Pauses(ctx context.Context, filter Filter) ([]tenants.Pause, erro
 	}
 	paused, err := v.pausesOf(ctx, filter.Tenant)
 	return slices.DeleteFunc(paused, func(p tenants.Pause) bool { return p.Age > LongPause }), err
+}
+
+// ConsumerPauses returns the consumers that an operator has paused, by their names. Pauses that are so old that [View.Stuck] lists them are left
+// out. A filter by topic or tenant selects all, because a pause covers all messages of a consumer.
+func (v *View) ConsumerPauses(ctx context.Context, filter Filter) ([]consumers.Pause, error) {
+	if v.inbox == nil {
+		return nil, nil
+	}
+	list, err := v.inbox.Consumers().Paused(ctx)
+	return slices.DeleteFunc(list, func(p consumers.Pause) bool {
+		return filter.Consumer != "" && filter.Consumer != p.Consumer || p.Until.IsZero() && p.Age > LongPause
+	}), err
 }
 
 // longPauses finds pauses that were probably forgotten. They become stuck things, because nobody else reports them.

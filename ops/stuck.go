@@ -22,7 +22,7 @@ const (
 	// RelayLate: events should have left more than a minute ago, and a relay has their lanes. The broker is in trouble, or the relay does not keep up.
 	RelayLate Kind = "relay late"
 	// ConsumerMissing: no process runs a consumer, or handles its Topic if there is one, and messages are parked or
-	// wait at the broker, or may do so. Start a process, or declare that the consumer is gone (inbox.Inbox.Forget).
+	// wait at the broker, or may do so. Start a process, or declare that the consumer is gone (inbox/consumers.Consumers.Forget).
 	ConsumerMissing Kind = "consumer missing"
 	// ConsumerAway: processes run a consumer, but none has been connected to the broker for half a minute, or its
 	// subscription no longer exists there. They connect again by themselves; mend the broker or the network.
@@ -30,7 +30,7 @@ const (
 	// ConsumerLate: a consumer is connected, messages have waited for more than a minute, and none was settled. A
 	// handler hangs, or the broker delivers nothing.
 	ConsumerLate Kind = "consumer late"
-	// ConsumerPaused: the program has paused a consumer for longer than [LongPause] (inbox.Inbox.Pause).
+	// ConsumerPaused: an operator has paused a consumer for longer than [LongPause], without an end. Resume it (inbox.Inbox.Consumers).
 	ConsumerPaused Kind = "consumer paused"
 	// EventDead: the relay has given an event up. Replay or discard it.
 	EventDead Kind = "event dead"

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/oncebox/oncebox/inbox/internal/pauses"
 	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
@@ -37,11 +38,26 @@ type Consumer struct {
 	Runs   bool
 	// Stopped says that its last process ended in order, at SeenAt. Otherwise, if it does not run, it was killed or has lost its database.
 	Stopped bool
+	// Pause is the pause of the consumer, the zero value if it is not paused. All generations of a read model have the pause of the read model.
+	Pause Pause
 	// Topics lists the topics that it handles, by name. Empty for a consumer that has only a handler in this module (inbox.Inbox.Wrap).
 	Topics []Topic
 
 	now time.Time // by the clock of the database
 }
+
+// Pause is a pause of a consumer in all processes, see inbox/consumers.Consumers.Pause. The times are by the clock of the database.
+type Pause struct {
+	// Actor and Reason are the fields of operator.By. Actor is "" if the consumer is not paused.
+	Actor, Reason string
+	// Since is when it was paused.
+	Since time.Time
+	// Until is when the pause ends by itself. Zero if it lasts until somebody resumes the consumer.
+	Until time.Time
+}
+
+// IsSet reports whether the consumer is paused.
+func (p *Pause) IsSet() bool { return p.Actor != "" }
 
 // Topic is the state of a consumer at a topic.
 type Topic struct {
@@ -56,7 +72,7 @@ type Topic struct {
 type Process struct {
 	// ID is another one each time that the program starts, Name its host and process id.
 	ID, Name string
-	// State is connected, partly (some partitions have no connection), away (it has no connection, or is not subscribed), paused (inbox.Inbox.Pause),
+	// State is connected, partly (some partitions have no connection), away (it has no connection, or is not subscribed), paused (see Consumer.Pause),
 	// or stored (there is no broker).
 	State string
 	// Since is when the process entered this state.
@@ -91,11 +107,11 @@ type Waiting struct {
 	Error  string
 }
 
-// Consumers lists the consumers that have ever run on this database, by their names, except for consumers that inbox.Inbox.Forget has given
-// up. A generation of a read model is a consumer of its own, and its topics are those of the read model.
+// Consumers lists the consumers that have ever run on this database, by their names, except for consumers that were
+// forgotten (inbox/consumers.Consumers.Forget). A generation of a read model is a consumer of its own, and its topics are those of the read model.
 func (r *Reader) Consumers(ctx context.Context) ([]Consumer, error) {
 	all := &states{list: map[string]*Consumer{}}
-	for _, read := range []func(context.Context, *states) error{r.readBeats, r.readProcesses, r.readSubscriptions} {
+	for _, read := range []func(context.Context, *states) error{r.readBeats, r.readProcesses, r.readSubscriptions, r.readPauses} {
 		if err := read(ctx, all); err != nil {
 			return nil, store.Wrap("list consumers", err)
 		}
@@ -149,6 +165,11 @@ func (r *Reader) readSubscriptions(ctx context.Context, all *states) error {
 		all.subscriptions = append(all.subscriptions, s)
 		return nil
 	})
+}
+
+func (r *Reader) readPauses(ctx context.Context, all *states) (err error) {
+	all.pauses, err = pauses.Read(ctx, r.h)
+	return err
 }
 
 // zero returns the time, or the zero time for nil.

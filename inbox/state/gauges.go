@@ -22,8 +22,8 @@ type gauges struct {
 	parked, keys, dead metric.Int64ObservableGauge
 	age                metric.Float64ObservableGauge
 
-	waiting, processes metric.Int64ObservableGauge
-	away, stands       metric.Float64ObservableGauge
+	waiting, processes, paused metric.Int64ObservableGauge
+	away, stands               metric.Float64ObservableGauge
 }
 
 func newGauges(m metric.Meter) *gauges {
@@ -37,6 +37,7 @@ func newGauges(m metric.Meter) *gauges {
 
 		waiting:   all.Count("oncebox.inbox.backlog", "Messages that wait at the broker, by consumer and topic, whether a process runs it or not"),
 		processes: all.Count("oncebox.inbox.processes", "Processes that run a consumer, by topic and state"),
+		paused:    all.Count("oncebox.inbox.paused", "1 for a consumer that an operator has paused, else 0, by consumer"),
 		away:      all.Seconds("oncebox.inbox.away", "For how long no process has been connected, by consumer and topic"),
 		stands:    all.Seconds("oncebox.inbox.standstill", "For how long messages have waited at the broker and none was settled, by consumer and topic"),
 	}
@@ -60,6 +61,11 @@ func (g *gauges) show(to metric.Observer, states map[string]Stats) {
 func (g *gauges) showConsumers(to metric.Observer, list []Consumer) {
 	for n := range list {
 		c := &list[n]
+		paused := int64(0)
+		if c.Pause.IsSet() {
+			paused = 1
+		}
+		to.ObserveInt64(g.paused, paused, metric.WithAttributes(attribute.String("consumer", c.Consumer)))
 		for m := range c.Topics {
 			t := &c.Topics[m]
 			labels := []attribute.KeyValue{attribute.String("consumer", c.Consumer), attribute.String("topic", t.Topic)}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oncebox/oncebox/inbox/internal/pauses"
 	"github.com/oncebox/oncebox/inbox/internal/store"
 )
 
@@ -18,6 +19,7 @@ type states struct {
 	beats         []beaten
 	processes     []process
 	subscriptions []subscriptionRow
+	pauses        []pauses.Pause
 
 	list map[string]*Consumer
 }
@@ -62,8 +64,13 @@ func (a *states) sorted() []Consumer {
 			topic.Processes = append(topic.Processes, p.Process)
 		}
 	}
+	paused := map[string]Pause{}
+	for _, p := range a.pauses {
+		paused[p.Consumer] = Pause{p.Actor, p.Reason, p.Since, p.Until}
+	}
 	for name, c := range a.list {
 		a.judge(name, c)
+		c.Pause = paused[store.Family(name)]
 		c.now = a.now
 		slices.SortFunc(c.Topics, func(x, y Topic) int { return cmp.Compare(x.Topic, y.Topic) })
 	}

@@ -16,7 +16,7 @@ const (
 	TroubleAway TroubleKind = "away"
 	// TroubleLate: it is connected and settles nothing, although there is work.
 	TroubleLate TroubleKind = "late"
-	// TroublePaused: it was paused by inbox.Inbox.Pause long ago.
+	// TroublePaused: an operator paused it more than a day ago, and the pause has no end.
 	TroublePaused TroubleKind = "paused"
 )
 
@@ -42,8 +42,15 @@ type Trouble struct {
 	Error string
 }
 
-// Troubles returns the troubles of the consumer, by its topics. Parked messages do not count here: see [Reader.Absent].
+// Troubles returns the troubles of the consumer, by its topics. Parked messages do not count here: see [Reader.Absent]. A paused consumer makes
+// no progress on purpose, so its only trouble is a pause that was probably forgotten.
 func (c *Consumer) Troubles() (list []Trouble) {
+	if p := c.Pause; p.IsSet() {
+		if p.Until.IsZero() && c.now.Sub(p.Since) > pausedLimit {
+			list = append(list, Trouble{Kind: TroublePaused, Since: p.Since, Error: "paused by " + p.Actor + ": " + p.Reason})
+		}
+		return list
+	}
 	for n := range c.Topics {
 		if t := c.trouble(&c.Topics[n]); t.Kind != "" {
 			list = append(list, t)
@@ -76,9 +83,6 @@ func (c *Consumer) trouble(t *Topic) Trouble {
 	}
 	if since, why := c.standing(t); !since.IsZero() {
 		return is(TroubleLate, since, why)
-	}
-	if since := allPaused(t); !since.IsZero() && c.now.Sub(since) > pausedLimit {
-		return is(TroublePaused, since, "")
 	}
 	return Trouble{}
 }

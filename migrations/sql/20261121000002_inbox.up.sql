@@ -34,6 +34,16 @@ CREATE TABLE inbox_consumer (
     CHECK (CASE WHEN beat_at IS NULL THEN source IS NOT NULL AND num_nonnulls(active_at, back_at, stopped_at) = 0 ELSE active_at IS NOT NULL END)
 );
 
+-- The consumers that an operator has paused: no process starts a handler for them. A pause that has ended by itself leaves its row, and
+-- the next pause replaces it.
+CREATE TABLE inbox_pause (
+    consumer  text        PRIMARY KEY, -- of a read model: without its generation
+    paused_at timestamptz NOT NULL,
+    paused_by text        NOT NULL CHECK (paused_by <> ''),
+    reason    text        NOT NULL,
+    ends_at   timestamptz              -- NULL: it lasts until somebody resumes the consumer
+);
+
 -- What each process says of a consumer that it runs, and of its connection to the broker. Which consumer runs is known by the minute
 -- otherwise, and nobody would know that a process that runs receives nothing. A process removes its rows when it ends in order.
 CREATE TABLE inbox_process (
@@ -488,6 +498,7 @@ COMMENT ON TABLE inbox_default IS 'Entries of inbox of days without a partition.
 COMMENT ON TABLE inbox_foreign IS 'Entries of inbox whose message has an id without a day, as other systems give.';
 COMMENT ON TABLE inbox_consumer IS 'Which service each consumer belongs to, and when it ran last.';
 COMMENT ON TABLE inbox_topic IS 'The topics of each consumer: whether it is subscribed, what waits at the broker, and when a process last handled what is parked.';
+COMMENT ON TABLE inbox_pause IS 'The consumers that an operator has paused: who, when, why and until when.';
 COMMENT ON TABLE inbox_process IS 'Which process runs a consumer, and how it is connected to the broker.';
 COMMENT ON TABLE inbox_parked IS 'Messages that wait in the database: a message that failed, and the messages behind it.';
 COMMENT ON TABLE inbox_key IS 'The ordering keys whose messages wait, when each may run, and which process runs it.';

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/consumers"
+	"github.com/oncebox/oncebox/operator"
 )
 
 // consumersOfEachState are consumers as their processes and the broker have written them down.
@@ -95,20 +95,40 @@ func TestConsumerIsForgotten(t *testing.T) {
 		"a process runs the consumer mailer: stop it first":                                              {"mailer", "--yes"},
 		"the command asks before it acts, but the standard input is not a terminal: give --yes; nothing": {"ended"},
 	} {
-		a := s.oncebox(append([]string{"consumers", "forget"}, args...)...)
+		a := s.oncebox(append([]string{"consumers", "forget", "--by", "ann"}, args...)...)
 		require.NotZero(t, a.code)
 		require.Contains(t, a.errs, want)
 	}
-	require.Contains(t, s.asked("n\n", "consumers", "forget", "ended").errs, "nothing was done")
+	require.Contains(t, s.asked("n\n", "consumers", "forget", "ended", "--by", "ann").errs, "nothing was done")
 	require.Contains(t, s.oncebox("consumers", "list").out, "ended")
-	require.Contains(t, s.asked("y\n", "consumers", "forget", "ended").out, "The consumer ended is forgotten.\n")
-	require.Equal(t, cli.Acted{Action: "forget", Consumer: "killed"}, document[cli.Acted](t, s.oncebox("consumers", "forget", "killed", "--yes", "--json")))
+	require.Contains(t, s.asked("y\n", "consumers", "forget", "ended", "--by", "ann").out, "The consumer ended is forgotten.\n")
+	require.Equal(t, consumers.ActionResult{Action: operator.Forget, Consumer: "killed"},
+		document[consumers.ActionResult](t, s.oncebox("consumers", "forget", "killed", "--yes", "--json", "--by", "ann")))
 	left := s.oncebox("consumers", "list").out
 	require.NotContains(t, left, "ended")
 	require.NotContains(t, left, "killed")
 	require.Contains(t, left, "mailer")
-	require.Contains(t, s.oncebox("consumers", "forget", "ended", "--yes").errs, "no consumer ended has run")
+	require.Contains(t, s.oncebox("consumers", "forget", "ended", "--yes", "--by", "ann").errs, "no consumer ended has run")
 	var owners int
 	require.NoError(t, s.DB.NewRaw("SELECT count(*) FROM inbox_consumer WHERE consumer = 'ended'").Scan(t.Context(), &owners))
 	require.Zero(t, owners, "another service may use the name")
+}
+
+func TestConsumersArePausedAndResumed(t *testing.T) {
+	s := newShop(t)
+	s.exec(consumersOfEachState)
+	require.Contains(t, s.oncebox("consumers", "pause", "mailer", "--by", "ann", "--yes").errs, "--why is missing")
+	require.Contains(t, s.oncebox("consumers", "pause", "nobody", "--by", "ann", "--why", "x", "--yes").errs, "no consumer nobody has run")
+	done := s.oncebox("consumers", "pause", "mailer", "--by", "ann", "--why", "smtp is down", "--for", "2h", "--yes")
+	require.Zero(t, done.code, done.errs)
+	require.Contains(t, done.out, "The consumer mailer is paused.\n")
+	require.NotZero(t, s.oncebox("consumers", "pause", "mailer", "--by", "ann", "--why", "again", "--yes").code)
+	for _, command := range [][]string{{"consumers", "list"}, {"status"}, {"stuck"}} {
+		out := s.oncebox(command...).out
+		require.Contains(t, out, "paused by ann since", command)
+		require.Contains(t, out, "smtp is down", command)
+	}
+	resumed := s.oncebox("consumers", "resume", "mailer", "--by", "ann", "--yes", "--json")
+	require.Equal(t, consumers.ActionResult{Action: operator.Resume, Consumer: "mailer"}, document[consumers.ActionResult](t, resumed))
+	require.NotContains(t, s.oncebox("consumers", "list").out, "smtp is down")
 }

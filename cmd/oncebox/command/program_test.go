@@ -60,15 +60,15 @@ func TestErrorsNameTheProgram(t *testing.T) {
 	s.called = "shop-ops"
 	root := newRoot(&cli.Session{Terminal: &cli.Terminal{}})
 	for line, says := range map[string]string{
-		"tidy":                    `shop-ops has no command "tidy"; see shop-ops --help`,
-		"dead lst":                `shop-ops dead has no command "lst"; see shop-ops dead --help`,
-		"status x":                `shop-ops status takes no argument, and got "x"; see shop-ops status --help`,
-		"keys resolve x":          "give a key and a step: shop-ops keys resolve KEY STEP; see shop-ops keys resolve --help",
-		"tenants move x":          "give a tenant and a group: shop-ops tenants move TENANT GROUP",
-		"consumers forget":        "shop-ops consumers list shows the names",
-		"consumers forget nobody": "shop-ops consumers list shows all that have run",
-		"dead list --colour red":  "see shop-ops dead list --help",
-		"--schema nowhere status": "with this command: shop-ops migrate up",
+		"tidy":                             `shop-ops has no command "tidy"; see shop-ops --help`,
+		"dead lst":                         `shop-ops dead has no command "lst"; see shop-ops dead --help`,
+		"status x":                         `shop-ops status takes no argument, and got "x"; see shop-ops status --help`,
+		"keys resolve x":                   "give a key and a step: shop-ops keys resolve KEY STEP; see shop-ops keys resolve --help",
+		"tenants move x":                   "give a tenant and a group: shop-ops tenants move TENANT GROUP",
+		"consumers forget":                 "shop-ops consumers list shows the names",
+		"consumers forget nobody --by ann": "shop-ops consumers list shows all that have run",
+		"dead list --colour red":           "see shop-ops dead list --help",
+		"--schema nowhere status":          "with this command: shop-ops migrate up",
 		"keys resolve 17171717 s --not-done --by ann --why x --yes": "see shop-ops stuck",
 	} {
 		a := s.oncebox(strings.Fields(line)...)

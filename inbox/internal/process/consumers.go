@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/oncebox/oncebox/inbox/internal/pauses"
 	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -27,24 +28,27 @@ type Consumer struct {
 // Consumers are the consumers of this process. It is safe for concurrent use.
 type Consumers struct {
 	h *store.Handle
+	// Pauses keeps this process up to date about paused consumers.
+	Pauses *pauses.Follower
 
 	mu         sync.Mutex
 	all        []*Consumer
 	receiving  bool
 	subscribed map[string]subscribed // by topic
 	asked      map[string]time.Time  // by consumer: when it was last asked whether any process handles its parked messages
-	paused     map[string]bool       // by consumer
-	pausedAt   map[string]time.Time  // since when
+	paused     map[string]time.Time  // by consumer that is paused: since when
 	owned      map[string]bool       // by consumer: it is known to belong to its service
 	tallies    sync.Map              // by consumer: *tally
 }
 
 // New returns the consumers of a process, none at first.
 func New(h *store.Handle) *Consumers {
-	return &Consumers{
+	c := &Consumers{
 		h: h, subscribed: map[string]subscribed{}, asked: map[string]time.Time{},
-		paused: map[string]bool{}, pausedAt: map[string]time.Time{}, owned: map[string]bool{},
+		owned: map[string]bool{},
 	}
+	c.Pauses = pauses.NewFollower(h, c.pause)
+	return c
 }
 
 // CheckNew returns why a consumer cannot be added, nil if it can.
@@ -90,8 +94,7 @@ func (c *Consumers) IsUnordered(topic, name string) bool {
 func (c *Consumers) AtOnce(name string, n int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// A read model's generations share the pause of the read model, because an operator knows only that name.
-	if c.paused[store.Family(name)] {
+	if _, is := c.paused[store.Family(name)]; is {
 		return 0
 	}
 	for _, one := range c.all {

@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/oncebox/oncebox/inbox/internal/pauses"
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -53,6 +55,7 @@ func (c *Consumers) Receive(ctx context.Context, broker messaging.Subscriber) er
 			return err
 		}
 	}
+	c.Pauses.Await(ctx)
 	loops, err := c.loops(broker)
 	if err != nil {
 		return err
@@ -61,6 +64,7 @@ func (c *Consumers) Receive(ctx context.Context, broker messaging.Subscriber) er
 	group, ctx := errgroup.WithContext(ctx)
 	// This member keeps the group alive without loops, so that Receive ends with ctx and not at once.
 	group.Go(func() error { <-ctx.Done(); return nil })
+	group.Go(func() error { c.Pauses.Follow(ctx); return nil })
 	for _, l := range loops {
 		group.Go(func() error { return l.Run(ctx) })
 	}
@@ -80,7 +84,7 @@ func (c *Consumers) loops(broker messaging.Subscriber) (loops []*messaging.Loop,
 		if err != nil {
 			return nil, err
 		}
-		if c.paused[one.Subscription.Name] {
+		if _, is := c.paused[one.Subscription.Name]; is {
 			one.loop.Pause()
 		}
 		loops = append(loops, one.loop)
@@ -95,30 +99,42 @@ func (c *Consumers) received() {
 	c.receiving = false
 }
 
-// SetPaused pauses or resumes all consumers of a name. call is the name of the function that an error names.
-func (c *Consumers) SetPaused(name, call string, fn func(*messaging.Loop)) error {
+// pause pauses the consumers in the list, and resumes all others.
+func (c *Consumers) pause(list []pauses.Pause) {
+	paused := make(map[string]time.Time, len(list))
+	for _, p := range list {
+		paused[p.Consumer] = time.Now().Add(-p.Age)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	found := false
+	resumed := false
+	for name := range c.paused {
+		_, still := paused[name]
+		resumed = resumed || !still
+	}
+	c.paused = paused
 	for _, one := range c.all {
-		if one.Subscription.Name != name {
+		if one.loop == nil {
 			continue
 		}
-		found = true
-		if one.loop != nil {
-			fn(one.loop)
+		if _, is := paused[one.Subscription.Name]; is {
+			one.loop.Pause()
+		} else {
+			one.loop.Resume()
 		}
 	}
-	if !found {
-		return fmt.Errorf("inbox: %s: this process has no consumer %q: see Inbox.Consume", call, name)
+	if resumed {
+		c.h.Wake() // what is parked may have been due for long
 	}
-	c.paused[name] = call == "Pause"
-	if _, since := c.pausedAt[name]; c.paused[name] && !since {
-		c.pausedAt[name] = time.Now()
-	} else if !c.paused[name] {
-		delete(c.pausedAt, name)
-	}
-	return nil
+}
+
+// IsPaused reports whether a consumer is paused, as this process knows it. The generations of a read model share the pause of the read
+// model, because an operator knows only that name.
+func (c *Consumers) IsPaused(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, is := c.paused[store.Family(name)]
+	return is
 }
 
 // Health returns nil if the consumers of this process are subscribed and make progress, and an error that says what is wrong otherwise: see

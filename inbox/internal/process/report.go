@@ -204,7 +204,7 @@ func (r *reporter) of(c *Consumer) reported {
 		}
 	}
 	// A pause is reported only while there is a connection: without one, the outage is what an operator must see.
-	if at, paused := r.all.pausedAt[out.consumer]; paused && out.state != stateAway {
+	if at, paused := r.all.paused[out.consumer]; paused && out.state != stateAway {
 		out.state, out.since = statePaused, at
 	}
 	return out

@@ -29,7 +29,7 @@ ON CONFLICT (topic, consumer) DO UPDATE SET subscribed = true, read_model = excl
 	subscribers = `SELECT consumer, read_model FROM {schema}.inbox_topic WHERE topic = $1::text AND subscribed ORDER BY consumer`
 )
 
-// Subscribe stores subscriptions; inbox.Inbox.Forget removes all subscriptions of a consumer. After Config.PollInterval every process that
+// Subscribe stores subscriptions; inbox/consumers.Consumers.Forget removes all subscriptions of a consumer. After Config.PollInterval every process that
 // delivers messages without a broker follows them. oncebox.App calls it.
 func (c *Consumers) Subscribe(ctx context.Context, all ...Subscription) error {
 	for _, s := range all {
@@ -40,7 +40,7 @@ func (c *Consumers) Subscribe(ctx context.Context, all ...Subscription) error {
 	return nil
 }
 
-// Unsubscribe ends single subscriptions of a consumer, once no running build of the program handles those topics any more; inbox.Inbox.Forget
+// Unsubscribe ends single subscriptions of a consumer, once no running build of the program handles those topics any more; inbox/consumers.Consumers.Forget
 // ends all subscriptions of a consumer. Messages that were stored already stay parked, and are handled or given up like other parked
 // messages.
 func (c *Consumers) Unsubscribe(ctx context.Context, all ...Subscription) error {

@@ -22,11 +22,6 @@ const (
 	emptyPartition = `SELECT {schema}.inbox_empty_partition($1::date, $2::interval)`
 	dropPartition  = `SELECT FROM {schema}.inbox_drop_partition($1::date)`
 
-	forgetRun = `
-WITH unseen AS (DELETE FROM {schema}.inbox_process WHERE consumer = $1::text),
-	unsubscribed AS (DELETE FROM {schema}.inbox_topic WHERE consumer = $1::text)
-DELETE FROM {schema}.inbox_consumer WHERE consumer = $1::text`
-
 	// deleteForeign and deleteDefault empty the partitions that are never dropped. The time is read once, in a subquery: PostgreSQL cannot
 	// use a volatile function to bound an index scan.
 	deleteForeign = `
@@ -117,10 +112,4 @@ func (t cleaner) deleteExpired(ctx context.Context, retention time.Duration) err
 		}
 	}
 	return nil
-}
-
-// Forget removes what is recorded about the runs of a consumer, its subscriptions and its owner.
-func (t cleaner) Forget(ctx context.Context, consumer string) error {
-	_, err := t.Patient.Exec(ctx, t.DB(ctx), forgetRun, consumer)
-	return err
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/pulsar"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
@@ -101,6 +102,7 @@ func start(t testing.TB) *Service {
 	s.App, err = oncebox.New(s.db, &faulty{Broker: client, db: s.db}, cfg)
 	require.NoError(t, err)
 	s.Consume("order", "billing", messaging.NewRouter(s.App.Registry))
+	s.pauseMailer()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.App.Run(ctx) }()
@@ -109,6 +111,14 @@ func start(t testing.TB) *Service {
 		require.NoError(t, <-done)
 	})
 	return s
+}
+
+// pauseMailer adds a consumer that handles nothing, because it is paused before it runs.
+func (s *Service) pauseMailer() {
+	s.t.Helper()
+	s.Consume("order", "mailer", messaging.NewRouter(s.App.Registry))
+	require.NoError(s.t, s.Inbox.SubscribeAll(s.t.Context()))
+	require.NoError(s.t, s.Inbox.Consumers().Pause(s.t.Context(), "mailer", 0, operator.By{Actor: "ann", Reason: "smtp is down"}))
 }
 
 // config returns a configuration with short times, and hooks that all fail.

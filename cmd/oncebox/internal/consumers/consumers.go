@@ -12,7 +12,8 @@ import (
 
 // New returns the commands "oncebox consumers".
 func New(s *cli.Session) *cobra.Command {
-	return cli.Group("consumers", "List consumers, and remove consumers that no longer exist", newConsumersList(s), newConsumersForget(s))
+	return cli.Group("consumers", "List consumers, pause and resume them, and remove consumers that no longer exist",
+		newConsumersList(s), newConsumersPause(s), newConsumersResume(s), newConsumersForget(s))
 }
 
 // newConsumersList reads only the database and, if its address is known, the broker. No process of the service has to
@@ -71,7 +72,17 @@ func printConsumers(s *cli.Session, list []Item) error {
 			rows = append(rows, c.rowsOf(&t)...)
 		}
 	}
-	return cli.Columns(s.Out, rows)
+	if err := cli.Columns(s.Out, rows); err != nil {
+		return err
+	}
+	for n := range list {
+		if text := list[n].PausedText(); text != "" {
+			if _, err := fmt.Fprintf(s.Out, "%s is %s\n", cli.Short(list[n].Consumer, 40), text); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // rowsOf returns the rows of a consumer at one topic. Without a process there is still a row, because messages may wait
@@ -95,58 +106,4 @@ func (c *Item) rowsOf(t *TopicItem) (rows [][]string) {
 		})
 	}
 	return rows
-}
-
-func newConsumersForget(s *cli.Session) *cobra.Command {
-	var yes bool
-	cmd := &cobra.Command{
-		Use: "forget NAME", Short: "Remove a consumer that no longer exists",
-		Args: cli.Takes(1, "give the name of one consumer; oncebox consumers list shows the names"),
-		Long: `Remove a consumer that no longer exists: it is no longer listed as missing, another service may use its name, and without a broker no messages
-are stored for it. Its parked messages and dead letters stay. The command refuses while a process runs the consumer.
-
-The subscription at the broker stays and keeps messages. As soon as some wait, oncebox doctor names the command that removes it.`,
-		Example: "  oncebox consumers forget mailer",
-	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := s.OpenTables(cmd.Context()); err != nil {
-			return err
-		}
-		return forget(s, cmd, args[0], yes)
-	}
-	return cmd
-}
-
-// forget looks for the consumer first, so that a mistyped name is an error, and refuses a consumer that runs, because
-// forgetting declares that it never runs again.
-func forget(s *cli.Session, cmd *cobra.Command, name string, yes bool) error {
-	known, err := s.Inbox().State().Consumers(cmd.Context())
-	if err != nil {
-		return err
-	}
-	found := false
-	for n := range known {
-		if known[n].Consumer != name {
-			continue
-		}
-		if found = true; known[n].Runs {
-			return cli.Exit(cli.ExitRefused, fmt.Errorf("a process runs the consumer %s: stop it first; oncebox consumers list shows which", name))
-		}
-	}
-	if !found {
-		return cli.Exit(cli.ExitNothing, fmt.Errorf("no consumer %s has run on this database; oncebox consumers list shows all that have run", name))
-	}
-	if err := s.Confirm(yes, "forget the consumer "+name+"?"); err != nil {
-		return err
-	}
-	if err := s.Inbox().Forget(cmd.Context(), name); err != nil {
-		return err
-	}
-	// Forget has no --by: it changes no event and no message, so there is nothing for the audit.
-	if s.JSON {
-		return s.Document(cli.Acted{Action: "forget", Consumer: name})
-	}
-	_, err = fmt.Fprintf(s.Out, "The consumer %s is forgotten.\n", name)
-	return err
 }

@@ -16,7 +16,9 @@ type Item struct {
 	Consumer string `json:"consumer"`
 	Runs     bool   `json:"runs"`
 	// Stopped is true if the last process of the consumer has shut down in order, at SeenAt.
-	Stopped          bool        `json:"stopped"`
+	Stopped bool `json:"stopped"`
+	// Pause is null unless an operator has paused the consumer.
+	Pause            *PauseItem  `json:"pause,omitempty"`
 	SeenAt           *time.Time  `json:"seen_at,omitempty"`
 	Topics           []TopicItem `json:"topics"`
 	Parked           int         `json:"parked"`
@@ -27,6 +29,26 @@ type Item struct {
 	Dead             int         `json:"dead"`
 	// CountedUpTo is where the counts above stop. 0: no count is known.
 	CountedUpTo int `json:"counted_up_to"`
+}
+
+// PauseItem is a pause of a consumer.
+type PauseItem struct {
+	By    string     `json:"by"`
+	Why   string     `json:"why"`
+	Since time.Time  `json:"since"`
+	Until *time.Time `json:"until,omitempty"`
+}
+
+// PausedText returns who paused the consumer, when and why: "paused by ann since 02:38: smtp is down". "" if it is not paused.
+func (c *Item) PausedText() string {
+	if c.Pause == nil {
+		return ""
+	}
+	until := ""
+	if c.Pause.Until != nil {
+		until = " until " + cli.At(c.Pause.Until)
+	}
+	return "paused by " + cli.Short(c.Pause.By, 40) + " since " + cli.At(&c.Pause.Since) + until + ": " + cli.Short(c.Pause.Why, 80)
 }
 
 // TopicItem is the state of a consumer at one topic.
@@ -64,6 +86,9 @@ func ItemOf(c *ops.ConsumerStatus) Item {
 		OldestAgeSeconds: c.Stats.OldestParked.Seconds(), KeysWaiting: c.Stats.Waiting, KeysFailed: c.Stats.Failed, KeysDead: c.Stats.Dead,
 		Dead: c.Stats.DeadLetters, CountedUpTo: c.Stats.Counted,
 	}
+	if p := c.Run.Pause; p.IsSet() {
+		item.Pause = &PauseItem{p.Actor, p.Reason, p.Since, cli.TimeOf(p.Until)}
+	}
 	for n := range c.Run.Topics {
 		item.Topics = append(item.Topics, topicOf(&c.Run.Topics[n]))
 	}
@@ -90,6 +115,8 @@ func topicOf(t *state.Topic) TopicItem {
 // which state, because one process without a connection is easily overlooked.
 func (c *Item) HowItRuns() string {
 	switch {
+	case c.Pause != nil && c.Runs:
+		return c.PausedText()
 	case c.Stopped:
 		return "stopped " + cli.At(c.SeenAt)
 	case !c.Runs && c.SeenAt != nil:

@@ -23,7 +23,7 @@ func next(p cli.Program, f *ops.Stuck) string {
 	case ops.ConsumerLate:
 		return "read the log of its processes; if a handler hangs, restart them; to see its state: " + p.Typed("consumers", "list")
 	case ops.ConsumerPaused:
-		return "let the program call App.Resume, or restart it; to see its state: " + p.Typed("consumers", "list")
+		return "to handle its messages again: " + p.Decided("consumers", "resume", f.Consumer)
 	case ops.EventDead:
 		return p.Typed("dead", "show", f.ID, "--outbox")
 	case ops.MessageDead:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/status"
+	"github.com/oncebox/oncebox/inbox/consumers"
 	"github.com/oncebox/oncebox/operator/failures"
 	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/outbox/tenants"
@@ -22,6 +23,8 @@ type stuckNotes struct {
 	unknown []string
 	// pauses lists tenants whose events wait on purpose.
 	pauses []tenants.Pause
+	// consumers lists consumers whose messages wait on purpose.
+	consumers []consumers.Pause
 	// transaction is the age of the oldest open transaction, if it is so old that published events cannot
 	// be removed; else 0.
 	transaction time.Duration
@@ -37,6 +40,9 @@ func readNotes(ctx context.Context, s *cli.Session, view *ops.View, filter ops.F
 		return notes, err
 	}
 	if notes.pauses, err = view.Pauses(ctx, filter); err != nil {
+		return notes, err
+	}
+	if notes.consumers, err = view.ConsumerPauses(ctx, filter); err != nil {
 		return notes, err
 	}
 	st, err := s.Outbox().State().Stats(ctx)
@@ -68,6 +74,11 @@ func printNotes(s *cli.Session, total int, notes stuckNotes) error {
 	text.WriteString(pausedOnPurpose(s.Program, notes.pauses))
 	if n := len(notes.archived); n > 0 {
 		fmt.Fprintf(&text, "%s archived, and left out: %s\n", cli.Several(n, "cause is", "causes are"), s.Typed("failures", "list", "--archived"))
+	}
+	for n := range notes.consumers {
+		p := &notes.consumers[n]
+		fmt.Fprintf(&text, "The consumer %s is paused by %s since %s: %s; to handle its messages again: %s\n", cli.Short(p.Consumer, 40),
+			cli.Short(p.Actor, 40), cli.Moment(p.Since), cli.Short(p.Reason, 80), s.Decided("consumers", "resume", p.Consumer))
 	}
 	if len(notes.unknown) > 0 {
 		text.WriteString("It is not known how many messages wait at the broker, so messages may be stuck there:\n")

@@ -150,7 +150,7 @@ func printOne(s *cli.Session, i *Item) error {
 	case i.Kind == ops.ConsumerLate:
 		what = i.Consumer + " is connected, but makes no progress"
 	case i.Kind == ops.ConsumerPaused:
-		what = i.Consumer + " is paused by its program"
+		what = i.Consumer + " handles no messages"
 	case i.Kind == ops.StepUnknown:
 		what = "requests with the key are refused"
 	case i.Kind == ops.TenantPaused:

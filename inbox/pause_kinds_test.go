@@ -1,0 +1,113 @@
+package inbox_test
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/readmodel"
+	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/memory"
+)
+
+// kinds has a consumer of each kind, and the consumer free, which is never paused. While it refuses, all handlers fail.
+type kinds struct {
+	*world
+
+	refuses atomic.Bool
+}
+
+// paused are the names of the consumers that are paused.
+func (k *kinds) paused() []string { return []string{"batch", "leased", "model", "plain"} }
+
+// consumers returns an inbox with all of the consumers, and the read model of the consumer model.
+func (k *kinds) consumers() (*inbox.Inbox, *readmodel.Model) {
+	box := k.hasty(nil)
+	effect := func(consumer string) messaging.HandlerFunc {
+		return func(ctx context.Context, m *messaging.Message) error {
+			if k.refuses.Load() {
+				return errNotNow
+			}
+			_, err := k.units.DB(ctx).NewRaw("INSERT INTO effects (what) VALUES (?)", consumer+"/"+m.ID).Exec(ctx)
+			return err
+		}
+	}
+	model := readmodel.New(box, "model", effect("model"))
+	require.NoError(k.t, box.Consume("order", "free", effect("free")))
+	require.NoError(k.t, box.Consume("order", "plain", effect("plain")))
+	require.NoError(k.t, box.Consume("order", "leased", effect("leased"), inbox.Leased()))
+	require.NoError(k.t, box.Consume("order", "model", model))
+	require.NoError(k.t, box.ConsumeBatch("order", "batch", func(ctx context.Context, msgs []*messaging.Message) error {
+		for _, m := range msgs {
+			if err := effect("batch")(ctx, m); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	return box, model
+}
+
+// awaitPaused waits until the process reports that it has noticed the pauses.
+func (k *kinds) awaitPaused() {
+	k.t.Helper()
+	await.True(k.t, func() bool {
+		list, err := k.operator().State().Consumers(k.t.Context())
+		require.NoError(k.t, err)
+		var names []string
+		for _, c := range list {
+			if len(c.Topics) == 1 && len(c.Topics[0].Processes) == 1 && c.Topics[0].Processes[0].State == "paused" {
+				names = append(names, c.Consumer)
+			}
+		}
+		return slices.Equal(names, k.paused())
+	}, "all but one consumer are paused")
+}
+
+// A pause outlasts the process. It holds for each kind of handler, for parked messages and for messages at the broker, and for the present
+// generation of a read model. After it each consumer handles all messages in their order.
+func TestPauseOfEachKindOutlastsTheProcess(t *testing.T) {
+	t.Parallel()
+	k := &kinds{world: newWorld(t)}
+	broker := memory.New(nil)
+	t.Cleanup(func() { require.NoError(t, broker.Close()) })
+	publish := func(ids ...string) {
+		for _, id := range ids {
+			require.NoError(t, broker.Publish(t.Context(), []event.Envelope{ordered(id, "o1").Envelope}))
+		}
+	}
+	box, model := k.consumers()
+	stop := start(t, box, broker)
+	require.NoError(t, model.Rebuild(t.Context(), k.clear, kept(1, nil), nil))
+	k.refuses.Store(true)
+	publish("1", "2")
+	await.True(t, func() bool { return k.count("inbox_parked") == 2*(len(k.paused())+1) }, "both messages are parked for each consumer")
+	require.NotEmpty(t, column[string](t, k.db.DB, "SELECT consumer FROM inbox_parked WHERE consumer LIKE 'model@%'"))
+	handles := k.operator().Consumers()
+	for _, name := range k.paused() {
+		require.NoError(t, handles.Pause(t.Context(), name, 0, ann))
+	}
+	k.awaitPaused()
+	stop()
+
+	k.refuses.Store(false)
+	publish("3")
+	box, _ = k.consumers()
+	start(t, box, broker)
+	k.awaitPaused()
+	await.True(t, func() bool { return len(k.begunWith("free/")) == 3 }, "the other consumer goes on")
+	require.Equal(t, []string{"free/1", "free/2", "free/3"}, k.effects())
+	for _, name := range k.paused() {
+		require.NoError(t, handles.Resume(t.Context(), name, ann))
+	}
+	k.awaitEffects(3 * (len(k.paused()) + 1))
+	for _, name := range k.paused() {
+		require.Equal(t, []string{name + "/1", name + "/2", name + "/3"}, k.begunWith(name+"/"))
+	}
+}
