@@ -160,7 +160,7 @@ func (b *brokersBench) flood(ctx context.Context, site brokerSite, to *series, f
 		return err
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
-	stop, err := profile(file)
+	stop, err := (&profiles{cpu: file}).start()
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,8 @@ func commit(ctx context.Context, args []string) (err error) {
 	flags.Var(&ks, "k", "events per transaction")
 	flags.Var(&clients, "clients", "clients at once")
 	only := flags.String("only", "", "run this contender alone, for profiles: oncebox, pgx or bun")
-	cpuprofile := flags.String("cpuprofile", "", "write a CPU profile to this file")
+	var files profiles
+	files.flags(flags)
 	if err := parse(flags, args); err != nil {
 		return err
 	}
@@ -53,7 +54,7 @@ func commit(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, server.Stop()) }()
-	stop, err := profile(*cpuprofile)
+	stop, err := files.start()
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ func consume(ctx context.Context, args []string) error {
 	batch := flags.Int("batch", 300_000, "messages of a run that takes them in batches, in full thousands")
 	flags.IntVar(&b.rounds, "rounds", 5, "how often each variant is measured")
 	flags.StringVar(&b.only, "only", "", "run these variants alone, for profiles: single,batch")
-	flags.StringVar(&b.cpuprofile, "cpuprofile", "", "write a CPU profile to this file")
+	b.profiles.flags(flags)
 	if err := parse(flags, args); err != nil {
 		return err
 	}
@@ -42,9 +42,10 @@ func consume(ctx context.Context, args []string) error {
 
 // consumeBench is the state of the command.
 type consumeBench struct {
-	rounds           int
-	only, cpuprofile string
-	variants         []*consumeVariant
+	rounds   int
+	only     string
+	profiles profiles
+	variants []*consumeVariant
 
 	dsn       string
 	namespace *namespace
@@ -91,7 +92,7 @@ func (b *consumeBench) run(ctx context.Context) (err error) {
 	}
 	defer b.namespace.close(ctx)
 	b.meter = newMeter(b.dsn, server.URL)
-	stop, err := profile(b.cpuprofile)
+	stop, err := b.profiles.start()
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ func httpKeys(ctx context.Context, args []string) error {
 	flags.DurationVar(&b.length, "time", 2*time.Second, "how long each run takes")
 	flags.IntVar(&b.clients, "clients", 32, "clients at once, each with a connection of its own")
 	flags.StringVar(&b.only, "only", "", "run these variants alone, for profiles: fresh,replay")
-	flags.StringVar(&b.cpuprofile, "cpuprofile", "", "write a CPU profile to this file")
+	b.profiles.flags(flags)
 	if err := parse(flags, args); err != nil {
 		return err
 	}
@@ -41,11 +41,12 @@ func httpKeys(ctx context.Context, args []string) error {
 
 // httpBench is the state of the command.
 type httpBench struct {
-	rounds, clients  int
-	length           time.Duration
-	only, cpuprofile string
-	variants         []*httpVariant
-	dsn              string
+	rounds, clients int
+	length          time.Duration
+	only            string
+	profiles        profiles
+	variants        []*httpVariant
+	dsn             string
 }
 
 // httpVariant is a service and what is asked of it, and a row of the table.
@@ -81,7 +82,7 @@ func httpVariants() []*httpVariant {
 }
 
 func (b *httpBench) run(ctx context.Context) error {
-	stop, err := profile(b.cpuprofile)
+	stop, err := b.profiles.start()
 	if err != nil {
 		return err
 	}

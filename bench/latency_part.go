@@ -118,7 +118,7 @@ func runPart(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	if err := input.Decode(&p); err != nil {
 		return fmt.Errorf("read the part: %w", err)
 	}
-	stop, err := profile(p.Profile)
+	stop, err := (&profiles{cpu: p.Profile}).start()
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/pprof"
 	"strconv"
 	"strings"
 	"syscall"
@@ -113,27 +112,3 @@ func (n *ints) Set(text string) error {
 
 // progressf prints the progress of a run to stderr.
 func progressf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
-
-// profile writes a CPU profile to a file, if one is named, until stop is called. What runs within labelled has a label
-// there, so that "go tool pprof -tagfocus=run=NAME" shows it alone.
-func profile(file string) (stop func() error, err error) {
-	if file == "" {
-		return func() error { return nil }, nil
-	}
-	f, err := os.Create(file) //nolint:gosec // the user's own choice
-	if err != nil {
-		return nil, fmt.Errorf("profile: %w", err)
-	}
-	if err := pprof.StartCPUProfile(f); err != nil {
-		return nil, errors.Join(fmt.Errorf("profile: %w", err), f.Close())
-	}
-	return func() error {
-		pprof.StopCPUProfile()
-		return f.Close()
-	}, nil
-}
-
-func labelled(ctx context.Context, run string, fn func(context.Context) error) (err error) {
-	pprof.Do(ctx, pprof.Labels("run", run), func(ctx context.Context) { err = fn(ctx) })
-	return err
-}

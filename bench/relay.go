@@ -32,7 +32,8 @@ func relay(ctx context.Context, args []string) (err error) {
 	flags.StringVar(&b.only, "only", "", "run this variant alone, for profiles: raw, archive or delete")
 	flags.IntVar(&b.cfg.BatchSize, "batch", 0, "projector.Config.BatchSize (0: the default)")
 	flags.IntVar(&b.cfg.Workers, "workers", 0, "projector.Config.Workers (0: the default)")
-	cpuprofile := flags.String("cpuprofile", "", "write a CPU profile to this file")
+	var files profiles
+	files.flags(flags)
 	isPart := flags.Bool("part", false, "be a projector of relay-flat or scaling; they start it by themselves")
 	if err := parse(flags, args); err != nil {
 		return err
@@ -55,7 +56,7 @@ func relay(ctx context.Context, args []string) (err error) {
 		}
 		defer done()
 	}
-	stop, err := profile(*cpuprofile)
+	stop, err := files.start()
 	if err != nil {
 		return err
 	}
@@ -202,7 +203,7 @@ func (b *relayBench) drain(ctx context.Context, name string, retention time.Dura
 		defer func() { err = errors.Join(err, out.close(context.WithoutCancel(ctx))) }()
 		runtime.GC() // no run pays for the garbage of another
 		n := work.size()
-		stop, err := profile(b.profile)
+		stop, err := (&profiles{cpu: b.profile}).start()
 		if err != nil {
 			return err
 		}

@@ -51,7 +51,7 @@ func runRelayer(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	if err := gob.NewDecoder(in).Decode(&e); err != nil {
 		return fmt.Errorf("read the errand: %w", err)
 	}
-	stop, err := profile(e.Profile)
+	stop, err := (&profiles{cpu: e.Profile}).start()
 	if err != nil {
 		return err
 	}
