@@ -73,7 +73,7 @@ func ValidateTopic(name string) error {
 // Validate checks an envelope before it is stored. Id, type, source, tenant and topic are required. Every identifier must pass [ValidateIdentifier],
 // and the topic [ValidateTopic]. An aggregate needs both type and id. Times and numbers must fit their columns. It returns all violations, joined.
 func (e *Envelope) Validate() error {
-	var errs []error
+	errs := make([]error, 0, 20) // on the stack: each event is validated
 	for _, f := range []struct {
 		name, value string
 		required    bool

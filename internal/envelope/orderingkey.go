@@ -1,6 +1,7 @@
 package envelope
 
 import (
+	"iter"
 	"strings"
 
 	"github.com/oncebox/oncebox/event"
@@ -14,6 +15,27 @@ func StoredKey(e *event.Envelope) string {
 		return ""
 	}
 	return e.OrderingKey()
+}
+
+// StoredKeys returns the place and the [StoredKey] of each event. Neighbours of one aggregate, as most events of a unit are, share one string.
+func StoredKeys(evs []event.Envelope) iter.Seq2[int, string] {
+	return func(yield func(int, string) bool) {
+		key := ""
+		for i := range evs {
+			if i == 0 || !oneOrder(&evs[i-1], &evs[i]) {
+				key = StoredKey(&evs[i])
+			}
+			if !yield(i, key) {
+				return
+			}
+		}
+	}
+}
+
+// oneOrder reports whether both events are in the order of the same aggregate.
+func oneOrder(a, b *event.Envelope) bool {
+	return a.Delivery.OrderingKey == "" && b.Delivery.OrderingKey == "" &&
+		a.TenantID == b.TenantID && a.AggregateType == b.AggregateType && a.AggregateID == b.AggregateID
 }
 
 // GivenKey reverses [StoredKey]: it returns the [event.Delivery.OrderingKey] of a row. If the row of an aggregate has no key, its key is its own

@@ -25,3 +25,28 @@ func TestExplicitKeyIsReadBack(t *testing.T) {
 		require.Equal(t, e.Delivery.OrderingKey, envelope.ExplicitKey(e.OrderingKey()))
 	})
 }
+
+// Neighbours share a key only if each would have it alone.
+func TestStoredKeysAreThoseOfEachEvent(t *testing.T) {
+	var evs []event.Envelope
+	for _, tenant := range []string{"a", "b"} {
+		for _, kind := range []string{"", "order", "invoice"} {
+			for _, aggregate := range []string{"", "1", "2"} {
+				for _, key := range []string{"", "k", "own"} {
+					for _, id := range []string{"own", "other"} {
+						e := event.Envelope{ID: id, TenantID: tenant, AggregateType: kind, AggregateID: aggregate}
+						e.Delivery.OrderingKey = key
+						evs = append(evs, e, e)
+					}
+				}
+			}
+		}
+	}
+	n := 0
+	for i, key := range envelope.StoredKeys(evs) {
+		require.Equal(t, n, i)
+		require.Equal(t, envelope.StoredKey(&evs[i]), key, "%+v", evs[i])
+		n++
+	}
+	require.Len(t, evs, n)
+}

@@ -102,7 +102,7 @@ func columnsWith(instead map[string]string) string {
 func stored[T any](name, typ string, at func(*Row) *T, read func(*Decoder, *T)) column {
 	return column{
 		name: name, typ: typ,
-		value: func(r *Row) any { return *at(r) },
+		value: func(r *Row) any { return parameter(typ, at(r)) },
 		values: func(rows []Row) any {
 			all := make([]T, len(rows))
 			for i := range rows {
@@ -125,7 +125,14 @@ func plain[T comparable](name, typ string, at func(*Row) *T, read func(*Decoder,
 // optional is plain for a field whose zero value is NULL.
 func optional[T comparable](name, typ string, at func(*Row) *T, read func(*Decoder, *T)) column {
 	c := plain(name, typ, at, read)
-	c.value = func(r *Row) any { return Nullable(*at(r)) }
+	given := c.value
+	c.value = func(r *Row) any {
+		var zero T
+		if *at(r) == zero {
+			return nil
+		}
+		return given(r)
+	}
 	c.values = func(rows []Row) any {
 		all := make([]*T, len(rows))
 		for i := range rows {

@@ -154,10 +154,10 @@ func Insertion(l *Layout, evs []event.Envelope, known bool) (statement string, a
 	locks := []int32{} // not nil: NULL would be no array
 	args = make([]any, 3, 3+len(evs)*len(insertColumns))
 	rows := make([]Row, len(evs))
-	for i := range evs {
+	for i, key := range envelope.StoredKeys(evs) {
 		r := &rows[i]
 		var lock int32
-		*r, lock = newRow(l, &evs[i])
+		*r, lock = newRow(l, &evs[i], key)
 		if i > 0 && maps.Equal(r.Metadata, rows[i-1].Metadata) {
 			r.encoded = rows[i-1].encoded // as most events of a unit have the request's
 		} else if r.encoded, err = encodeMetadata(r.Metadata); err != nil {
@@ -188,8 +188,8 @@ func Insertion(l *Layout, evs []event.Envelope, known bool) (statement string, a
 
 // newRow returns an event in its stored form, without its encoded metadata, and the lock of its ordering key, as
 // Place does.
-func newRow(l *Layout, e *event.Envelope) (r Row, lock int32) {
-	r.Envelope, r.Key = *e, envelope.StoredKey(e)
+func newRow(l *Layout, e *event.Envelope, key string) (r Row, lock int32) {
+	r.Envelope, r.Key = *e, key
 	r.Lane, lock = l.Place(r.Key, r.ID)
 	r.SchemaVersion = max(r.SchemaVersion, 1)
 	r.Delivery.MaxAttempts = min(r.Delivery.MaxAttempts, math.MaxInt16)

@@ -91,8 +91,8 @@ func (h *Handle) LanesOf(evs []event.Envelope) LaneSet {
 		return AllLanes
 	}
 	var lanes LaneSet
-	for i := range evs {
-		lane, _ := l.Place(envelope.StoredKey(&evs[i]), evs[i].ID)
+	for i, key := range envelope.StoredKeys(evs) {
+		lane, _ := l.Place(key, evs[i].ID)
 		lanes |= LaneOf(lane)
 	}
 	return lanes
