@@ -62,6 +62,9 @@ func bulkOf(v *visit, q url.Values) (*bulkView, error) {
 	if err != nil {
 		return nil, invalid(err)
 	}
+	if err := nameCause(v, &s); err != nil {
+		return nil, err
+	}
 	view := &bulkView{Act: d, Selection: &s, Query: s.Values().Encode(), Back: "dead?" + s.Values().Encode()}
 	if d.Action == operator.Retry {
 		view.Back = pageStuck

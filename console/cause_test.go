@@ -1,54 +1,73 @@
 package console_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/uow"
 )
 
-// If a system that a handler needs is down, the page shows one row with one button for it, and lists each message only on further pages.
-func TestOneCauseIsOneRow(t *testing.T) {
+// A system that 400 handlers need is down. The first page has one line for that, and three clicks later all are tried again.
+func TestAnOutageIsRetriedInThreeClicks(t *testing.T) {
 	s := newShop(t)
 	b := s.serve(s.config())
 	require.Contains(t, b.page("").text(), "There is no dead letter, and nothing that failed is tried again.")
-	const many = 60
+	const many = 400
 	s.failing.Store(true)
-	for n := range many {
-		s.place(fmt.Sprint("o-", n))
-	}
+	require.NoError(t, s.App.UoW.Do(t.Context(), func(_ context.Context, u *uow.Unit) error {
+		for n := range many {
+			order := fmt.Sprint("o-", n)
+			if err := u.Add("order", orderPlaced{order}, event.WithOrderingKey(order)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
 	s.DrainFailing()
 	s.failing.Store(false)
 
+	// It is found and understood.
 	first := b.page("")
-	require.Regexp(t, `billing: 60.keys fail, not now .*, since \d\d:\d\d, next try in`, first.text())
+	require.Regexp(t, `billing: 400 keys fail, not now .*, since \d\d:\d\d, next try in`, first.text())
 	require.Contains(t, first.text(), "runs, keys fail")
 	require.Contains(t, first.text(), "goes on", "the last errors have what goes on")
 	require.NotContains(t, first.text(), "There is no dead letter")
-
 	stuck := b.page("stuck")
-	require.Contains(t, stuck.text(), "60 things are stuck, for 1 reason.")
-	require.Contains(t, stuck.text(), "60 keys fail")
+	require.Contains(t, stuck.text(), "400 things are stuck, for 1 reason.")
+	require.Contains(t, stuck.text(), "400 keys fail")
 	require.Contains(t, stuck.text(), "for example: not now "+hostile, "a cause leaves out what is quoted")
 	require.Empty(t, stuck.links("decide?"))
-	each := b.page(stuck.links("failure?")[0])
-	require.Len(t, each.links("decide?action=retry"), 50)
-	require.Contains(t, each.text(), "60 keys fail next try in")
-	require.Contains(t, each.text(), "1 to 50 of 60")
-	next := each.links("failure?after=")
-	require.Len(t, b.page(next[len(next)-1]).links("decide?action=retry"), 10)
-	require.Equal(t, http.StatusBadRequest, b.get(strings.Replace(next[len(next)-1], "after=", "after=x", 1)).status)
+	require.Equal(t, first.links("failure?")[0], stuck.links("failure?")[0], "both lead to the cause")
 	require.Empty(t, b.as("bob", "read").page("stuck").links("bulk?"), "bob may look only")
 
-	ask := b.page(stuck.links("bulk?action=retry")[0])
-	require.Contains(t, ask.text(), "60 messages that failed match.")
+	// The first click.
+	cause := b.page(first.links("failure?")[0])
+	require.Contains(t, cause.text(), "400 keys fail next try in")
+	require.Contains(t, cause.text(), "1 to 50 of 400")
+	require.Len(t, cause.links("decide?action=retry"), 50)
+	second := b.page(cause.links("failure?after=")[0])
+	require.Contains(t, second.text(), "51 to 100 of 400")
+	require.Len(t, second.links("decide?action=retry"), 50)
+	require.NotEqual(t, cause.links("decide?action=retry")[0], second.links("decide?action=retry")[0])
+	require.Equal(t, http.StatusBadRequest, b.get(strings.Replace(cause.links("failure?after=")[0], "after=", "after=x", 1)).status)
+
+	// The second.
+	ask := b.page(cause.links("bulk?action=retry")[0])
+	require.Contains(t, ask.text(), "400 messages that failed match.")
+	require.Contains(t, ask.text(), "cause not now", "and not a fingerprint")
 	form := ask.form()
 	require.Equal(t, http.StatusUnprocessableEntity, b.post("bulk", form).status, "a reason is missing")
+
+	// The third.
 	form.Set("reason", "the bank is open")
 	form.Set("rate", "0")
-	require.Contains(t, b.post("bulk", form).text(), "60 retried. The work is done.")
+	require.Contains(t, b.post("bulk", form).text(), "400 retried. The work is done.")
 	s.Drain()
 	require.EqualValues(t, many, s.billed.Load())
 	require.Contains(t, b.page("stuck").text(), "Nothing is stuck.")

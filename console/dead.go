@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -13,6 +14,7 @@ import (
 	"github.com/oncebox/oncebox/console/internal/causes"
 	"github.com/oncebox/oncebox/console/internal/frame"
 	"github.com/oncebox/oncebox/operator"
+	"github.com/oncebox/oncebox/operator/failures"
 	"github.com/oncebox/oncebox/ops"
 )
 
@@ -46,6 +48,9 @@ func showDead(v *visit) error {
 	s, err := selected(v.Console, q, v.now)
 	if err != nil {
 		return invalid(err)
+	}
+	if err := nameCause(v, &s); err != nil {
+		return err
 	}
 	after, err := afterOf(q)
 	if err != nil {
@@ -142,6 +147,7 @@ type selection struct {
 	ops.Selection
 
 	filter operator.DeadFilter
+	cause  string // the text of the cause with the fingerprint; "": unknown
 }
 
 // Names of the filter's fields, in the order of the form.
@@ -180,6 +186,18 @@ func selected(c *Console, q url.Values, now time.Time) (s selection, err error) 
 	}
 	s.filter, err = s.Filter(now, func(f ops.Field) string { return string(f) + ":" })
 	return s, errors.Join(hasBox(c, s.Box), err)
+}
+
+// nameCause reads the text of the cause that a selection has. A cause for which nothing fails any more has none.
+func nameCause(v *visit, s *selection) error {
+	if s.Fingerprint == "" {
+		return nil
+	}
+	g, err := v.view().Failures().Show(v.Context(), s.Fingerprint)
+	if s.cause = g.Cause; errors.Is(err, failures.ErrUnknown) {
+		return nil
+	}
+	return err
 }
 
 // hasBox returns an error if the console does not show this box.
@@ -226,7 +244,11 @@ func (s *selection) Chips() (chips []chip) {
 		}
 		rest := s.Values()
 		rest.Del(f.field)
-		chips = append(chips, chip{f.name, values[f.field], "dead?" + rest.Encode()})
+		value := values[f.field]
+		if f.field == fieldCause {
+			value = cmp.Or(s.cause, value)
+		}
+		chips = append(chips, chip{f.name, value, "dead?" + rest.Encode()})
 	}
 	return chips
 }

@@ -14,26 +14,17 @@ import (
 	"github.com/oncebox/oncebox/ops"
 )
 
-// failuresView is the data of the page of all causes.
-type failuresView struct {
-	causes.Table
-
-	Archived bool // the causes that are archived are shown
-}
-
-// showFailures lists the causes that are archived, or all others.
+// showFailures lists the causes, or a part of them.
 func showFailures(v *visit) error {
-	view := &failuresView{Table: causes.Table{Now: v.now}, Archived: v.URL.Query().Get("archived") != ""}
 	list, err := v.view().Failures().List(v.Context())
-	for n := range list {
-		if list[n].IsArchived() == view.Archived {
-			view.Rows = append(view.Rows, causes.RowOf(&list[n]))
-		}
-	}
 	if err != nil {
 		return err
 	}
-	return v.show(causes.ListPage, "Failures", view)
+	table, err := causes.NewTable(v.now, list, v.URL.Query().Get(causes.FieldShow))
+	if err != nil {
+		return invalid(err)
+	}
+	return v.show(causes.ListPage, "Failures", table)
 }
 
 // failureView is the data of the page of one cause.

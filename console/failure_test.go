@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"testing"
@@ -20,9 +21,7 @@ type marker struct {
 func (m *marker) mark(action string, more url.Values) answer {
 	m.t.Helper()
 	form := url.Values{"token": m.browser.page(m.page).form()["token"][:1], "action": {action}, "cause": {m.cause}}
-	for field, value := range more {
-		form[field] = value
-	}
+	maps.Copy(form, more)
 	return m.post("failure", form)
 }
 
@@ -68,8 +67,8 @@ func TestCauseIsNotedAndArchived(t *testing.T) {
 	require.Contains(t, stuck, "1 cause is archived and left out")
 	require.NotContains(t, b.page("").text(), "keys fail,")
 	require.Contains(t, b.page("failures").text(), "Nothing fails.")
-	require.Len(t, b.page("failures?archived=1").links("failure?"), 1)
-	require.Contains(t, b.page("failures?archived=1").text(), "archived by ann@example.com: known")
+	require.Len(t, b.page("failures?show=archived").links("failure?"), 1)
+	require.Contains(t, b.page("failures?show=archived").text(), "archived by ann@example.com: known")
 
 	s.failingKeys(b, 9, 10)
 	require.Contains(t, b.page("stuck").text(), "archived before by ann@example.com: known; ann@example.com noted: restarts")
@@ -104,7 +103,7 @@ func TestCauseIsMarkedByThoseWhoMayAct(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, s.serve(readOnly).post("failure", form).status)
 	require.Len(t, b.page("failures").links("failure?"), 1, "nothing was archived")
 	require.Equal(t, http.StatusOK, b.post("failure", form).status)
-	require.Len(t, b.page("failures?archived=1").links("failure?"), 1)
+	require.Len(t, b.page("failures?show=archived").links("failure?"), 1)
 }
 
 // Dead letters are grouped by cause, and a cause selects its letters.
@@ -116,6 +115,10 @@ func TestDeadLettersOfOneCause(t *testing.T) {
 	list := b.page("failures")
 	require.Len(t, list.links("failure?"), 2)
 	require.Len(t, b.page("").links("failure?"), 2, "the last errors")
+	require.Contains(t, list.text(), "All 2 Tried again 0 Dead 2 Archived 0")
+	require.Len(t, b.page(b.page("dead").links("failures?")[0]).links("failure?"), 2, "by cause")
+	require.Contains(t, b.page("failures?show=failing").text(), "Nothing fails.")
+	require.Equal(t, http.StatusBadRequest, b.get("failures?show="+url.QueryEscape(hostile)).status)
 	for _, page := range list.links("failure?") {
 		group := b.page(page)
 		many, box := 3, "outbox"
@@ -126,8 +129,10 @@ func TestDeadLettersOfOneCause(t *testing.T) {
 		require.Len(t, group.links("bulk?action=discard"), 1)
 		letters := b.page(group.links("dead?box=" + box)[0])
 		require.Len(t, letters.links("letter?"), many)
+		require.Regexp(t, "cause (no schema for order …|unknown currency)", letters.text())
 		ask := b.page(group.links("bulk?action=replay")[0])
 		require.Contains(t, ask.text(), fmt.Sprintf("%d dead letters match.", many))
+		require.Regexp(t, "cause (no schema for order …|unknown currency)", ask.text())
 		require.Contains(t, ask.links("failure?"), page, "back to the cause")
 	}
 }

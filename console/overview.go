@@ -233,7 +233,8 @@ func failing(all []ops.Cause, now time.Time) (list []finding) {
 		list = append(list, finding{stateWarn, causes.Line(c, now) + ".", causes.Href(c.Fingerprint), wordLook, causes.Said(c.Failures)})
 	}
 	if others > 0 {
-		list = append(list, finding{stateWarn, "More fails, for " + words.Counted(int64(others), "other reason", "other reasons") + ".", causes.ListPage, wordLook, ""})
+		text := "More fails, for " + words.Counted(int64(others), "other reason", "other reasons") + "."
+		list = append(list, finding{stateWarn, text, causes.ListPage, wordLook, ""})
 	}
 	return list
 }

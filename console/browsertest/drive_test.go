@@ -1,6 +1,8 @@
 package browsertest_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,23 +131,83 @@ func TestAnOperatorSearchesWithTheKeyboard(t *testing.T) {
 	s.place("o-78", "EUR")
 	b := open(t, s.serve())
 	b.visit("")
-	focused := func() string {
-		return read(b, chromedp.Evaluate[string]("document.activeElement.getAttribute('href') || document.activeElement.name || ''"))
-	}
-	for focused() != "search" {
-		b.do(chromedp.KeyEvent("\t"))
-	}
-	enter := func() {
-		_, err := chromedp.RunResponse(b.ctx, chromedp.KeyEvent("\r"))
-		require.NoError(t, err)
-		b.do(chromedp.WaitVisible(chromedp.CSS("main")))
-	}
-	enter()
-	require.Equal(t, "q", focused(), "the field has the focus")
+	b.tabTo("search")
+	b.enter()
+	require.Equal(t, "q", b.focused(), "the field has the focus")
 	b.do(chromedp.KeyEvent("o-77"))
-	enter()
+	b.enter()
 	require.Contains(t, read(b, chromedp.Location()), "event?id=")
 	for _, want := range []string{"order.placed", "recorded", "published", "handled", "default|o-77"} {
 		require.Contains(t, b.text(), want)
 	}
+}
+
+// With the keyboard alone, and without scripts, an operator finds an outage on the first page, understands it and retries all of it. A note about it is
+// there when it comes back.
+func TestAnOperatorEndsAnOutageWithTheKeyboard(t *testing.T) {
+	const many = 12
+	s := newShop(t)
+	fail := func() {
+		s.closed.Store(true)
+		for n := range many {
+			s.place(fmt.Sprint("o-", n), "EUR")
+		}
+		require.Len(t, s.DrainFailing(), many)
+		s.closed.Store(false)
+	}
+	fail()
+	b := open(t, s.serve())
+	b.withoutScripts()
+	b.visit("")
+	require.Regexp(t, "billing: 12.keys fail, the bank is closed: order o-…, since ", b.text())
+	b.tabTo("failure?")
+	b.enter()
+	require.Contains(t, b.text(), "the bank is closed: order o-")
+	page := strings.SplitN(read(b, chromedp.Location()), "/console/", 2)[1]
+
+	b.visit(page + "&form=note")
+	require.Equal(t, "note", b.focused(), "the field has the focus")
+	b.do(chromedp.KeyEvent("it opens at nine"))
+	b.tabTo("button Store")
+	b.enter()
+	require.Contains(t, b.text(), "The note is stored.")
+
+	b.tabTo("bulk?action=retry")
+	b.enter()
+	require.Contains(t, b.text(), "12 messages that failed match.")
+	b.tabTo("reason")
+	b.do(chromedp.KeyEvent("the bank is open"))
+	b.tabTo("button Retry")
+	b.enter()
+	b.do(chromedp.WaitVisible(chromedp.CSS(".notice")))
+	require.Contains(t, b.text(), "12 retried. The work is done.")
+	s.Drain()
+	require.EqualValues(t, many, s.billed.Load())
+
+	fail()
+	b.visit("")
+	require.Contains(t, b.text(), "ann@example.com noted: it opens at nine")
+}
+
+// focused returns the address of the link, or the name of the field, that has the focus. A button is called "button" and its text.
+func (b *browser) focused() string {
+	b.t.Helper()
+	return read(b, chromedp.Evaluate[string](`(e => e.getAttribute("href") || e.name || (e.tagName === "BUTTON" ? "button " + e.innerText : ""))(document.activeElement)`))
+}
+
+// tabTo presses the tabulator until something whose name begins like this has the focus.
+func (b *browser) tabTo(begin string) {
+	b.t.Helper()
+	for n := 0; !strings.HasPrefix(b.focused(), begin); n++ {
+		require.Less(b.t, n, 200, "nothing is called %s", begin)
+		b.do(chromedp.KeyEvent("\t"))
+	}
+}
+
+// enter presses the key, and waits for the next page.
+func (b *browser) enter() {
+	b.t.Helper()
+	_, err := chromedp.RunResponse(b.ctx, chromedp.KeyEvent("\r"))
+	require.NoError(b.t, err)
+	b.do(chromedp.WaitVisible(chromedp.CSS("main")))
 }

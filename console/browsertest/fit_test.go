@@ -56,6 +56,10 @@ func (s *shop) addresses(b *browser) []address {
 	ofOutbox, ofInbox := letter("outbox"), letter("inbox")
 	var message string
 	require.NoError(s.t, s.DB.QueryRowContext(s.t.Context(), "SELECT message_key FROM inbox_dead WHERE consumer = 'billing' LIMIT 1").Scan(&message))
+	b.visit("failures")
+	cause := read(b, chromedp.AttributeValue(chromedp.CSS(`td a[href^="failure?"]`), "href")).Value
+	b.visit("")
+	outage := read(b, chromedp.AttributeValue(chromedp.CSS(`.findings a[href^="failure?"]`), "href")).Value
 	b.visit("stuck")
 	retry := read(b, chromedp.AttributeValue(chromedp.CSS(`a[href^="decide"]`), "href")).Value
 	return []address{
@@ -65,6 +69,8 @@ func (s *shop) addresses(b *browser) []address {
 		{"edit", "edit?" + strings.TrimPrefix(ofInbox, "letter?")},
 		{"bulk", "bulk?action=discard&box=inbox&error=currency"}, {"audit", "audit"}, {"delayed", "delayed"}, {"keys", "keys"}, {"tenants", "tenants"}, {"processes", "processes"}, {"overview-day", "?span=24h"},
 		{"stuck", "stuck"}, {"event", "event?id=" + message}, {"decide", retry}, {"search", "search"}, {"found", "search?q=o-201"},
+		{"failures", "failures"}, {"failure", cause}, {"failure-note", cause + "&form=note"}, {"failure-archive", cause + "&form=archive"}, {"outage", outage},
+		{"failures-archived", "failures?show=archived"}, {"bulk-retry", "bulk?action=retry&box=inbox&" + strings.TrimPrefix(outage, "failure?")},
 	}
 }
 
@@ -74,6 +80,7 @@ func TestPagesFit(t *testing.T) {
 	s := newShop(t)
 	s.stuckMessage("o-15555")
 	s.fill()
+	s.outage()
 	b := open(t, s.serve())
 	b.withoutScripts()
 	pages := s.addresses(b)
@@ -201,7 +208,29 @@ func (s *shop) fill() {
 	}
 }
 
+// outage has a mail server that is away since some hours, and stops 400 ordering keys.
+func (s *shop) outage() {
+	s.t.Helper()
+	for _, statement := range []string{someKeys, someFailing, someNote} {
+		_, err := s.DB.ExecContext(s.t.Context(), statement)
+		require.NoError(s.t, err)
+	}
+}
+
 const (
+	someKeys = `
+INSERT INTO inbox_key (consumer, key_lock, tenant_id, state, due_at, ordering_key)
+SELECT 'mailer', n, 'acme', 'FAILED', now() + (n - 1000) * interval '9 s', 'acme|order|' || n FROM generate_series(1001, 1400) n`
+	someFailing = `
+INSERT INTO inbox_parked (message_key, consumer, tenant_id, source, message_id, event_type, topic, ordering_key, content_type, event_metadata, payload,
+	key_lock, attempts, error_message, failing_since, fingerprint, cause_since)
+SELECT gen_random_uuid(), 'mailer', 'acme', 'shop', n::text, 'order.placed', 'order', 'acme|order|' || n, 'application/json', '{}', '{}',
+	n, 4, 'smtp: dial tcp 10.0.4.' || n % 3 || ':25: connection refused', now() - interval '2 h', left(md5('smtp'), 16), now() - n * interval '7 s'
+FROM generate_series(1001, 1400) n`
+	someNote = `
+INSERT INTO oncebox_failure (fingerprint, consumer, event_type, cause, note, noted_by, noted_at)
+VALUES (left(md5('smtp'), 16), 'mailer', 'order.placed', 'smtp: connection refused', 'It restarts at 02:30. Wait five minutes, then retry all.', 'bob@example.com',
+	now() - interval '20 d')`
 	someDead = `
 INSERT INTO outbox_dead (seq, id, occurred_at, created_at, aggregate_version, schema_version, retry_count, crashes, aggregate_type, aggregate_id,
 	content_type, event_metadata, lane, tenant_id, topic, event_type, source, ordering_key, payload, died_at, error_message, fingerprint)

@@ -37,6 +37,7 @@ func TestPicturesOfTheDocs(t *testing.T) {
 		{"overview", "", "light", desk}, {"stuck", "stuck", "light", list}, {"dead", "dead?box=inbox", "light", list},
 		{"life", "event?id=" + life, "light", desk}, {"search", "search?q=o-201", "dark", list}, {"letter", "", "dark", desk},
 		{"dead-phone", "dead?box=inbox", "light", phone}, {"overview-phone", "", "dark", phone},
+		{"failures", "failures", "light", list}, {"failure", "", "light", desk}, {"failure-phone", "", "dark", phone},
 	}
 	text, err := os.ReadFile("../../docs/console.md")
 	require.NoError(t, err)
@@ -54,9 +55,13 @@ func TestPicturesOfTheDocs(t *testing.T) {
 		b := open(t, s.serve())
 		for _, p := range all {
 			b.look(p.screen, p.scheme)
-			if p.name == "letter" {
+			switch p.name {
+			case "letter":
 				b.visit("dead?box=inbox")
 				p.page = read(b, chromedp.AttributeValue(chromedp.CSS("a.open"), "href")).Value
+			case "failure", "failure-phone":
+				b.visit("")
+				p.page = read(b, chromedp.AttributeValue(chromedp.CSS(`.findings a[href^="failure?"]`), "href")).Value
 			}
 			b.visit(p.page)
 			quality := int64(50)
@@ -83,6 +88,7 @@ func (s *shop) trouble() (id string) {
 	s.stuckMessage("o-15555")
 	s.remind("o-20199", time.Now().Add(time.Hour))
 	s.fill()
+	s.outage()
 	require.NoError(s.t, s.DB.QueryRowContext(s.t.Context(), "SELECT message_key FROM inbox_parked WHERE error_message <> '' LIMIT 1").Scan(&id))
 	return id
 }

@@ -19,12 +19,6 @@ type Row struct {
 // RowOf returns the row of a group.
 func RowOf(g *failures.Group) Row { return Row{*g, Said(g)} }
 
-// Table is a list of causes. Now is the time of the page.
-type Table struct {
-	Now  time.Time
-	Rows []Row
-}
-
 // Href returns the address of the page of the cause.
 func (r *Row) Href() string { return Href(r.Fingerprint) }
 
@@ -78,7 +72,7 @@ func Line(c *ops.Cause, now time.Time) string {
 	}
 	text := where + ": " + Many(c) + ", " + words.Shorten(maxText, c.Text) + ", since " + words.Since(now, c.Since)
 	if !c.Next.IsZero() {
-		text += ", next try " + words.Ago(now, c.Next)
+		text += ", next try " + words.Due(now, c.Next)
 	}
 	return text
 }
