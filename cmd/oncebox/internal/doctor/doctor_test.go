@@ -274,6 +274,14 @@ var plants = map[string]plant{
 		mend:  func(s *setUp) { s.exec("UPDATE outbox_tenant SET resumed_at = now() WHERE paused_at IS NOT NULL") },
 		check: "pauses", says: "ann did so: night: if that was forgotten: oncebox tenants resume acme",
 	},
+	"a forgotten pause of a consumer": {
+		fault: func(s *setUp) {
+			s.exec("INSERT INTO inbox_pause VALUES ('mailer', now() - interval '25 hours', 'ann', 'night', '2100-01-01'), " +
+				"('new', now() - interval '23 hours', 'ann', 'night', NULL), ('over', now() - interval '2 days', 'ann', 'night', now() - interval '1 day')")
+		},
+		mend:  func(s *setUp) { s.exec("DELETE FROM inbox_pause") },
+		check: "pauses", says: "until 2100-01-01T00:00:00Z, so its messages wait; ann did so: night: if that was forgotten: oncebox consumers resume mailer",
+	},
 	"an old table that nobody moves": {
 		fault: func(s *setUp) {
 			s.adopt(false)

@@ -182,17 +182,32 @@ func (e *examination) keys(ctx context.Context) (found []Finding, err error) {
 	return found, err
 }
 
-// pauses finds tenants that were paused so long ago that it was probably forgotten.
-func (e *examination) pauses(ctx context.Context) ([]Finding, error) {
+// pauses finds tenants and consumers that were paused so long ago that it was probably forgotten. A pause with an end is a finding, too: its end may be far
+// away.
+func (e *examination) pauses(ctx context.Context) (found []Finding, err error) {
 	if !e.mayLook() {
 		return nil, nil
 	}
-	paused, err := e.store.Tenants().Paused(ctx)
-	var found []Finding
-	for n := range paused {
-		if p := &paused[n]; p.Age > ops.LongPause {
+	tenants, err := e.store.Tenants().Paused(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for n := range tenants {
+		if p := &tenants[n]; p.Age > ops.LongPause {
 			found = append(found, finding("pauses", Warning, "if that was forgotten: oncebox tenants resume "+p.Tenant,
 				"the tenant %s is paused since %s, so its events wait; %s did so: %s", p.Tenant, p.Since.UTC().Format(time.RFC3339), p.Actor, p.Reason))
+		}
+	}
+	consumers, err := e.inbox.Consumers().Paused(ctx)
+	for n := range consumers {
+		if p := &consumers[n]; p.Age > ops.LongPause {
+			until := ""
+			if !p.Until.IsZero() {
+				until = " until " + p.Until.UTC().Format(time.RFC3339)
+			}
+			found = append(found, finding("pauses", Warning, "if that was forgotten: oncebox consumers resume "+p.Consumer,
+				"the consumer %s is paused since %s%s, so its messages wait; %s did so: %s",
+				p.Consumer, p.Since.UTC().Format(time.RFC3339), until, p.Actor, p.Reason))
 		}
 	}
 	return found, err
