@@ -26,9 +26,9 @@ func TestNoConsoleWithoutAnAuthorizer(t *testing.T) {
 // paths are all that is answered.
 func paths() (get, post []string) {
 	return []string{
-		"", "dead", "dead?box=inbox", "audit", "delayed", "keys", "tenants", "search", "search?q=o-1", "refresh?to=off",
+		"", "dead", "dead?box=inbox", "audit", "delayed", "keys", "tenants", "consumers", "search", "search?q=o-1", "refresh?to=off",
 		"console.css", "icon.svg", "nothing", "letter?box=outbox&id=7",
-	}, []string{"confirm", "act", "bulk", "edit", "keys", "tenants"}
+	}, []string{"confirm", "act", "bulk", "edit", "keys", "tenants", "consumers"}
 }
 
 func TestNothingIsShownToThoseWhoMayNotRead(t *testing.T) {
@@ -177,7 +177,7 @@ func TestEveryAnswerHasTheSecurityHeaders(t *testing.T) {
 			require.Equal(t, "no-store", h.Get("Cache-Control"), page)
 		}
 	}
-	for _, page := range []string{"", "dead", "audit", "keys", "delayed", "tenants", "search"} {
+	for _, page := range []string{"", "dead", "audit", "keys", "delayed", "tenants", "consumers", "search"} {
 		body := b.page(page).body
 		require.NotContains(t, body, "<script", page)
 		require.NotContains(t, body, "style=", "the policy forbids styles in the page")

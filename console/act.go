@@ -199,6 +199,11 @@ func reasonProblem(reason string) string {
 	}
 }
 
+// unexplained returns the problem for a form whose reason cannot be used, see reasonProblem.
+func unexplained(wrong string) error {
+	return &problem{http.StatusUnprocessableEntity, "The reason is missing or too long", "Nothing was changed. " + wrong}
+}
+
 // Fields of the address of a page that reports what was done: the action, the number of things, and the event, if it was a single one.
 const (
 	fieldDone   = "done"

@@ -116,6 +116,10 @@ func (c *Console) makeRoutes() map[string]route {
 		routes["GET tenants"] = route{serve: showTenants, live: true}
 		routes["POST tenants"] = route{act: true, serve: changeTenant}
 	}
+	if c.cfg.Inbox != nil {
+		routes["GET "+pageConsumers] = route{serve: showConsumers, live: true}
+		routes["POST "+pageConsumers] = route{act: true, serve: changeConsumer}
+	}
 	if c.cfg.Idempotency != nil {
 		routes["GET keys"] = route{serve: showKeys, live: true}
 		routes["POST keys"] = route{act: true, serve: resolveKey}
@@ -176,7 +180,7 @@ func (v *visit) serve() error {
 	}
 	// Operators load these pages again and again, above all when the database is in trouble. Without a bound, requests would pile up on a database that
 	// does not answer.
-	if method == http.MethodGet && (v.name == "" || v.name == pageStuck || v.name == pageSearch) {
+	if method == http.MethodGet && slices.Contains([]string{"", pageStuck, pageSearch, pageConsumers}, v.name) {
 		within, cancel := v.bounded()
 		defer cancel()
 		return rt.serve(within)

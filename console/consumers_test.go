@@ -1,9 +1,12 @@
 package console_test
 
 import (
+	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/operator"
 )
 
 // consumersOfEachState are consumers as their processes and the broker have written them down.
@@ -58,5 +61,70 @@ func TestConsumersOfEachStateAreShown(t *testing.T) {
 		"The processes of killed vanished 1 d ago, and 10 messages wait at the broker.",
 	} {
 		require.Contains(t, text, finding)
+	}
+	require.NotContains(t, text, "resting is paused by ann", "it is said once")
+
+	text = b.page("consumers").text()
+	for _, row := range []string{
+		"printer no connection Since", "Last error connection refused,", "resting paused Since", "Until somebody resumes it By ann Why smtp is down",
+		"ended stopped Since", "killed not seen Since",
+	} {
+		require.Contains(t, text, row)
+	}
+}
+
+// A consumer is paused, resumed and forgotten on its page. Actors who may only read see the pause and no button.
+func TestAConsumerIsPausedAndResumed(t *testing.T) {
+	s := newShop(t)
+	b := s.serve(s.config())
+	s.failingMessage("o-1")
+	require.NoError(t, s.App.Inbox.SubscribeAll(t.Context()))
+	page := b.page("consumers")
+	require.Contains(t, page.text(), "Last error not now "+hostile, "text only")
+	form := page.form()
+	form.Set("consumer", "billing")
+	form.Set("action", "pause")
+	require.Equal(t, http.StatusUnprocessableEntity, b.post("consumers", form).status, "a reason is missing")
+	form.Set("reason", "the <b>bank</b> is down")
+	form.Set("for", "soon")
+	require.Contains(t, b.post("consumers", form).text(), "not a duration")
+	form.Set("for", "2h")
+	require.Equal(t, http.StatusForbidden, b.as("bob", "read").post("consumers", form).status)
+	require.Equal(t, http.StatusForbidden, b.as("eve", "read,act").post("consumers", form).status, "the token is ann's")
+	paused, err := s.App.Inbox.Consumers().Paused(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, paused)
+
+	done := b.post("consumers", form)
+	require.Equal(t, http.StatusOK, done.status, done.text())
+	require.Contains(t, done.text(), "The consumer is paused.")
+	require.Contains(t, done.text(), "in 1 h")
+	require.Contains(t, done.body, "the &lt;b&gt;bank&lt;/b&gt; is down")
+	require.Contains(t, done.text(), "Consumers 1 Processes")
+	again := b.post("consumers", form)
+	require.Equal(t, http.StatusConflict, again.status)
+	require.Contains(t, again.text(), "is paused already")
+	require.Contains(t, b.page("").text(), "billing is paused by ann@example.com")
+	require.Contains(t, b.page("stuck").text(), "resumes them : consumer billing,")
+	reader := b.as("bob", "read").page("consumers")
+	require.Contains(t, reader.text(), "paused")
+	require.NotContains(t, reader.body, "<form method=\"post\"")
+
+	form.Set("action", "resume")
+	require.Contains(t, b.post("consumers", form).text(), "The consumer is resumed.")
+	require.Equal(t, http.StatusConflict, b.post("consumers", form).status)
+	form.Set("action", "burn")
+	require.Contains(t, b.post("consumers", form).text(), "none of pause, resume and forget")
+	_, err = s.DB.ExecContext(t.Context(), "INSERT INTO inbox_consumer (consumer, beat_at, stopped_at) VALUES ('ended', now(), now())")
+	require.NoError(t, err)
+	form.Set("action", "forget")
+	form.Set("consumer", "ended")
+	require.Contains(t, b.post("consumers", form).text(), "The consumer is forgotten.")
+	require.NotContains(t, b.page("consumers").text(), "ended")
+	entries, err := s.App.Inbox.Audit(t.Context(), operator.AuditFilter{}, nil, 5)
+	require.NoError(t, err)
+	require.Len(t, entries, 3)
+	for n, action := range []operator.Action{operator.Forget, operator.Resume, operator.Pause} {
+		require.Equal(t, []string{string(action), "ann@example.com"}, []string{string(entries[n].Action), entries[n].Actor})
 	}
 }

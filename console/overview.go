@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox/console/internal/causes"
+	"github.com/oncebox/oncebox/console/internal/consumer"
 	"github.com/oncebox/oncebox/console/internal/plot"
 	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/idempotency"
@@ -23,7 +24,7 @@ const late = time.Minute
 type overviewView struct {
 	Outbox    *outboxstate.Stats
 	Overdue   []outboxstate.Overdue
-	Consumers []consumerRow
+	Consumers []consumer.Row
 	Unknown   []idempotency.Unknown
 	Kinds     []*causes.Kind
 	Causes    []ops.Cause // the causes of stuck things
@@ -79,7 +80,7 @@ func showOverview(v *visit) error {
 	}
 	if view.HasInbox {
 		reads.Go(func() (err error) {
-			view.Consumers, err = readConsumers(ctx, v.Console)
+			view.Consumers, err = consumer.Read(ctx, v.cfg.Inbox)
 			return err
 		})
 		reads.Go(func() (err error) {
@@ -150,18 +151,18 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 			add(stateWarn, "The process "+p.Name+" has vanished: it was last seen "+words.Ago(now, p.SeenAt)+".", pageProcesses)
 		}
 	}
-	for _, text := range downs(view.Consumers, now) {
+	for _, text := range consumer.Down(view.Consumers, now) {
 		down(text)
 	}
-	for _, name := range unknown(view.Consumers) {
+	for _, name := range consumer.Unknown(view.Consumers) {
 		add(stateWarn, "Nobody knows what waits for "+name+" at the broker.", pageStuck)
 	}
 	if o := view.Outbox; o != nil && o.Dead > 0 {
 		add(stateBad, words.Counted(o.Dead, "event", "events")+" could not be published.", "dead?box=outbox")
 	}
 	for _, st := range view.Consumers {
-		if p := st.Pause; p.IsSet() {
-			add(stateWarn, st.Stats.Consumer+" is paused by "+p.Actor+" for "+words.Short(now.Sub(p.Since))+": "+words.Shorten(maxCause, p.Reason), pageStuck)
+		if p := st.Pause; p.IsSet() && len(st.Troubles()) == 0 { // a long pause is a trouble, which stands above
+			add(stateWarn, st.Stats.Consumer+" is paused by "+p.Actor+" for "+words.Short(now.Sub(p.Since))+": "+words.Cause(p.Reason), pageConsumers)
 		}
 		if st.DeadLetters > 0 {
 			s := selection{Selection: ops.Selection{Box: ops.BoxInbox, Consumer: st.Stats.Consumer}}
@@ -192,9 +193,9 @@ func (o *overviewView) overdue(late *outboxstate.Overdue, now time.Time) string 
 	switch {
 	case late.Relayed && late.Error != "" && !late.FailingSince.IsZero():
 		return o.brokerOf(late.Owner) + " has taken nothing since " + late.FailingSince.UTC().Format("15:04:05") + " UTC (relay " + late.Owner + "), and " +
-			waits + ": " + words.Shorten(maxCause, late.Error)
+			waits + ": " + words.Cause(late.Error)
 	case late.Relayed && late.Error != "":
-		return words.Upper(waits) + ", although a relay is responsible for them: " + words.Shorten(maxCause, late.Error)
+		return words.Upper(waits) + ", although a relay is responsible for them: " + words.Cause(late.Error)
 	case late.Relayed:
 		return words.Upper(waits) + ", although a relay is responsible for them."
 	default:
@@ -211,9 +212,6 @@ func (o *overviewView) brokerOf(relay string) string {
 	}
 	return "The broker"
 }
-
-// maxCause is the length to which a cause is cut in a line, in characters.
-const maxCause = 140
 
 // mostFailing is how many causes of failures the first page shows.
 const mostFailing = 5

@@ -10,6 +10,7 @@ import (
 	"github.com/oncebox/oncebox/console/internal/frame"
 	"github.com/oncebox/oncebox/console/internal/skin"
 	"github.com/oncebox/oncebox/console/internal/words"
+	"github.com/oncebox/oncebox/inbox/consumers"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/outbox/tenants"
@@ -19,7 +20,6 @@ import (
 const (
 	stateBad     = skin.Bad
 	stateWarn    = skin.Warn
-	stateGood    = skin.Good
 	statePlain   = skin.Plain
 	classPrimary = "primary"
 	classCurrent = "current"
@@ -42,6 +42,7 @@ type stuckView struct {
 	Archived    int      // number of causes that are left out
 	Unknown     []string // consumers whose broker has not reported how many messages wait
 	Pauses      []tenants.Pause
+	Paused      []consumers.Pause
 	Transaction time.Duration // age of the oldest open transaction, if it is too old
 }
 
@@ -79,6 +80,9 @@ func showStuck(v *visit) error {
 		return err
 	}
 	if view.Pauses, err = v.view().Pauses(v.Context(), view.Filter); err != nil {
+		return err
+	}
+	if view.Paused, err = v.view().ConsumerPauses(v.Context(), view.Filter); err != nil {
 		return err
 	}
 	if v.cfg.Outbox != nil {
@@ -175,7 +179,9 @@ func actsOn(v *visit, s *ops.Stuck) []link {
 		return []link{{Name: "Resolve", Href: "keys?" + url.Values{fieldTenant: {s.Tenant}}.Encode(), Class: classPrimary}}
 	case ops.TenantPaused:
 		return []link{{Name: "Tenants", Href: pageTenants, Class: classPrimary}}
-	case ops.RelayMissing, ops.RelayLate, ops.ConsumerMissing, ops.ConsumerAway, ops.ConsumerLate, ops.ConsumerPaused, ops.EventFailing:
+	case ops.ConsumerPaused, ops.ConsumerMissing:
+		return []link{{Name: "Consumers", Href: pageConsumers, Class: classPrimary}}
+	case ops.RelayMissing, ops.RelayLate, ops.ConsumerAway, ops.ConsumerLate, ops.EventFailing:
 	}
 	return nil
 }
@@ -251,7 +257,7 @@ func advice(s *ops.Stuck) string {
 	case ops.ConsumerLate:
 		return "Read the log of its processes. If a handler hangs, start them anew."
 	case ops.ConsumerPaused:
-		return "Resume the consumer when its messages may be handled: oncebox consumers resume " + s.Consumer
+		return "Resume the consumer when its messages may be handled."
 	case ops.EventFailing:
 		return "Mend the cause. It is tried again by itself."
 	case ops.EventDead, ops.MessageDead:

@@ -69,7 +69,7 @@ func changeTenant(v *visit) error {
 		return invalid(err)
 	}
 	if wrong := reasonProblem(reason); wrong != "" {
-		return &problem{http.StatusUnprocessableEntity, "The reason is missing or too long", "Nothing was changed. " + wrong}
+		return unexplained(wrong)
 	}
 	switch err := do(v.Context(), tenant, v.by(reason)); {
 	case errors.Is(err, tenants.ErrPaused):

@@ -29,6 +29,8 @@ const (
 	pageEvent   = "event"
 	pageKeys    = "keys"
 	pageTenants = "tenants"
+	// pageConsumers lists the consumers.
+	pageConsumers = "consumers"
 	// pageProcesses lists what runs.
 	pageProcesses = "processes"
 	pageAudit     = "audit"
@@ -154,7 +156,8 @@ func (v *visit) menu() (items []menuItem) {
 	}{
 		{"Overview", "", "", 0}, {"Stuck", pageStuck, stateWarn, n.Stuck}, {"Failures", causes.ListPage, "", 0}, {"Dead letters", pageDead, stateBad, n.Dead()},
 		{"Delayed", pageDelayed, statePlain, n.Delayed}, {"Keys", pageKeys, stateBad, n.UnknownSteps},
-		{"Tenants", pageTenants, stateWarn, n.TenantsPaused}, {"Processes", pageProcesses, "", 0}, {"Audit", pageAudit, "", 0},
+		{"Tenants", pageTenants, stateWarn, n.TenantsPaused}, {"Consumers", pageConsumers, stateWarn, n.ConsumersPaused},
+		{"Processes", pageProcesses, "", 0}, {"Audit", pageAudit, "", 0},
 	} {
 		if _, found := v.routes["GET "+item.page]; !found {
 			continue

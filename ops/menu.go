@@ -6,8 +6,10 @@ type Menu struct {
 	Stuck int
 	// DeadOutbox and DeadInbox are the numbers of dead letters, and Delayed of delayed events.
 	DeadOutbox, DeadInbox, Delayed int
-	// UnknownSteps is the number of steps of requests that wait for an operator, and TenantsPaused of paused tenants.
-	UnknownSteps, TenantsPaused int
+	// UnknownSteps is the number of steps of requests that wait for an operator.
+	UnknownSteps int
+	// TenantsPaused and ConsumersPaused are the numbers of paused tenants and consumers.
+	TenantsPaused, ConsumersPaused int
 }
 
 // Dead is the number of dead letters in both boxes.

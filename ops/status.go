@@ -197,7 +197,8 @@ func (v *View) Menu(ctx context.Context) (m Menu, err error) {
 	if err := reads.Wait(); err != nil {
 		return Menu{}, err
 	}
-	m.DeadOutbox, m.DeadInbox, m.Delayed, m.TenantsPaused = box.Dead, messages.Dead, box.Delayed, box.TenantsPaused
+	m.DeadOutbox, m.DeadInbox, m.Delayed = box.Dead, messages.Dead, box.Delayed
+	m.TenantsPaused, m.ConsumersPaused = box.TenantsPaused, messages.Paused
 	m.Stuck = m.Dead() + box.Failing + messages.Failing + m.UnknownSteps + len(parts) + len(pauses)
 	return m, nil
 }

@@ -89,7 +89,7 @@ func TestAnOperatorMendsThem(t *testing.T) {
 		[]string{messages[1].Actor, string(messages[1].Action), messages[1].Reason})
 }
 
-// A stuck key and a delayed event are mended with the page alone, and the whole life of an event is one page.
+// A stuck key and a delayed event are mended with the page alone, a consumer is paused and resumed, and the whole life of an event is one page.
 func TestAnOperatorMendsWhatWaits(t *testing.T) {
 	s := newShop(t)
 	s.stuckMessage("o-1")
@@ -114,6 +114,17 @@ func TestAnOperatorMendsWhatWaits(t *testing.T) {
 	require.Contains(t, b.text(), "The event was moved.")
 	s.Drain()
 	require.EqualValues(t, 3, s.billed.Load())
+
+	b.visit("consumers")
+	b.click("details summary")
+	b.write("input[name=for]", "2h")
+	b.write("textarea[name=reason]", "the bank is closed")
+	b.follow("main form button")
+	require.Contains(t, b.text(), "The consumer is paused.")
+	b.click("details summary")
+	b.write("textarea[name=reason]", "it is open")
+	b.follow("main form button")
+	require.Contains(t, b.text(), "The consumer is resumed.")
 
 	entries, err := s.App.Outbox.Audit(t.Context(), operator.AuditFilter{}, nil, 1)
 	require.NoError(t, err)

@@ -62,10 +62,12 @@ type Menu struct {
 	// Dead is the number of dead letters, and Failing of keys whose first message fails and is tried again. Failing is counted among the first 10,000
 	// keys that wait.
 	Dead, Failing int
+	// Paused is the number of paused consumers.
+	Paused int
 }
 
 // Menu reads the numbers of a menu. It is one statement, and much cheaper than [Reader.Stats].
 func (r *Reader) Menu(ctx context.Context) (m Menu, err error) {
-	err = r.h.AdHoc().QueryRow(ctx, r.h.DB(ctx), store.Menu, nil, &m.Dead, &m.Failing)
+	err = r.h.AdHoc().QueryRow(ctx, r.h.DB(ctx), store.Menu, nil, &m.Dead, &m.Failing, &m.Paused)
 	return m, store.Wrap("read the numbers of a menu", err)
 }

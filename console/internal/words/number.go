@@ -67,6 +67,12 @@ func Shorten(n int, text string) string {
 	return string(runes[:n-1]) + "…"
 }
 
+// maxCause is the length to which a cause is cut in a line, in characters.
+const maxCause = 140
+
+// Cause returns an error or a reason as a line shows it.
+func Cause(text string) string { return Shorten(maxCause, text) }
+
 // Upper makes the first letter a capital.
 func Upper(text string) string {
 	if text == "" {

@@ -28,13 +28,14 @@ FROM (
 	FROM (SELECT k.state FROM {schema}.inbox_key k WHERE k.consumer = $1::text LIMIT $2::int) x
 ) k`
 
-	// Menu counts up to 1,001 dead letters, and keys that fail among the first 10,001 that wait. It runs for each page of the console.
+	// Menu counts up to 1,001 dead letters, keys that fail among the first 10,001 that wait, and paused consumers. It runs for each page of the console.
 	Menu = `
 SELECT (SELECT count(*) FROM (SELECT FROM {schema}.inbox_dead LIMIT 1001) x),
 	(SELECT count(*) FROM (
 		SELECT FROM (
 			SELECT k.state FROM {schema}.inbox_key k WHERE k.state <> 'DEAD' ORDER BY k.consumer, k.topic, k.due_at LIMIT 10001) k
-		WHERE k.state = 'FAILED' LIMIT 1001) x)`
+		WHERE k.state = 'FAILED' LIMIT 1001) x),
+	(SELECT count(*) FROM {schema}.inbox_pause WHERE ends_at IS NULL OR ends_at > clock_timestamp())`
 )
 
 // FailingMessages says how package failures reads the messages that failed and are tried again: of each key the first one.

@@ -1,42 +1,60 @@
-package console
+package consumer
 
 import (
-	"context"
-	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/oncebox/oncebox/console/internal/skin"
 	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/inbox/state"
 )
 
-// consumerRow is a consumer, and the messages that wait for it in the database.
-type consumerRow struct {
+// Row is a consumer, and the messages that wait for it in the database.
+type Row struct {
 	state.Stats
 
 	state.Consumer
+
+	// Error is the last error of its handler or its connection, and FailedAt its time, see [ReadWithErrors]. Error is "" if none is known. Href is the
+	// address of its cause, "" for an error of the connection.
+	Error, Href string
+	FailedAt    time.Time
+}
+
+// Name returns the name that a pause has: for a generation of a read model that of the read model.
+func (r *Row) Name() string {
+	name, _, _ := strings.Cut(r.Stats.Consumer, "@")
+	return name
+}
+
+// failed notes an error, if it is later than the noted error.
+func (r *Row) failed(text, href string, at time.Time) {
+	if text != "" && !at.Before(r.FailedAt) {
+		r.Error, r.Href, r.FailedAt = text, href, at
+	}
 }
 
 // State returns the class of the stylesheet for the consumer's state. A consumer that does not run is bad only if messages wait for it, or if it is unknown
 // whether they do: it may have been stopped on purpose.
-func (r *consumerRow) State() string {
+func (r *Row) State() string {
 	switch {
 	case r.Runs && len(r.Troubles()) > 0:
-		return stateBad
+		return skin.Bad
 	case r.Runs && (!r.isConnected() || r.Failed > 0):
-		return stateWarn
+		return skin.Warn
 	case r.Runs:
-		return stateGood
+		return skin.Good
 	case r.Parked > 0 || len(r.Troubles()) > 0:
-		return stateBad
+		return skin.Bad
 	default:
-		return statePlain
+		return skin.Plain
 	}
 }
 
 // Word returns the consumer's state, as the page calls it. The first word that fits wins, so the reason why nothing runs comes before complaints about what
 // runs.
-func (r *consumerRow) Word() string {
+func (r *Row) Word() string {
 	troubles := map[state.TroubleKind]string{
 		state.TroubleAway: "no connection", state.TroubleLate: "does not get on", state.TroublePaused: "paused", state.TroubleMissing: "does not run",
 	}
@@ -48,7 +66,7 @@ func (r *consumerRow) Word() string {
 	case !r.Runs:
 		return "does not run"
 	case r.Pause.IsSet():
-		return "paused by " + r.Pause.Actor + ": " + words.Shorten(maxCause, r.Pause.Reason)
+		return "paused by " + r.Pause.Actor + ": " + words.Cause(r.Pause.Reason)
 	case len(found) > 0:
 		return troubles[found[0].Kind]
 	case !r.isConnected():
@@ -61,10 +79,10 @@ func (r *consumerRow) Word() string {
 }
 
 // isConnected reports whether all processes of the consumer are connected and not paused.
-func (r *consumerRow) isConnected() bool { return r.all("connected", "stored") }
+func (r *Row) isConnected() bool { return r.all("connected", "stored") }
 
 // all reports whether each process of the consumer is in one of the states. It is true without any process, so callers check Runs first.
-func (r *consumerRow) all(states ...string) bool {
+func (r *Row) all(states ...string) bool {
 	for _, t := range r.Topics {
 		for _, p := range t.Processes {
 			if !slices.Contains(states, p.State) {
@@ -76,7 +94,7 @@ func (r *consumerRow) all(states ...string) bool {
 }
 
 // AtBroker returns how many messages wait at the broker, in all topics of the consumer. "" if there is no broker or it has not answered.
-func (r *consumerRow) AtBroker() string {
+func (r *Row) AtBroker() string {
 	n, known := int64(0), len(r.Topics) > 0
 	for _, t := range r.Topics {
 		known = known && t.Waiting.Known
@@ -94,7 +112,7 @@ func (r *consumerRow) AtBroker() string {
 
 // Asked returns when the broker reported that number, nil if it has not. Topics are asked at different times, and the oldest answer bounds how old the sum
 // is.
-func (r *consumerRow) Asked() *time.Time {
+func (r *Row) Asked() *time.Time {
 	var oldest time.Time
 	for _, t := range r.Topics {
 		if !t.Waiting.Known || t.Waiting.At.IsZero() {
@@ -112,52 +130,28 @@ func (r *consumerRow) Asked() *time.Time {
 
 // vanished reports whether the consumer's processes are silent and have not shut down in order. They may still be alive, without access
 // to the database.
-func (r *consumerRow) vanished() bool { return !r.Runs && !r.Stopped && !r.SeenAt.IsZero() }
+func (r *Row) vanished() bool { return !r.Runs && !r.Stopped && !r.SeenAt.IsZero() }
 
-// readConsumers lists the consumers that run or have run, with the messages that wait for them. It merges two sources, because a consumer may be in one of
-// them only: without any message, or without a known process.
-func readConsumers(ctx context.Context, c *Console) (list []consumerRow, err error) {
-	known, err := c.cfg.Inbox.State().Consumers(ctx)
-	if err != nil {
-		return nil, err
+// Since returns when the consumer came into its state: the latest time of its processes, or when it was last seen. Zero if that is not known.
+func (r *Row) Since() (since time.Time) {
+	switch {
+	case r.Pause.IsSet():
+		return r.Pause.Since
+	case !r.Runs:
+		return r.SeenAt
 	}
-	stats, err := c.cfg.Inbox.State().Stats(ctx)
-	if err != nil {
-		return nil, err
-	}
-	rows := map[string]consumerRow{}
-	for _, k := range known {
-		rows[k.Consumer] = consumerRow{Stats: state.Stats{Consumer: k.Consumer}, Consumer: k}
-	}
-	for _, st := range stats {
-		rows[st.Consumer] = consumerRow{Stats: st, Consumer: rows[st.Consumer].Consumer}
-	}
-	for _, name := range slices.Sorted(maps.Keys(rows)) {
-		list = append(list, rows[name])
-	}
-	return list, nil
-}
-
-// downs returns the findings about consumers that do not run or make no progress.
-func downs(rows []consumerRow, now time.Time) (list []string) {
-	for n := range rows {
-		list = append(list, rows[n].downs(now)...)
-	}
-	return list
-}
-
-// unknown returns the running consumers whose broker has not reported how many messages wait.
-func unknown(rows []consumerRow) (names []string) {
-	for n := range rows {
-		if c := &rows[n]; c.Runs && len(c.Unknown()) > 0 {
-			names = append(names, c.Stats.Consumer)
+	for _, t := range r.Topics {
+		for _, p := range t.Processes {
+			if p.Since.After(since) {
+				since = p.Since
+			}
 		}
 	}
-	return names
+	return since
 }
 
-// downs returns the findings about this consumer: that it does not run or makes no progress.
-func (r *consumerRow) downs(now time.Time) (list []string) {
+// down returns the findings about this consumer: that it does not run or makes no progress. A pause is no such finding.
+func (r *Row) down(now time.Time) (list []string) {
 	name := r.Stats.Consumer
 	if !r.Runs && r.Parked > 0 {
 		if r.vanished() {
@@ -184,13 +178,13 @@ func (r *consumerRow) downs(now time.Time) (list []string) {
 		case state.TroubleAway:
 			why := "."
 			if t.Error != "" {
-				why = ": " + words.Shorten(maxCause, t.Error)
+				why = ": " + words.Cause(t.Error)
 			}
 			list = append(list, name+" has had no connection to the broker for "+ago+waits+why)
 		case state.TroubleLate:
 			list = append(list, name+" has settled nothing for "+ago+waits+".")
 		case state.TroublePaused:
-			list = append(list, name+" has been paused for "+ago+": "+words.Shorten(maxCause, t.Error)+waits+".")
+			list = append(list, name+" has been paused for "+ago+": "+words.Cause(t.Error)+waits+".")
 		}
 	}
 	return list

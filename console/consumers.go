@@ -1,0 +1,53 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/oncebox/oncebox/console/internal/consumer"
+	"github.com/oncebox/oncebox/operator"
+)
+
+// fieldFor is the form field with the length of a pause.
+const fieldFor = "for"
+
+// consumersView is the data of the page of consumers.
+type consumersView struct {
+	Consumers []consumer.Row
+	Notice    string
+}
+
+// showConsumers lists the consumers, with the actions that fit the state of each.
+func showConsumers(v *visit) (err error) {
+	view := &consumersView{Notice: consumer.Done(operator.Action(v.URL.Query().Get(fieldDone)))}
+	if view.Consumers, err = consumer.ReadWithErrors(v.Context(), v.cfg.Inbox); err != nil {
+		return err
+	}
+	v.still = v.access.Act // the page has forms
+	return v.show(pageConsumers, "Consumers", view)
+}
+
+// changeConsumer pauses, resumes or forgets a consumer.
+func changeConsumer(v *visit) error {
+	form := v.PostForm
+	action, name, reason := form.Get(fieldAction), form.Get(fieldConsumer), strings.TrimSpace(form.Get(fieldReason))
+	change, err := consumer.NewChange(operator.Action(action), name, form.Get(fieldFor))
+	if err != nil {
+		return invalid(err)
+	}
+	if wrong := reasonProblem(reason); wrong != "" {
+		return unexplained(wrong)
+	}
+	err = change.Do(v.Context(), v.cfg.Inbox.Consumers(), v.by(reason))
+	if title := consumer.Refusal(err); title != "" {
+		return &problem{http.StatusConflict, title, lookAgain}
+	}
+	if err != nil {
+		return err
+	}
+	v.log.InfoContext(v.Context(), "oncebox: a consumer was paused, resumed or forgotten on the console", "actor", v.access.Actor,
+		"action", action, "consumer", name)
+	v.redirect(pageConsumers + "?" + url.Values{fieldDone: {action}}.Encode())
+	return nil
+}

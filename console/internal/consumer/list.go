@@ -1,0 +1,80 @@
+package consumer
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/oncebox/oncebox/console/internal/causes"
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/state"
+)
+
+// Read lists the consumers that run or have run, with the messages that wait for them. It merges two sources, because a consumer may be in one of
+// them only: without any message, or without a known process.
+func Read(ctx context.Context, box *inbox.Inbox) (list []Row, err error) {
+	known, err := box.State().Consumers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stats, err := box.State().Stats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows := map[string]Row{}
+	for _, k := range known {
+		rows[k.Consumer] = Row{Stats: state.Stats{Consumer: k.Consumer}, Consumer: k}
+	}
+	for _, st := range stats {
+		rows[st.Consumer] = Row{Stats: st, Consumer: rows[st.Consumer].Consumer}
+	}
+	for _, name := range slices.Sorted(maps.Keys(rows)) {
+		list = append(list, rows[name])
+	}
+	return list, nil
+}
+
+// ReadWithErrors is [Read] with the last error of each consumer: of its handler or of its connection, whichever is later.
+func ReadWithErrors(ctx context.Context, box *inbox.Inbox) ([]Row, error) {
+	list, err := Read(ctx, box)
+	if err != nil {
+		return nil, err
+	}
+	groups, err := box.Failures().List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for n := range list {
+		r := &list[n]
+		for _, t := range r.Topics {
+			for _, p := range t.Processes {
+				r.failed(p.Error, "", p.FailedAt)
+			}
+		}
+		for m := range groups {
+			if g := &groups[m]; g.Consumer == r.Stats.Consumer {
+				r.failed(g.Example().Error, causes.Href(g.Fingerprint), g.Last())
+			}
+		}
+	}
+	return list, nil
+}
+
+// Down returns a finding for each consumer that does not run or makes no progress.
+func Down(rows []Row, now time.Time) (list []string) {
+	for n := range rows {
+		list = append(list, rows[n].down(now)...)
+	}
+	return list
+}
+
+// Unknown returns the names of the running consumers whose broker has not reported how many messages wait.
+func Unknown(rows []Row) (names []string) {
+	for n := range rows {
+		if c := &rows[n]; c.Runs && len(c.Unknown()) > 0 {
+			names = append(names, c.Stats.Consumer)
+		}
+	}
+	return names
+}
