@@ -37,6 +37,10 @@ func (p Program) Decided(words ...string) string { return p.line(words, ` --by "
 
 // Renamed returns a text that names commands of oncebox, such as help or an error of the library, with the name of the program of cmd in their place.
 func Renamed(cmd *cobra.Command, text string) string {
+	// Most texts name no command, and most programs are oncebox. An expression for each text would take most of the start of a command.
+	if cmd.Root().Name() == product || !strings.Contains(text, product+" ") {
+		return text
+	}
 	var names []string
 	for _, sub := range cmd.Root().Commands() {
 		names = append(names, sub.Name())
