@@ -91,6 +91,9 @@ func TestAConsumerIsPausedAndResumed(t *testing.T) {
 	form.Set("for", "2h")
 	require.Equal(t, http.StatusForbidden, b.as("bob", "read").post("consumers", form).status)
 	require.Equal(t, http.StatusForbidden, b.as("eve", "read,act").post("consumers", form).status, "the token is ann's")
+	cfg := s.config()
+	cfg.ReadOnly = true
+	require.Contains(t, s.serve(cfg).post("consumers", form).text(), "This page is read-only")
 	paused, err := s.App.Inbox.Consumers().Paused(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, paused)

@@ -143,6 +143,8 @@ func TestPausesAreRefusedAndAudited(t *testing.T) {
 	w.awaitStates("paused")
 	require.ErrorIs(t, handles.Forget(ctx, "billing", ann), consumers.ErrRuns)
 	stop()
+	w.exec("INSERT INTO inbox_consumer (consumer, beat_at) VALUES ('parked only', now())")
+	require.ErrorIs(t, handles.Forget(ctx, "parked only", ann), consumers.ErrRuns, "its heartbeat is new")
 	require.NoError(t, handles.Forget(ctx, "billing", ann))
 	require.Zero(t, w.count("inbox_pause"))
 
