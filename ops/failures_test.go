@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -95,4 +96,29 @@ func TestCausesOfBothBoxes(t *testing.T) {
 	} {
 		require.ErrorIs(t, err, failures.ErrUnknown)
 	}
+}
+
+// An event that is refused again for the same cause fails since the first refusal. With another cause the time begins anew.
+func TestRefusedEventFailsSinceItsCauseBegan(t *testing.T) {
+	s := newService(t)
+	refuse := func(why string) failures.Group {
+		t.Helper()
+		s.FailNextPublish(errors.New(why))
+		s.DrainFailing()
+		groups, err := s.Failures().List(t.Context())
+		require.NoError(t, err)
+		require.Len(t, groups, 1)
+		return groups[0]
+	}
+	s.place("r")
+	first := refuse("quota 1 exceeded")
+	s.Advance(24 * time.Hour)
+	second := refuse("quota 2 exceeded")
+	require.Equal(t, first.Fingerprint, second.Fingerprint)
+	require.Equal(t, first.First().Add(-24*time.Hour), second.First(), "Advance has set it back")
+	require.Equal(t, "quota 2 exceeded", second.Example().Error)
+	s.Advance(24 * time.Hour)
+	third := refuse("no such topic")
+	require.NotEqual(t, first.Fingerprint, third.Fingerprint)
+	require.True(t, third.First().After(first.First()))
 }

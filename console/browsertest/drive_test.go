@@ -203,7 +203,8 @@ func TestAnOperatorEndsAnOutageWithTheKeyboard(t *testing.T) {
 // focused returns the address of the link, or the name of the field, that has the focus. A button is called "button" and its text.
 func (b *browser) focused() string {
 	b.t.Helper()
-	return read(b, chromedp.Evaluate[string](`(e => e.getAttribute("href") || e.name || (e.tagName === "BUTTON" ? "button " + e.innerText : ""))(document.activeElement)`))
+	const name = `(e => e.getAttribute("href") || e.name || (e.tagName === "BUTTON" ? "button " + e.innerText : ""))(document.activeElement)`
+	return read(b, chromedp.Evaluate[string](name))
 }
 
 // tabTo presses the tabulator until something whose name begins like this has the focus.

@@ -230,8 +230,8 @@ SELECT gen_random_uuid(), 'mailer', 'acme', 'shop', n::text, 'order.placed', 'or
 FROM generate_series(1001, 1400) n`
 	someNote = `
 INSERT INTO oncebox_failure (fingerprint, consumer, event_type, cause, note, noted_by, noted_at)
-VALUES (left(md5('smtp'), 16), 'mailer', 'order.placed', 'smtp: connection refused', 'It restarts at 02:30. Wait five minutes, then retry all.', 'bob@example.com',
-	now() - interval '20 d')`
+VALUES (left(md5('smtp'), 16), 'mailer', 'order.placed', 'smtp: connection refused', 'It restarts at 02:30. Wait five minutes, then retry all.',
+	'bob@example.com', now() - interval '20 d')`
 	someDead = `
 INSERT INTO outbox_dead (seq, id, occurred_at, created_at, aggregate_version, schema_version, retry_count, crashes, aggregate_type, aggregate_id,
 	content_type, event_metadata, lane, tenant_id, topic, event_type, source, ordering_key, payload, died_at, error_message, fingerprint)
