@@ -23,7 +23,8 @@ var (
 )
 
 // Declare makes topics, and subscriptions with their topics, if they do not exist; existing ones are not changed. With [Check] a topic that does
-// not exist is an error. It may be called again, and by many processes at once.
+// not exist is an error. It looks at all that exists first, and asks the broker whether it would make what is missing: an unusable topic, or a
+// subscription of another service, is an error before anything is made. It may be called again, and by many processes at once.
 //
 // A subscription begins at the earliest message. While the broker is down it tries again, until ctx is done or Config.ConnectTimeout has passed; then
 // the error is a [messaging.ErrBrokerDown].

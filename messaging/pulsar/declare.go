@@ -28,8 +28,8 @@ func (*Broker) ValidateSubscription(s messaging.Subscription) error {
 	return topics.ValidateSubscription(s)
 }
 
-// Declare makes topics, and subscriptions with their topics, if they do not exist; existing ones are not changed. It may be called again,
-// and by many processes at once.
+// Declare makes topics, and subscriptions with their topics, if they do not exist; existing ones are not changed. It looks at the owners of
+// all subscriptions first: one of another service is an error before anything is made. It may be called again, and by many processes at once.
 //
 // While the broker is down it tries again, until ctx is done or Config.ConnectTimeout has passed; then the error is a
 // [messaging.ErrBrokerDown].

@@ -12,8 +12,8 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// Declare makes topics and subscriptions, whose names are known to be valid. It looks at all that exist before it makes one, so that a start that is
-// refused leaves nothing behind.
+// Declare makes topics and subscriptions, whose names are known to be valid. It looks at all that exist before it makes one, and has the broker check what
+// it would make, so that a start that is refused leaves nothing behind.
 func (k *Keeper) Declare(ctx context.Context, names []string, subscriptions []messaging.Subscription) error {
 	if err := k.mayDeclare(ctx, names, subscriptions); err != nil {
 		return err
@@ -38,27 +38,29 @@ func (k *Keeper) Declare(ctx context.Context, names []string, subscriptions []me
 	return nil
 }
 
-// mayDeclare returns an error if a topic or a subscription that exists cannot be used by this program.
+// mayDeclare returns an error if a topic or a subscription that exists cannot be used by this program, or the broker would not make a missing topic.
 func (k *Keeper) mayDeclare(ctx context.Context, names []string, subscriptions []messaging.Subscription) error {
 	for _, name := range names {
 		t, err := k.Look(ctx, name, Write)
-		if err == nil {
+		switch {
+		case err == nil:
 			_, err = k.Inspect(ctx, name, t)
+		case errors.Is(err, kerr.UnknownTopicOrPartition):
+			err = k.mayCreate(ctx, name)
 		}
-		if err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) {
+		if err != nil {
 			return err
 		}
 	}
 	for _, s := range subscriptions {
 		_, err := k.Look(ctx, s.Topic, Read)
-		if errors.Is(err, kerr.UnknownTopicOrPartition) {
-			continue
-		}
-		if err == nil {
-			_, _, err = k.admit(ctx, s)
-		}
-		if err == nil {
-			err = k.refuseStrangers(ctx, s)
+		switch {
+		case err == nil:
+			if _, _, err = k.admit(ctx, s); err == nil {
+				err = k.refuseStrangers(ctx, s)
+			}
+		case errors.Is(err, kerr.UnknownTopicOrPartition):
+			err = k.mayCreate(ctx, s.Topic)
 		}
 		if err != nil {
 			return err

@@ -117,11 +117,6 @@ func (k *Keeper) Ensure(ctx context.Context, name string, right kadm.ACLOperatio
 	if !errors.Is(err, kerr.UnknownTopicOrPartition) {
 		return t, err
 	}
-	full := k.cfg.FullName(name)
-	if k.cfg.Check {
-		return t, &messaging.TopicError{Topic: name, Err: fmt.Errorf("kafka: the topic %s does not exist, and Config.Declare (ONCEBOX_KAFKA_DECLARE) "+
-			"is check: make it with: %s", full, k.creation(full))}
-	}
 	if err := k.create(ctx, name); err != nil {
 		return t, err
 	}
@@ -131,13 +126,33 @@ func (k *Keeper) Ensure(ctx context.Context, name string, right kadm.ACLOperatio
 	return t, k.permit(name, t, right)
 }
 
+// create makes a topic. With [Config].Check it returns an error with the command that makes it.
 func (k *Keeper) create(ctx context.Context, name string) error {
+	return k.ask(ctx, name, k.admin.CreateTopics)
+}
+
+// mayCreate returns the error that create would return, and makes nothing.
+func (k *Keeper) mayCreate(ctx context.Context, name string) error {
+	return k.ask(ctx, name, k.admin.ValidateCreateTopics)
+}
+
+// creating is a method of [kadm.Client] that makes topics, or only has the broker check the request.
+type creating func(ctx context.Context, partitions int32, copies int16, settings map[string]*string, topics ...string) (kadm.CreateTopicResponses, error)
+
+func (k *Keeper) ask(ctx context.Context, name string, the creating) error {
 	full := k.cfg.FullName(name)
+	if k.cfg.Check {
+		return &messaging.TopicError{Topic: name, Err: fmt.Errorf("kafka: the topic %s does not exist, and Config.Declare (ONCEBOX_KAFKA_DECLARE) "+
+			"is check: make it with: %s", full, k.creation(full))}
+	}
 	settings := map[string]*string{}
 	if millis := k.cfg.retention(); millis != "" {
 		settings[retentionMillis] = &millis
 	}
-	_, err := k.admin.CreateTopic(ctx, int32(k.cfg.Partitions), k.cfg.replicas(), settings, full) //nolint:gosec // Validate limits them
+	answer, err := the(ctx, int32(k.cfg.Partitions), k.cfg.replicas(), settings, full) //nolint:gosec // Validate limits them
+	if err == nil {
+		err = answer.Error()
+	}
 	if errors.Is(err, kerr.InvalidTopicException) {
 		err = fmt.Errorf("a topic whose name differs only in . and _ exists already, and Kafka does not allow both: %w", err)
 	}
