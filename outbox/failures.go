@@ -37,8 +37,9 @@ var (
 	}
 	deadEvents = failures.Table{ //nolint:gochecknoglobals // a constant
 		Name: "{schema}.outbox_dead", Since: "died_at", Counts: "true", Next: "NULL::timestamptz",
-		Example: failure + `, EXISTS (SELECT FROM {schema}.outbox_block b
-			WHERE b.lane = f.lane AND b.ordering_key = f.ordering_key AND b.state = 'dead' AND b.head_seq = f.seq),
+		// A look-up for each letter: for an EXISTS the planner would read all blocks.
+		Example: failure + `, coalesce((SELECT b.state = 'dead' AND b.head_seq = f.seq FROM {schema}.outbox_block b
+			WHERE b.lane = f.lane AND b.ordering_key = f.ordering_key), false),
 			f.retry_count + f.crashes, coalesce(f.error_message, '')`,
 	}
 )

@@ -9,10 +9,11 @@ import (
 )
 
 // absentConsumers finds the consumers with parked messages that no process runs: the last process has ended in order or was killed, or a
-// process that notes once a minute that it runs the consumer has stopped to do so.
+// process that notes once a minute that it runs the consumer has stopped to do so. LIMIT keeps the planner to one look-up for each consumer. It would
+// read all keys.
 const absentConsumers = `
 SELECT c.consumer, greatest(c.beat_at, c.stopped_at) FROM {schema}.inbox_consumer c
-WHERE c.beat_at IS NOT NULL AND EXISTS (SELECT FROM {schema}.inbox_key k WHERE k.consumer = c.consumer)
+WHERE c.beat_at IS NOT NULL AND (SELECT true FROM {schema}.inbox_key k WHERE k.consumer = c.consumer LIMIT 1)
 	AND (c.beat_at < clock_timestamp() - interval '3 minutes'
 	OR (c.stopped_at >= c.beat_at
 			OR EXISTS (SELECT FROM {schema}.inbox_process p WHERE p.consumer = split_part(c.consumer, '@', 1) AND p.seen_until < clock_timestamp()))

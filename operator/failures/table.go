@@ -13,8 +13,9 @@ const (
 	// Most is the largest number of fingerprints that are read of a table. More than that means that the errors differ by something that is no number,
 	// id, address or quotation.
 	Most = 1000
-	// Counted is how many rows of a table are read to count its groups. They are divided among the groups, and each has at least 100.
-	Counted = 100_000
+	// Counted is how many rows of a table are read to count its groups. They are divided among the groups, and each has at least 100. So a list over
+	// millions of failures is as fast as a short one.
+	Counted = 10_000
 	// fewest is the smallest bound of a group's count.
 	fewest = 100
 )

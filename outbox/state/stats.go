@@ -107,15 +107,21 @@ func (s *Reader) Stats(ctx context.Context) (Stats, error) {
 	if err != nil {
 		return Stats{}, outboxdb.Wrap("read outboxdb.Statistics", err)
 	}
-	c, err := s.countShares(ctx, outboxdb.CountAll)
+	// If both kinds are believed to be far more than what is counted, the front rows are enough.
+	front := min(believed.fresh, believed.refused()) > 4*Counted
+	statement := outboxdb.CountAll
+	if front {
+		statement = outboxdb.CountFront
+	}
+	c, err := s.countShares(ctx, statement)
 	if err != nil {
 		return Stats{}, outboxdb.Wrap("count rows by topic and tenant", err)
 	}
 	st.New, st.Held, st.Paused, st.Dead = c.fresh, c.held, c.pausedFresh+c.pausedHeld, c.dead
 	st.Sent = max(st.Sent-believed.fresh, 0) // delayed events lie in the same table
 	st.Delayed += c.delayed
-	manyNew, manyHeld, manyDead := c.fresh+c.pausedFresh+c.delayed > Counted, c.held+c.pausedHeld > Counted, c.dead > Counted
-	if manyNew || manyHeld {
+	manyNew, manyHeld, manyDead := front || c.fresh+c.pausedFresh+c.delayed > Counted, front || c.held+c.pausedHeld > Counted, c.dead > Counted
+	if !front && (manyNew || manyHeld) {
 		if c, err = s.countShares(ctx, outboxdb.CountFront); err != nil {
 			return Stats{}, outboxdb.Wrap("look at rows by topic and tenant", err)
 		}
@@ -125,7 +131,7 @@ func (s *Reader) Stats(ctx context.Context) (Stats, error) {
 		st.New, pausedFresh = divide(max(believed.fresh, Counted+1), c.fresh, c.pausedFresh)
 	}
 	if manyHeld {
-		st.Held, pausedHeld = divide(max(int64(float64(believed.held)*believed.waiting), Counted+1), c.held, c.pausedHeld)
+		st.Held, pausedHeld = divide(max(believed.refused(), Counted+1), c.held, c.pausedHeld)
 	}
 	st.Paused = pausedFresh + pausedHeld
 	if st.Delayed > Counted {
@@ -144,6 +150,9 @@ type believed struct {
 	fresh, held, dead int64
 	waiting           float64
 }
+
+// refused is the number of held rows that do not wait for their own time.
+func (b *believed) refused() int64 { return int64(float64(b.held) * b.waiting) }
 
 // uncompiled runs statements that the server does not compile. Their costs are overestimated, and to compile them takes longer than to run them, with
 // each day that is kept.
