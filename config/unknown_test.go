@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/config"
-	"github.com/oncebox/oncebox/messaging/pulsar"
 )
 
 func TestMisspeltVariablesAreRefused(t *testing.T) {
@@ -28,6 +27,13 @@ func TestMisspeltVariablesAreRefused(t *testing.T) {
 	}
 }
 
+// broker has variables of a broker. The configuration of the adapter would bring its client into the modules of each service.
+type broker struct {
+	URL       string `env:"URL"`
+	Tenant    string `env:"TENANT"`
+	Namespace string `env:"NAMESPACE"`
+}
+
 // A program that reads no ONCEBOX_PULSAR_ leaves these to others; a program that reads them knows all of them.
 func TestVariablesOfABrokerAreLeftToItsPrograms(t *testing.T) {
 	clean(t)
@@ -37,7 +43,7 @@ func TestVariablesOfABrokerAreLeftToItsPrograms(t *testing.T) {
 	t.Setenv("ONCEBOX_SOURCE", "shop")
 	_, err := config.FromEnv()
 	require.NoError(t, err)
-	var cfg pulsar.Config
+	var cfg broker
 	require.EqualError(t, config.Env("ONCEBOX_PULSAR_", &cfg), "config: read the environment: ONCEBOX_PULSAR_NAMESPCE does not exist: "+
 		"set ONCEBOX_PULSAR_NAMESPACE, or list it in ONCEBOX_IGNORE if it is another program's")
 	t.Setenv("ONCEBOX_PULSAR_NAMESPCE", "")
@@ -78,5 +84,5 @@ func TestVariablesOfOthersAreLeftAlone(t *testing.T) {
 	t.Setenv("ONCEBOX_IGNORE", "ONCEBOX_HOME, ONCEBOX_KAFKA_*")
 	_, err := config.FromEnv()
 	require.NoError(t, err)
-	require.NoError(t, config.Env("ONCEBOX_PULSAR_", &pulsar.Config{}))
+	require.NoError(t, config.Env("ONCEBOX_PULSAR_", &broker{}))
 }

@@ -1,4 +1,4 @@
-package config_test
+package configdoc_test
 
 import (
 	"testing"
@@ -41,16 +41,16 @@ func described() []configdoc.Struct {
 
 // docs/config.md has each field with what the source says, and its default as the code has it. WRITE_CONFIG=1 writes it.
 func TestPageIsThatOfTheSource(t *testing.T) {
-	tables, err := configdoc.Tables("..", described()...)
+	tables, err := configdoc.Tables("../..", described()...)
 	require.NoError(t, err)
-	require.NoError(t, configdoc.Page("../docs/config.md", "config", tables))
+	require.NoError(t, configdoc.Page("../../docs/config.md", "config", tables))
 
-	first, err := configdoc.First("..", described(), "ONCEBOX_DATABASE_URL", "ONCEBOX_SOURCE", "ONCEBOX_PULSAR_URL", "ONCEBOX_SCHEMA",
+	first, err := configdoc.First("../..", described(), "ONCEBOX_DATABASE_URL", "ONCEBOX_SOURCE", "ONCEBOX_PULSAR_URL", "ONCEBOX_SCHEMA",
 		"ONCEBOX_POOLER", "ONCEBOX_OUTBOX_RETENTION", "ONCEBOX_INBOX_HANDLER_TIMEOUT", "ONCEBOX_CONSUMER_CONCURRENCY")
 	require.NoError(t, err)
-	require.NoError(t, configdoc.Page("../docs/config.md", "first settings", first))
+	require.NoError(t, configdoc.Page("../../docs/config.md", "first settings", first))
 
-	names, err := configdoc.Configs("..")
+	names, err := configdoc.Configs("../..")
 	require.NoError(t, err)
 	require.Contains(t, names, "uow.Config")
 	for _, name := range names {
