@@ -97,7 +97,7 @@ func auditTabs(c *Console, current ops.Box) (tabs []tab, err error) {
 		name string
 		has  bool
 	}{
-		{"", "All", true}, {ops.BoxOutbox, "Outbox", c.cfg.Outbox != nil}, {ops.BoxInbox, "Consumers", c.cfg.Inbox != nil},
+		{"", "All", true}, {ops.BoxOutbox, "Outbox", c.cfg.Outbox != nil}, {ops.BoxInbox, titleConsumers, c.cfg.Inbox != nil},
 		{boxKeys, "Keys", c.cfg.Idempotency != nil},
 	} {
 		if !t.has {

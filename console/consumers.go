@@ -25,7 +25,7 @@ func showConsumers(v *visit) (err error) {
 		return err
 	}
 	v.still = v.access.Act // the page has forms
-	return v.show(pageConsumers, "Consumers", view)
+	return v.show(pageConsumers, titleConsumers, view)
 }
 
 // changeConsumer pauses, resumes or forgets a consumer.

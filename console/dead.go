@@ -129,7 +129,7 @@ func tabs(c *Console, page string, current ops.Box) (tabs []tab) {
 	for _, t := range []struct {
 		box  ops.Box
 		name string
-	}{{ops.BoxOutbox, "Outbox"}, {ops.BoxInbox, "Consumers"}} {
+	}{{ops.BoxOutbox, "Outbox"}, {ops.BoxInbox, titleConsumers}} {
 		if hasBox(c, t.box) != nil {
 			continue
 		}

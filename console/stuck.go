@@ -180,7 +180,7 @@ func actsOn(v *visit, s *ops.Stuck) []link {
 	case ops.TenantPaused:
 		return []link{{Name: "Tenants", Href: pageTenants, Class: classPrimary}}
 	case ops.ConsumerPaused, ops.ConsumerMissing:
-		return []link{{Name: "Consumers", Href: pageConsumers, Class: classPrimary}}
+		return []link{{Name: titleConsumers, Href: pageConsumers, Class: classPrimary}}
 	case ops.RelayMissing, ops.RelayLate, ops.ConsumerAway, ops.ConsumerLate, ops.EventFailing:
 	}
 	return nil

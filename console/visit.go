@@ -38,6 +38,9 @@ const (
 	pageRefresh   = "refresh"
 )
 
+// titleConsumers is the title of the page of consumers, and the name of their part in lists.
+const titleConsumers = "Consumers"
+
 // tokenField is the name of the form field with the token.
 const tokenField = "token"
 
@@ -156,7 +159,7 @@ func (v *visit) menu() (items []menuItem) {
 	}{
 		{"Overview", "", "", 0}, {"Stuck", pageStuck, stateWarn, n.Stuck}, {"Failures", causes.ListPage, "", 0}, {"Dead letters", pageDead, stateBad, n.Dead()},
 		{"Delayed", pageDelayed, statePlain, n.Delayed}, {"Keys", pageKeys, stateBad, n.UnknownSteps},
-		{"Tenants", pageTenants, stateWarn, n.TenantsPaused}, {"Consumers", pageConsumers, stateWarn, n.ConsumersPaused},
+		{"Tenants", pageTenants, stateWarn, n.TenantsPaused}, {titleConsumers, pageConsumers, stateWarn, n.ConsumersPaused},
 		{"Processes", pageProcesses, "", 0}, {"Audit", pageAudit, "", 0},
 	} {
 		if _, found := v.routes["GET "+item.page]; !found {
