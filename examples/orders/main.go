@@ -1,12 +1,12 @@
 // Command orders is the reference service: a shop that takes orders, announces what happens to them, and builds a
 // read model of its customers from the announcements. It runs as one process or as several:
 //
-//	orders                   everything in one process
-//	orders -role api         takes requests
-//	orders -role projector   publishes the outbox
-//	orders -role consumer    builds the read model
+//	orders                                     everything in one process
+//	ONCEBOX_SERVE_PARTS=api orders             takes requests
+//	ONCEBOX_SERVE_PARTS=relay orders           publishes the outbox
+//	ONCEBOX_SERVE_PARTS=consumers orders       builds the read model
 //
-// Any number of processes may have each role. Every process makes sure of tables, topic and subscription at its start.
+// Any number of processes may do each part. Every process makes sure of tables, topic and subscription at its start.
 //
 //	export DATABASE_URL=postgres://postgres:secret@localhost:5432/postgres
 //	go run ./examples/orders &
@@ -23,20 +23,15 @@
 //	GET  /orders/{id}
 //	GET  /customers/{id}/summary
 //	GET  /problems/            what is asked of keys, and what problems mean; /problems/openapi.json
-//	GET  /healthz  /readyz  /metrics     in every role
-//	     /console/                       the page for operators, in every role, if CONSOLE_OPERATORS or CONSOLE_READERS is set
+//	GET  /healthz  /readyz  /metrics  /console/     see package serve
 //
 // Each takes X-Tenant-ID; a POST needs an Idempotency-Key. Bad input is 400, what the domain refuses 422, an unknown order
 // 404, a key in flight 409.
 //
 // # Environment
 //
-// ONCEBOX_DATABASE_URL (or DATABASE_URL) is required. ONCEBOX_PULSAR_URL (or PULSAR_URL) is required by every role but
-// all, which has a broker in its memory without it. -broker pulsar insists on it, and -broker none on the memory. HTTP_ADDR is the address for
-// requests, health and metrics; default:
-// 127.0.0.1:8080. CONSOLE_OPERATORS=ann:secret,bob:secret may change what waits and is dead, CONSOLE_READERS may look; CONSOLE_SECRET,
-// of 32 bytes or more, is the same in all processes behind one address, and CONSOLE_TRACE_URL is the address of a trace with {trace_id} in
-// it. TRACES_FILE is a file for spans; docs/tracing.md shows what one request leaves there. The other variables are in docs/config.md.
+// ONCEBOX_DATABASE_URL (or DATABASE_URL) is required. Without ONCEBOX_PULSAR_URL (or PULSAR_URL) the database carries the events. The other variables are
+// in docs/config.md; those of package serve begin with ONCEBOX_SERVE_.
 //
 // # Other brokers
 //
@@ -52,6 +47,7 @@ package main
 import (
 	"github.com/oncebox/oncebox/examples/orders/shop"
 	"github.com/oncebox/oncebox/messaging/pulsar"
+	"github.com/oncebox/oncebox/serve"
 )
 
-func main() { shop.Main(pulsar.Kind()) }
+func main() { serve.Main(shop.Service(pulsar.Kind())) }

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/oncebox/oncebox/examples/orders/shop"
+	"github.com/oncebox/oncebox/serve"
 )
 
 // Fleet is the service as processes: one place for each, in which another process follows a process that was killed.
@@ -25,21 +25,20 @@ type Fleet struct {
 
 	mu     sync.Mutex
 	places map[string]*process // "projector-1" -> the process that is there
-	killed map[shop.Role]int
+	killed map[string]int      // by part
 }
 
-// places are the processes of the service, and what each does.
-func places() map[string]shop.Role {
-	return map[string]shop.Role{
-		"api": shop.RoleAPI, "projector-0": shop.RoleProjector, "projector-1": shop.RoleProjector,
-		"consumer-0": shop.RoleConsumer, "consumer-1": shop.RoleConsumer,
+// places are the processes of the service, and the part that each does.
+func places() map[string]string {
+	return map[string]string{
+		"api": serve.API, "projector-0": serve.Relay, "projector-1": serve.Relay, "consumer-0": serve.Consumers, "consumer-1": serve.Consumers,
 	}
 }
 
 // OpenFleet starts no process yet. The processes are those of this program: its main or TestMain calls [Serves] first. None is left after Close, nor
 // when this process has vanished.
 func OpenFleet(database string, env []string) (*Fleet, error) {
-	f := &Fleet{Env: env, places: map[string]*process{}, killed: map[shop.Role]int{}}
+	f := &Fleet{Env: env, places: map[string]*process{}, killed: map[string]int{}}
 	var err error
 	if f.database, err = url.Parse(database); err != nil {
 		return nil, err

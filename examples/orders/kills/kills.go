@@ -10,7 +10,7 @@ import (
 	"github.com/uptrace/bun"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/oncebox/oncebox/examples/orders/shop"
+	"github.com/oncebox/oncebox/serve"
 )
 
 // heldBacklog is how many messages pile up behind handlers that are held, before their process is killed: some hundred
@@ -43,12 +43,12 @@ func (k *kills) run(ctx context.Context) error {
 	return nil
 }
 
-// round kills one process of each role. Tables are held before the round's load begins: processes that have to write to them come to
+// round kills one process of each part. Tables are held before the round's load begins: processes that have to write to them come to
 // the lock for certain, and are killed there. Both projectors have lanes by then, because a projector that waits at the lock hands no lane to a
 // projector that has just started.
 func (k *kills) round(ctx context.Context, round, each int) error {
-	for name, role := range places() {
-		if role != shop.RoleProjector {
+	for name, part := range places() {
+		if part != serve.Relay {
 			continue
 		}
 		if err := k.awaitOwning(ctx, name); err != nil {

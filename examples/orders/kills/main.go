@@ -13,6 +13,7 @@ import (
 	"github.com/oncebox/oncebox/examples/orders/shop"
 	"github.com/oncebox/oncebox/localpg"
 	"github.com/oncebox/oncebox/messaging/brokers"
+	"github.com/oncebox/oncebox/serve"
 )
 
 // Program is a program that runs a trial on a broker. Its main calls Main.
@@ -38,7 +39,7 @@ type Broker interface {
 // Main ends the process. In a process that a [Fleet] has started it is the service, otherwise the trial.
 func (p *Program) Main() {
 	if Serves() {
-		shop.Main(p.Kind)
+		serve.Main(shop.Service(p.Kind))
 	}
 	os.Exit(p.Run(os.Args[1:]...))
 }

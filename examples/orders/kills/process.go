@@ -13,14 +13,12 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-
-	"github.com/oncebox/oncebox/examples/orders/shop"
 )
 
 // serviceVariable makes a process of this program one of the service.
 const serviceVariable = "ORDERS_TEST_SERVICE"
 
-// Serves reports whether a [Fleet] has started this process. Then it has to call shop.Main, and nothing else.
+// Serves reports whether a [Fleet] has started this process. Then it has to run the service, and nothing else.
 func Serves() bool { return os.Getenv(serviceVariable) != "" }
 
 // process is one of the service: this program once more.
@@ -40,7 +38,7 @@ type output struct {
 	addr    string
 }
 
-var listening = regexp.MustCompile(`msg="orders: listening".* addr=(\S+)`)
+var listening = regexp.MustCompile(`msg="oncebox: the process listens".* addr=(\S+)`)
 
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
@@ -73,14 +71,14 @@ func (o *output) address() string {
 }
 
 // launch starts a process, which shows its races where this one does.
-func launch(l *leash, name string, role shop.Role, env []string) (*process, error) {
+func launch(l *leash, name, part string, env []string) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	p := &process{name: name, output: &output{}, exited: make(chan struct{})}
-	p.cmd = exec.Command(self, "-role", string(role)) //nolint:gosec,noctx // this program; it is killed by hand
-	p.cmd.Env = append(os.Environ(), append(env, serviceVariable+"=1", "HTTP_ADDR=127.0.0.1:0")...)
+	p.cmd = exec.Command(self) //nolint:gosec,noctx // this program; it is killed by hand
+	p.cmd.Env = append(os.Environ(), append(env, serviceVariable+"=1", "ONCEBOX_SERVE_ADDR=127.0.0.1:0", "ONCEBOX_SERVE_PARTS="+part)...)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := p.cmd.Start(); err != nil {

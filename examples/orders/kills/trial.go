@@ -9,8 +9,6 @@ import (
 
 	"github.com/uptrace/bun"
 	"golang.org/x/sync/errgroup"
-
-	"github.com/oncebox/oncebox/examples/orders/shop"
 )
 
 // Trial is one run of the service under kills.
@@ -32,9 +30,9 @@ type Trial struct {
 
 // Report is what came of a trial.
 type Report struct {
-	// Orders, Events and Keys count what there was; Killed and BrokerKills what was killed.
+	// Orders, Events and Keys count what there was; Killed, by the part of the process, and BrokerKills what was killed.
 	Orders, Events, Keys, BrokerKills int
-	Killed                            map[shop.Role]int
+	Killed                            map[string]int
 	// Owners are the places that were seen owning lanes, Takeovers how many lanes of killed processes went to others.
 	Owners    map[string]bool
 	Takeovers int

@@ -1,6 +1,7 @@
 package shop
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -9,58 +10,42 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/oncebox/oncebox"
-	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/httpmw/policy"
 	"github.com/oncebox/oncebox/idempotency"
-	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
-// api answers the requests about orders. Its handlers do not deal with keys, retries or the outbox: they open a unit of
-// work, which under the middleware is a part of the middleware's transaction.
-type api struct {
-	units  *uow.Manager
-	log    *slog.Logger
-	traces trace.TracerProvider
-}
-
-// mount adds the routes. The middlewares come in this order because keys belong to a tenant.
-func (a *api) mount(r chi.Router, app *oncebox.App, cfg config.Config) {
-	tenant := httpmw.Tenant(func(r *http.Request) (string, error) {
-		if id := r.Header.Get("X-Tenant-Id"); id != "" {
-			return id, nil
-		}
-		return cfg.UoW.DefaultTenant, nil
-	})
-	rules := &httpmw.IdempotencyConfig{Required: true, RequireTenant: true, Timeout: requestTimeout,
-		Telemetry: telemetry.Config{MeterProvider: cfg.Telemetry.MeterProvider}}
+// mount adds the routes. Their handlers do not deal with keys, retries or the outbox: they open a unit of work, which under the middleware is a part of
+// the middleware's transaction. The middlewares come in this order because keys belong to a tenant.
+func (s *service) mount(r chi.Router, app *oncebox.App) {
+	tenant := httpmw.Tenant(func(r *http.Request) (string, error) { return cmp.Or(r.Header.Get("X-Tenant-Id"), s.tenant), nil })
+	rules := &httpmw.IdempotencyConfig{Required: true, RequireTenant: true}
 	once := httpmw.Idempotency(app.UoW, app.Idempotency, func(r *http.Request) (idempotency.Scope, error) {
 		return idempotency.Anonymous(event.TenantFrom(r.Context())), nil
 	}, rules)
 	r.Mount(httpmw.DefaultProblemBase, policy.Handler(app.Idempotency, rules))
 
 	r.Group(func(r chi.Router) {
-		r.Use(traced(a.traces), bounded, tenant, httpmw.Metadata())
-		r.With(once).Post("/orders", a.place)
-		r.With(once).Post("/orders/{id}/items", a.addItem)
-		r.With(once).Post("/orders/{id}/cancel", a.cancel)
-		r.Get("/orders/{id}", a.order)
-		r.Get("/customers/{id}/summary", a.summary)
+		r.Use(tenant, httpmw.Metadata())
+		r.With(once).Post("/orders", s.place)
+		r.With(once).Post("/orders/{id}/items", s.addItem)
+		r.With(once).Post("/orders/{id}/cancel", s.cancel)
+		r.Get("/orders/{id}", s.order)
+		r.Get("/customers/{id}/summary", s.summary)
 	})
 }
 
-func (a *api) place(w http.ResponseWriter, r *http.Request) {
+func (s *service) place(w http.ResponseWriter, r *http.Request) {
 	var in placeInput
 	if err := readJSON(r, &in); err != nil {
-		a.refuse(w, r, err)
+		s.refuse(w, r, err)
 		return
 	}
-	a.change(w, r, http.StatusCreated, func(context.Context, *uow.Unit) (*Order, error) {
+	s.change(w, r, http.StatusCreated, func(context.Context, *uow.Unit) (*Order, error) {
 		id, err := uuid.NewV7()
 		if err != nil {
 			return nil, err
@@ -69,23 +54,23 @@ func (a *api) place(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-func (a *api) addItem(w http.ResponseWriter, r *http.Request) {
+func (s *service) addItem(w http.ResponseWriter, r *http.Request) {
 	var in itemInput
 	if err := readJSON(r, &in); err != nil {
-		a.refuse(w, r, err)
+		s.refuse(w, r, err)
 		return
 	}
-	a.changeExisting(w, r, func(o *Order) error { return o.AddItem(in.item()) })
+	s.changeExisting(w, r, func(o *Order) error { return o.AddItem(in.item()) })
 }
 
-func (a *api) cancel(w http.ResponseWriter, r *http.Request) {
-	a.changeExisting(w, r, (*Order).Cancel)
+func (s *service) cancel(w http.ResponseWriter, r *http.Request) {
+	s.changeExisting(w, r, (*Order).Cancel)
 }
 
 // changeExisting loads the order in the unit: if another request changes the order meanwhile, the unit runs
 // everything again.
-func (a *api) changeExisting(w http.ResponseWriter, r *http.Request, change func(*Order) error) {
-	a.change(w, r, http.StatusOK, func(ctx context.Context, u *uow.Unit) (*Order, error) {
+func (s *service) changeExisting(w http.ResponseWriter, r *http.Request, change func(*Order) error) {
+	s.change(w, r, http.StatusOK, func(ctx context.Context, u *uow.Unit) (*Order, error) {
 		id, err := orderID(r)
 		if err != nil {
 			return nil, err
@@ -99,9 +84,9 @@ func (a *api) changeExisting(w http.ResponseWriter, r *http.Request, change func
 }
 
 // change runs one use case and answers with the changed order.
-func (a *api) change(w http.ResponseWriter, r *http.Request, status int, useCase func(context.Context, *uow.Unit) (*Order, error)) {
+func (s *service) change(w http.ResponseWriter, r *http.Request, status int, useCase func(context.Context, *uow.Unit) (*Order, error)) {
 	var changed orderView
-	err := a.units.Do(r.Context(), func(ctx context.Context, u *uow.Unit) error {
+	err := s.units.Do(r.Context(), func(ctx context.Context, u *uow.Unit) error {
 		order, err := useCase(ctx, u)
 		if err != nil {
 			return err
@@ -110,39 +95,39 @@ func (a *api) change(w http.ResponseWriter, r *http.Request, status int, useCase
 		return saveOrder(ctx, u, order)
 	})
 	if err != nil {
-		a.refuse(w, r, err)
+		s.refuse(w, r, err)
 		return
 	}
-	a.log.InfoContext(r.Context(), "orders: order stored", "order", changed.ID, "status", status)
+	slog.InfoContext(r.Context(), "orders: order stored", "order", changed.ID, "status", status)
 	if status == http.StatusCreated {
 		w.Header().Set("Location", "/orders/"+changed.ID)
 	}
 	answer(w, status, changed)
 }
 
-func (a *api) order(w http.ResponseWriter, r *http.Request) {
+func (s *service) order(w http.ResponseWriter, r *http.Request) {
 	id, err := orderID(r)
 	if err != nil {
-		a.refuse(w, r, err)
+		s.refuse(w, r, err)
 		return
 	}
-	order, err := findOrder(r.Context(), a.units.DB(r.Context()), id)
+	order, err := findOrder(r.Context(), s.units.DB(r.Context()), id)
 	if err != nil {
-		a.refuse(w, r, err)
+		s.refuse(w, r, err)
 		return
 	}
 	answer(w, http.StatusOK, viewOf(order))
 }
 
-func (a *api) summary(w http.ResponseWriter, r *http.Request) {
+func (s *service) summary(w http.ResponseWriter, r *http.Request) {
 	id, err := customerID(r)
 	if err != nil {
-		a.refuse(w, r, err)
+		s.refuse(w, r, err)
 		return
 	}
-	summary, err := findSummary(r.Context(), a.units.DB(r.Context()), id)
+	summary, err := findSummary(r.Context(), s.units.DB(r.Context()), id)
 	if err != nil {
-		a.refuse(w, r, err)
+		s.refuse(w, r, err)
 		return
 	}
 	answer(w, http.StatusOK, summary)

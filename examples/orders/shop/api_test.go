@@ -14,11 +14,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
-	"github.com/oncebox/oncebox/messaging/brokers"
-	"github.com/oncebox/oncebox/messaging/pulsar"
+	"github.com/oncebox/oncebox/messaging/memory"
+	"github.com/oncebox/oncebox/serve"
 )
 
 // shop is the whole service in this process, on the broker in memory.
@@ -49,40 +50,65 @@ func (l *safeLog) String() string {
 
 func openShop(t *testing.T) *shop {
 	t.Helper()
-	return openShopAs(t, RoleAll, config.Config{})
+	return openShopWith(t, config.Config{})
 }
 
-func openShopAs(t *testing.T, role Role, cfg config.Config) *shop {
+func openShopWith(t *testing.T, cfg config.Config) *shop {
 	t.Helper()
-	return openShopOn(t, pgtest.Open(t), pgtest.URL(t), role, cfg)
+	return openShopOn(t, pgtest.Open(t), pgtest.URL(t), cfg)
 }
 
-func openShopOn(t *testing.T, db *pgtest.DB, url string, role Role, cfg config.Config) *shop {
+func openShopOn(t *testing.T, db *pgtest.DB, url string, cfg config.Config) *shop {
 	t.Helper()
 	cfg.DatabaseURL, cfg.Schema = url, db.Schema
 	if cfg.Pooler {
 		cfg.DatabaseURL = db.Pooled(t).DSN
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	var kind *brokers.Kind
-	if role != RoleAll {
-		kind = new(pulsar.Kind())
+	s := &shop{t: t, db: db, log: &safeLog{}}
+	cfg.Telemetry.Logger = slog.New(slog.NewTextHandler(s.log, nil))
+	s.url = start(t, cfg, nil)
+	return s
+}
+
+// start starts a process of the service on the broker in memory, with these settings and no others, and stops it when the test ends.
+func start(t *testing.T, cfg config.Config, change func(*serve.Service)) (url string) {
+	t.Helper()
+	if cfg.Telemetry.Logger == nil {
+		cfg.Telemetry.Logger = slog.New(slog.DiscardHandler)
 	}
-	s, err := newService(ctx, role, kind, cfg)
-	require.NoError(t, err)
-	log := &safeLog{}
-	s.handler, s.log = broken(s.handler), slog.New(slog.NewTextHandler(log, nil))
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	s := Service()
+	s.Broker = memory.New(&memory.Config{Retain: 1000})
+	configure, setup := s.Configure, s.Setup
+	s.Configure = func(app *config.Config, process *serve.Config) error {
+		*app, *process = cfg, serve.Config{Addr: "127.0.0.1:0"}
+		return configure(app, process)
+	}
+	s.Setup = func(ctx context.Context, app *oncebox.App) (http.Handler, error) {
+		h, err := setup(ctx, app)
+		return broken(h), err
+	}
+	started := make(chan net.Addr, 1)
+	s.Started = func(at net.Addr) { started <- at }
+	if change != nil {
+		change(&s)
+	}
+	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx, listener) }()
+	go func() { ended <- serve.Run(ctx, s) }()
 	t.Cleanup(func() {
 		http.DefaultClient.CloseIdleConnections()
 		stop()
 		require.NoError(t, <-ended)
-		require.NoError(t, s.Close())
+		require.NoError(t, s.Broker.Close())
 	})
-	return &shop{t: t, url: "http://" + listener.Addr().String(), db: db, log: log}
+	select {
+	case at := <-started:
+		return "http://" + at.String()
+	case err := <-ended:
+		ended <- nil
+		require.NoError(t, err)
+		return ""
+	}
 }
 
 // reply is an answer, as a client keeps it.
@@ -136,7 +162,7 @@ func TestLifeOfAnOrder(t *testing.T) {
 
 func TestLifeOfAnOrderBehindAPooler(t *testing.T) {
 	t.Parallel()
-	testLifeOfAnOrder(t, openShopAs(t, RoleAll, config.Config{Pooler: true}))
+	testLifeOfAnOrder(t, openShopWith(t, config.Config{Pooler: true}))
 }
 
 func testLifeOfAnOrder(t *testing.T, s *shop) {

@@ -3,19 +3,19 @@ package shop
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/httpmw/httpmwtest"
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/internal/linktest"
 	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/serve"
 )
 
 // TestConformance also runs in processes of TestConformanceOfACopyWithoutARule, with something broken.
@@ -26,7 +26,7 @@ func TestConformance(t *testing.T) {
 
 func TestConformanceBehindAPooler(t *testing.T) {
 	t.Parallel()
-	testConformance(t, openShopAs(t, RoleAll, config.Config{Pooler: true}))
+	testConformance(t, openShopWith(t, config.Config{Pooler: true}))
 }
 
 func testConformance(t *testing.T, s *shop) {
@@ -53,26 +53,27 @@ func testConformance(t *testing.T, s *shop) {
 	s.failOnce(t, *target.Conflicts, "BEFORE UPDATE ON orders", "serialization_failure")
 	s.failOnce(t, *target.Aborts, "AFTER UPDATE ON orders DEFERRABLE INITIALLY DEFERRED", "check_violation")
 	target.Down = new(target.Create)
-	target.Down.URL = s.another(t, config.Config{}, func(db *bun.DB) { require.NoError(t, db.Close()) })
+	link := linktest.New(t, pgtest.URL(t))
+	target.Down.URL = s.another(t, config.Config{DatabaseURL: link.URL})
+	link.SetDown(true)
 	target.Expires = new(target.Create)
-	target.Expires.URL = s.another(t, config.Config{Idempotency: idempotency.Config{TTL: time.Second}}, nil)
+	target.Expires.URL = s.another(t, config.Config{DatabaseURL: pgtest.URL(t), Idempotency: idempotency.Config{TTL: time.Second}})
 	defer s.slowDown()()
 	httpmwtest.Run(t, target)
 }
 
-// another serves a further process on the same tables, which gets its pool.
-func (s *shop) another(t *testing.T, cfg config.Config, tell func(*bun.DB)) (url string) {
+// another serves a further process on the same tables, which takes requests only.
+func (s *shop) another(t *testing.T, cfg config.Config) (url string) {
 	t.Helper()
-	cfg.DatabaseURL, cfg.Schema = pgtest.URL(t), s.db.Schema
-	process, err := newService(t.Context(), RoleAll, nil, cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, process.Close()) })
-	if tell != nil {
-		tell(process.db)
-	}
-	server := httptest.NewServer(broken(process.handler))
-	t.Cleanup(server.Close)
-	return server.URL
+	cfg.Schema = s.db.Schema
+	return start(t, cfg, func(service *serve.Service) {
+		configure := service.Configure
+		service.Configure = func(app *config.Config, process *serve.Config) error {
+			err := configure(app, process)
+			process.Parts = []string{serve.API}
+			return err
+		}
+	})
 }
 
 // failOnce makes the first change of the request's order fail.

@@ -2,6 +2,7 @@ package shop
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -11,10 +12,10 @@ import (
 )
 
 // refuse turns an error into an answer. It never answers 409, which the middleware uses for a key in progress.
-func (a *api) refuse(w http.ResponseWriter, r *http.Request, err error) {
+func (s *service) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	p := problemOf(err)
 	if p.Status >= http.StatusInternalServerError {
-		a.log.ErrorContext(r.Context(), "orders: a request failed", "method", r.Method, "path", r.URL.Path, "status", p.Status, "error", err)
+		slog.ErrorContext(r.Context(), "orders: a request failed", "method", r.Method, "path", r.URL.Path, "status", p.Status, "error", err)
 	}
 	httpmw.WriteProblem(w, r, p)
 }

@@ -63,7 +63,7 @@ func createTables(ctx context.Context, db *bun.DB) error {
 }
 
 // checkTables reports whether all of them are there.
-func checkTables(ctx context.Context, db *bun.DB) error {
+func checkTables(ctx context.Context, db bun.IDB) error {
 	var missing []string
 	if err := db.NewRaw(missingTables).Scan(ctx, &missing); err != nil {
 		return fmt.Errorf("ask the database for the tables: %w", err)

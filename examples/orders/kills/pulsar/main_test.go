@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/examples/orders/kills"
-	"github.com/oncebox/oncebox/examples/orders/shop"
 	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/internal/pulsartest"
+	"github.com/oncebox/oncebox/serve"
 )
 
 // TestMain runs the test, or, in a process that the trial has started, the service.
@@ -49,7 +49,7 @@ func TestNothingIsLostUnderKills(t *testing.T) {
 
 	require.NoError(t, r.Err())
 	require.Equal(t, trial.Orders, r.Orders)
-	require.Equal(t, map[shop.Role]int{shop.RoleAPI: trial.Rounds, shop.RoleProjector: trial.Rounds, shop.RoleConsumer: trial.Rounds}, r.Killed)
+	require.Equal(t, map[string]int{serve.API: trial.Rounds, serve.Relay: trial.Rounds, serve.Consumers: trial.Rounds}, r.Killed)
 	require.Positive(t, r.Takeovers, "lanes of killed projectors went to others")
 	require.Equal(t, map[string]bool{"projector-0": true, "projector-1": true}, r.Owners, "the places that were seen owning lanes")
 	// The run was hard enough to prove something, in addition to what each round waits for before it kills.

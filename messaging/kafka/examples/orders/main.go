@@ -4,6 +4,7 @@ package main
 import (
 	"github.com/oncebox/oncebox/examples/orders/shop"
 	"github.com/oncebox/oncebox/messaging/kafka"
+	"github.com/oncebox/oncebox/serve"
 )
 
-func main() { shop.Main(kafka.Kind()) }
+func main() { serve.Main(shop.Service(kafka.Kind())) }

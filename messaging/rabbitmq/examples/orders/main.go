@@ -4,6 +4,7 @@ package main
 import (
 	"github.com/oncebox/oncebox/examples/orders/shop"
 	"github.com/oncebox/oncebox/messaging/rabbitmq"
+	"github.com/oncebox/oncebox/serve"
 )
 
-func main() { shop.Main(rabbitmq.Kind()) }
+func main() { serve.Main(shop.Service(rabbitmq.Kind())) }
