@@ -10,22 +10,19 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
-	exporter "go.opentelemetry.io/otel/exporters/prometheus"
-	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/messaging/brokers"
+	"github.com/oncebox/oncebox/serve/probe"
 	"github.com/oncebox/oncebox/telemetry"
+	"github.com/oncebox/oncebox/telemetry/prom"
 )
 
-// probeTimeout is how long a readiness check may take: less than probes usually wait.
+// probeTimeout is how long a client may take to send its request, and half of the time for an answer.
 const probeTimeout = 3 * time.Second
 
 // newRelay makes the command relay. It listens nowhere without --listen: a port that the operator did not choose may be taken, and
@@ -53,14 +50,11 @@ func relay(ctx context.Context, s *cli.Session, listen string) error {
 	// Unlike other commands this one runs for months: it logs what a service logs, and waits for a
 	// database that is down.
 	s.Level, s.Waits = slog.LevelInfo, true
-	// A registry of its own, because imported packages may add metrics to the global one.
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	reader, err := exporter.New(exporter.WithRegisterer(registry))
+	meters, metrics, err := prom.New()
 	if err != nil {
-		return fmt.Errorf("make the metrics exporter: %w", err)
+		return err
 	}
-	s.Meters = sdk.NewMeterProvider(sdk.WithReader(reader))
+	s.Meters = meters
 	if err := s.ChooseBroker(); err != nil {
 		return err
 	}
@@ -77,7 +71,7 @@ func relay(ctx context.Context, s *cli.Session, listen string) error {
 			return fmt.Errorf("--listen: choose another address: %w", err)
 		}
 		s.Logger().InfoContext(ctx, "oncebox: the relay serves /healthz, /readyz and /metrics", "addr", listener.Addr().String())
-		serve(ctx, group, listener, probes(&app, registry, s.Logger()))
+		serve(ctx, group, listener, probes(&app, metrics, s.Logger()))
 	}
 	group.Go(func() error { return publish(ctx, s, &app) })
 	return group.Wait()
@@ -111,28 +105,18 @@ func publish(ctx context.Context, s *cli.Session, shown *atomic.Pointer[oncebox.
 	return app.Run(ctx, oncebox.Relay)
 }
 
-// probes answers /healthz as long as the process runs: a restart would not help against a database or broker that is
-// down. /readyz shows whether the relay can work.
-func probes(shown *atomic.Pointer[oncebox.App], registry *prometheus.Registry, log *slog.Logger) http.Handler {
+// probes answers /healthz, /readyz, which says whether the relay can work, and /metrics.
+func probes(shown *atomic.Pointer[oncebox.App], metrics http.Handler, log *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET /healthz", probe.Alive)
+	mux.Handle("GET /readyz", probe.Ready(log, func(ctx context.Context) error {
 		app := shown.Load()
 		if app == nil {
-			http.Error(w, "not ready: the relay waits for the database", http.StatusServiceUnavailable)
-			return
+			return errors.New("oncebox: the relay waits for the database")
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), probeTimeout)
-		defer cancel()
-		if err := app.Ready(ctx, oncebox.Relay); err != nil {
-			// Probes get no details, because the reason may contain names of hosts and users.
-			log.WarnContext(ctx, "oncebox: the relay is not ready", "error", err)
-			http.Error(w, "not ready: the log of this process says why", http.StatusServiceUnavailable)
-			return
-		}
-		_, _ = w.Write([]byte("ready\n"))
-	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+		return app.Ready(ctx, oncebox.Relay)
+	}))
+	mux.Handle("GET /metrics", metrics)
 	return mux
 }
 
