@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/oncebox/oncebox/config"
+	"github.com/oncebox/oncebox/serve"
 )
 
 // decode reads one manifest as the type that it says it is. An unknown field, a field that is there twice and a value of another type are
@@ -125,20 +126,25 @@ func TestGracePeriodsAreLongerThanWhatIsUnderWay(t *testing.T) {
 			cfg, err := config.FromEnv()
 			require.NoError(t, err)
 			cfg = cfg.WithDefaults()
+			var process serve.Config
+			require.NoError(t, config.Env("ONCEBOX_SERVE_", &process))
+			require.NoError(t, process.Validate())
+			end := process.WithDefaults().EndTimeout
 			grace := time.Duration(*d.Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second
 			if hooks := d.Spec.Template.Spec.Containers[0].Lifecycle; hooks != nil {
 				grace -= time.Duration(hooks.PreStop.Sleep.Seconds) * time.Second
 			}
+			require.Greater(t, grace, end, "the process ends by itself before it is killed")
 			switch {
 			case strings.HasSuffix(d.Name, "projector"):
-				require.Greater(t, grace, cfg.Projector.Lease+cfg.Projector.PublishTimeout)
+				require.Greater(t, end, cfg.Projector.Lease+cfg.Projector.PublishTimeout)
 			case strings.HasSuffix(d.Name, "consumer"):
-				require.Greater(t, grace, cfg.Consumer.DrainTimeout)
-				require.Greater(t, grace, cfg.Inbox.DrainTimeout)
+				require.Greater(t, end, cfg.Consumer.DrainTimeout)
+				require.Greater(t, end, cfg.Inbox.DrainTimeout)
 				require.GreaterOrEqual(t, cfg.Consumer.DrainTimeout, cfg.Inbox.HandlerTimeout)
 				require.GreaterOrEqual(t, cfg.Inbox.DrainTimeout, cfg.Inbox.HandlerTimeout)
 			default:
-				require.Greater(t, grace, 30*time.Second, "httpmw.DefaultTimeout")
+				require.Greater(t, end, 30*time.Second, "httpmw.DefaultTimeout")
 			}
 		})
 	}
