@@ -5,8 +5,8 @@
 //	go run ./examples/quickstart          # prints its story and ends
 //	go run ./examples/quickstart -serve   # then serves, for you to try with curl
 //
-// The service and the story are package tour. The same story on a broker, in the module that has its client; NATS runs in the process, the others
-// have to be there:
+// It compiles and starts the program in the folder memory, and shows life meanwhile. The service and the story are package tour. The same story on a
+// broker, in the module that has its client; NATS runs in the process, the others have to be there:
 //
 //	go run -C messaging/nats ./examples/quickstart
 //	ONCEBOX_KAFKA_URL=localhost:9092 go run -C messaging/kafka ./examples/quickstart
@@ -17,7 +17,7 @@ package main
 import (
 	"os"
 
-	"github.com/oncebox/oncebox/examples/quickstart/tour"
+	"github.com/oncebox/oncebox/examples/quickstart/starter"
 )
 
-func main() { os.Exit(tour.Main()) }
+func main() { os.Exit(starter.Main("github.com/oncebox/oncebox/examples/quickstart/memory")) }

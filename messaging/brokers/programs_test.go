@@ -24,7 +24,7 @@ func TestProgramsHaveOneClient(t *testing.T) {
 		"nats":     {"-C", "../nats", "./cmd/oncebox-nats", "./examples/orders", "./examples/quickstart", "./examples/kills"},
 		"kafka":    {"-C", "../kafka", "./cmd/oncebox-kafka", "./examples/orders", "./examples/quickstart", "./examples/kills"},
 		"rabbitmq": {"-C", "../rabbitmq", "./cmd/oncebox-rabbitmq", "./examples/orders", "./examples/quickstart", "./examples/kills"},
-		"":         {"-C", "../..", "./examples/quickstart", "./examples/fivesteps", "./config", "./serve", "."},
+		"":         {"-C", "../..", "./examples/quickstart/memory", "./examples/fivesteps", "./config", "./serve", "."},
 	} {
 		t.Run(broker, func(t *testing.T) {
 			t.Parallel()

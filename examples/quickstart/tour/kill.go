@@ -153,7 +153,7 @@ func isChild() bool { return os.Getenv(scenarioVar) != "" }
 
 // child runs in a child process. It never returns nil.
 func child(ctx context.Context) error {
-	db, app, err := open(ctx, os.Getenv(databaseVar), memory.New(nil)) // this process does not relay, so its broker gets nothing
+	db, app, err := open(ctx, os.Getenv(databaseVar), memory.New(&memory.Config{Telemetry: silent()})) // this process does not relay, so its broker gets nothing
 	if err != nil {
 		return err
 	}

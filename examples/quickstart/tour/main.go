@@ -23,6 +23,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/brokers"
 	"github.com/oncebox/oncebox/messaging/memory"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // prefixVar is the variable with the prefix of all topics. Processes that the story starts have it from this one.
@@ -73,7 +74,7 @@ func others(name string) string {
 // connect connects to the broker. The topics have a prefix of their own, so that nothing of an earlier run is met.
 func connect(ctx context.Context, kind *brokers.Kind) (*gate, error) {
 	if kind == nil {
-		return &gate{Connection: memory.New(nil)}, nil
+		return &gate{Connection: memory.New(&memory.Config{Telemetry: silent()})}, nil
 	}
 	if err := os.Setenv(prefixVar, strings.ToLower(rand.Text()[:8])+"."); err != nil {
 		return nil, err
@@ -137,7 +138,7 @@ func open(ctx context.Context, databaseURL string, broker oncebox.Broker) (*bun.
 	}
 	cfg.DatabaseURL = databaseURL
 	cfg.UoW.Source = service
-	cfg.Telemetry.Logger = slog.New(slog.DiscardHandler) // the story prints what happens
+	cfg.Telemetry = silent()
 	db, err := config.OpenDB(ctx, cfg)
 	if err != nil {
 		return nil, nil, err
@@ -149,6 +150,9 @@ func open(ctx context.Context, databaseURL string, broker oncebox.Broker) (*bun.
 	event.Register[OrderPlaced](app.Registry)
 	return db, app, nil
 }
+
+// silent has no log: the story prints what happens.
+func silent() telemetry.Config { return telemetry.Config{Logger: slog.New(slog.DiscardHandler)} }
 
 // tables makes those of the framework and those of this example.
 func tables(ctx context.Context, app *oncebox.App, db *bun.DB) error {

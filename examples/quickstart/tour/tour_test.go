@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"strings"
@@ -26,8 +27,12 @@ func TestMain(m *testing.M) {
 
 func TestStoryEndsByItself(t *testing.T) {
 	t.Setenv("ONCEBOX_DATABASE_URL", pgtest.URL(t))
-	var out strings.Builder
+	var out, logged strings.Builder
+	usual := slog.Default()
+	t.Cleanup(func() { slog.SetDefault(usual) })
+	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
 	require.NoError(t, run(t.Context(), &out, nil, false))
+	require.Empty(t, logged.String(), "the story is interrupted by the log")
 	for _, line := range []string{
 		"   THE PROCESS DOES       KILLED          ORDER   EVENT   SO\n",
 		"   commit, then publish   in between      yes     no      the event is LOST",
