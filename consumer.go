@@ -7,7 +7,8 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// Consume registers h for the messages of a topic. The consumer called name handles each message once. The name
+// Consume registers h for the messages of a topic. uow.Config.TopicPrefix is put before the topic, unless it begins with "/": "/billing.invoice" is
+// the topic billing.invoice of a service without this prefix. The consumer called name handles each message once. The name
 // identifies the subscription and the consumer's rows in the inbox, so it must never change. Call Consume before
 // [App.Run], in every process of the service: processes that only publish also make sure that the subscription exists.
 // Without a broker, subscriptions are rows of the database; [consumers.Consumers.Forget] (package inbox/consumers) removes those of a consumer that is
@@ -31,6 +32,7 @@ func (a *App) validate(topic, name string) error {
 	if !ok {
 		return nil
 	}
+	topic = a.UoW.Topic(topic)
 	for _, s := range a.Inbox.Subscriptions() {
 		if s.Topic != topic || s.Name != name {
 			continue

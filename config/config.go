@@ -120,6 +120,7 @@ func (c *Config) share() {
 	c.UoW.Registry = cmp.Or(c.UoW.Registry, event.NewRegistry())
 	fill(&c.Outbox.Registry, c.UoW.Registry)
 	fill(&c.Outbox.Source, c.UoW.Source)
+	fill(&c.Outbox.TopicPrefix, c.UoW.TopicPrefix)
 	fill(&c.Outbox.DefaultTenant, c.UoW.DefaultTenant)
 	fill(&c.Idempotency.DefaultTenant, c.UoW.DefaultTenant)
 	fill(&c.Outbox.MaxPayload, c.UoW.MaxPayload)

@@ -3,7 +3,6 @@ package inbox
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -83,7 +82,7 @@ func Unordered() Option { return handling(func(s *settings) { s.unordered = true
 // sets it.
 func MaxInFlight(n int) Option { return handling(func(s *settings) { s.maxInFlight = n }) }
 
-// OfTopic says which topic the handler is for. A consumer with several topics needs it, so that parked messages and replayed dead letters
+// OfTopic says which topic the handler is for, by its full name ([uow.Manager.Topic]). A consumer with several topics needs it, so that parked messages and replayed dead letters
 // find their handler. [Inbox.Consume] sets it.
 func OfTopic(topic string) Option {
 	return handling(func(s *settings) { s.subscription.Topic = topic })
@@ -132,10 +131,7 @@ func (s *settings) complete(topic, name string) error {
 		s.subscription.Queue = max(64, 2*s.receive.BatchSize) // or there would never be a full batch to take
 	}
 	s.maxInFlight = max(s.maxInFlight, s.receive.WithDefaults().Queue)
-	if err := errors.Join(s.subscription.Validate(), s.receive.Validate(), s.retry.validate("RetryPolicy")); err != nil {
-		return fmt.Errorf("inbox: Consume(%q, %q): %w", topic, name, err)
-	}
-	return nil
+	return errors.Join(s.subscription.Validate(), s.receive.Validate(), s.retry.validate("RetryPolicy"))
 }
 
 // settings returns what the inbox and the options say.

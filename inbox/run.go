@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -132,6 +133,7 @@ func (i *Inbox) Explain(err error) error { return i.process.Explain(err) }
 // lease. h may be a readmodel.Model of the same name, which has its own options for how messages are handled.
 //
 // Call it before Run. The error names the argument that cannot be used. A topic has at most one consumer of a name.
+// Its full name is that of [uow.Manager.Topic].
 func (i *Inbox) Consume(topic, name string, h messaging.Handler, opts ...Option) error {
 	return i.consume(topic, name, opts, func(s *settings, final Option) (messaging.Handler, error) {
 		model, isModel := h.(interface{ Generations() *Generations }) // a readmodel.Model
@@ -170,11 +172,9 @@ func (i *Inbox) ConsumeBatch(topic, name string, fn BatchFunc, opts ...Option) e
 }
 
 func (i *Inbox) consume(topic, name string, opts []Option, wrap func(*settings, Option) (messaging.Handler, error)) error {
+	topic = i.store.Units.Topic(topic)
 	s := i.cfg.settings(opts)
-	err := s.complete(topic, name)
-	if err == nil {
-		err = i.process.CheckNew(topic, name)
-	}
+	err := errors.Join(s.complete(topic, name), i.process.CheckNew(topic, name))
 	// The name is checked before the handler is wrapped, because wrapping already registers the handler.
 	c := &process.Consumer{Subscription: s.subscription, Receive: s.receive, StoresFirst: s.storesFirst, Unordered: s.unordered}
 	if err == nil {
@@ -203,6 +203,10 @@ var ErrGivenUp = errors.New("inbox: the consumer has given up")
 // Call it before a unit of work begins. Within a unit it asks in the unit's transaction, which stays open meanwhile and, above READ
 // COMMITTED, never sees the entries.
 func (i *Inbox) Await(ctx context.Context, consumer string, t uow.Token, topics ...string) error {
+	topics = slices.Clone(topics)
+	for n := range topics {
+		topics[n] = i.store.Units.Topic(topics[n])
+	}
 	events, err := t.Events(topics...)
 	if err != nil {
 		return fmt.Errorf("inbox: Await: %w", err)

@@ -71,6 +71,8 @@ type Config struct {
 	Registry *event.Registry
 	// Source is the name of this service in the events of [Store.Add]. Required for Add.
 	Source string
+	// TopicPrefix is put before the topics of [Store.Add], see uow.Config.TopicPrefix. Default: "".
+	TopicPrefix string
 	// DefaultTenant is the tenant of events of [Store.Add] whose context has none. Default: "default".
 	DefaultTenant string
 	// ValidateTopic checks the name of a topic by the broker's own rule, after event.ValidateTopic. If it refuses the topic, [Store.Add] returns the
@@ -112,6 +114,7 @@ func (c *Config) Validate() error {
 		event.ValidateIdentifier("outbox: Config.Schema", c.Schema),
 		event.ValidateIdentifier("outbox: Config.Deployment", c.Deployment),
 		event.ValidateIdentifier("outbox: Config.Source", c.Source),
+		event.ValidateIdentifier("outbox: Config.TopicPrefix", c.TopicPrefix),
 		event.ValidateIdentifier("outbox: Config.DefaultTenant", c.DefaultTenant))
 	return check.Err()
 }

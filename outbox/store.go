@@ -87,7 +87,7 @@ func NewStore(db *bun.DB, cfg *Config) *Store {
 		}),
 		audit: &audit.Log{Part: operator.PartOutbox, Run: box.AdHoc(), Retention: c.AuditRetention},
 		maker: envelope.Maker{
-			Registry: c.Registry, Source: c.Source, DefaultTenant: c.DefaultTenant, MaxPayload: c.MaxPayload,
+			Registry: c.Registry, Source: c.Source, TopicPrefix: c.TopicPrefix, DefaultTenant: c.DefaultTenant, MaxPayload: c.MaxPayload,
 			ValidateTopic: c.ValidateTopic,
 			Tracer:        otelx.Tracer(c.Telemetry.TracerProvider, "outbox"),
 		},

@@ -18,13 +18,14 @@ type Config struct {
 	Registry *event.Registry
 	// Source is the name of this service, which each of its events carries. Required for events.
 	Source string `env:"SOURCE"`
-	// TopicPrefix is put before the aggregate type in the default topic. It is not added to a topic that is given explicitly, in [Unit.Add] or for a
-	// consumer. Default: "".
+	// TopicPrefix is put before the name of each topic in the program: that of an aggregate, of [Unit.Add] and [Unit.Schedule], and of a consumer. A
+	// name that begins with "/" is absolute, as in "/billing.invoice": it gets no prefix, and loses the slash. Services that share events need the
+	// same prefix, or an absolute name. Default: "".
 	TopicPrefix string `env:"TOPIC_PREFIX"`
 	// DefaultTenant is the tenant of events whose context has none. Default: "default".
 	DefaultTenant string `env:"DEFAULT_TENANT_ID"`
 	// Topic chooses the topic of an aggregate's event. All events of one aggregate should share a topic: brokers keep
-	// no order over several. Default: TopicPrefix + aggregate type.
+	// no order over several. TopicPrefix is put before the result. Default: the aggregate type.
 	Topic func(event.Envelope) string
 	// ValidateTopic checks the name of a topic by the broker's own rule, after event.ValidateTopic. If it refuses the topic of an event, the unit
 	// fails. Default: the rule of the broker that oncebox.New gets (messaging.Naming), or none.

@@ -373,7 +373,12 @@ func TestTopics(t *testing.T) {
 		return s.sink.envelopes[0].Topic
 	}
 	require.Equal(t, "shop.account", emit(s.units))
-	require.Equal(t, "mine", emit(s.manager(&uow.Config{Topic: func(event.Envelope) string { return "mine" }}, s.DB.DB, s.sink)))
+	topic := func(event.Envelope) string { return "mine" }
+	require.Equal(t, "mine", emit(s.manager(&uow.Config{Topic: topic}, s.DB.DB, s.sink)))
+	require.Equal(t, "shop.mine", emit(s.manager(&uow.Config{Topic: topic, TopicPrefix: "shop."}, s.DB.DB, s.sink)))
+	for name, want := range map[string]string{"order": "shop.order", "/order": "order", "//order": "/order", "/": "", "": ""} {
+		require.Equal(t, want, s.units.Topic(name))
+	}
 }
 
 func TestOptions(t *testing.T) {

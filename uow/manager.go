@@ -56,6 +56,9 @@ func (m *Manager) Telemetry() telemetry.Config {
 	return telemetry.Config{Logger: m.log, TracerProvider: m.cfg.Telemetry.TracerProvider, MeterProvider: m.cfg.Telemetry.MeterProvider}
 }
 
+// Topic returns the topic at the broker of a name in the program, see [Config.TopicPrefix].
+func (m *Manager) Topic(name string) string { return envelope.FullTopic(m.cfg.TopicPrefix, name) }
+
 // How a unit ended, as the metric has it.
 const (
 	committed  = "committed"

@@ -120,15 +120,14 @@ func (m *Maker) complete(ctx context.Context, env event.Envelope) (event.Envelop
 	maps.Copy(md, env.Metadata)
 	env.Metadata = md
 
-	switch {
-	case env.Topic != "":
-	case m.Topic != nil:
-		env.Topic = m.Topic(env)
-	case env.AggregateType != "":
-		env.Topic = m.TopicPrefix + env.AggregateType
+	name := cmp.Or(env.Topic, env.AggregateType)
+	if env.Topic == "" && m.Topic != nil {
+		name = m.Topic(env)
 	}
-	// A payload that is not an event has no type, so it is named after its topic.
-	env.Type = cmp.Or(env.Type, env.Topic)
+	env.Topic = FullTopic(m.TopicPrefix, name)
+	// A payload that is not an event has no type, so it is named after its topic. The prefix is left out: it differs between environments, and
+	// consumers compare types.
+	env.Type = cmp.Or(env.Type, FullTopic("", name))
 	if err := route(&env); err != nil {
 		return env, fmt.Errorf("%s: %w", env.Type, err)
 	}

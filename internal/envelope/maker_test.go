@@ -80,7 +80,7 @@ func TestTopicOfAnAggregate(t *testing.T) {
 	}
 	got, err := m.Recorded(t.Context(), &order{id: "7"}, 1, recorded(placed{}))
 	require.NoError(t, err)
-	require.Equal(t, "mine-order", got.Topic)
+	require.Equal(t, "shop.mine-order", got.Topic)
 
 	m.Topic = func(event.Envelope) string { return "" }
 	_, err = m.Recorded(t.Context(), &order{id: "7"}, 1, recorded(placed{}))
@@ -124,7 +124,7 @@ func TestPayloadKinds(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := aMaker().Payload(t.Context(), "reports", c.payload, nil)
 			require.NoError(t, err)
-			require.Equal(t, "reports", got.Topic, "the topic is taken as it is, without the prefix")
+			require.Equal(t, "shop.reports", got.Topic)
 			require.Equal(t, c.kind, got.Type)
 			require.Equal(t, c.media, got.ContentType)
 			require.Equal(t, c.version, got.SchemaVersion)

@@ -25,7 +25,6 @@ const conflictAttempts = 20
 type service struct {
 	units  *uow.Manager
 	tenant string // of requests that name none
-	prefix string // of topics
 }
 
 // Service returns the shop, for the brokers that the program is built with.
@@ -37,7 +36,7 @@ func Service(kinds ...brokers.Kind) serve.Service {
 func (s *service) configure(app *config.Config, process *serve.Config) error {
 	app.UoW.DefaultTenant = cmp.Or(app.UoW.DefaultTenant, "default")
 	app.UoW.Retry.MaxAttempts = cmp.Or(app.UoW.Retry.MaxAttempts, conflictAttempts)
-	s.tenant, s.prefix = app.UoW.DefaultTenant, app.UoW.TopicPrefix
+	s.tenant = app.UoW.DefaultTenant
 	process.Migrate = true
 	return nil
 }
@@ -45,7 +44,7 @@ func (s *service) configure(app *config.Config, process *serve.Config) error {
 func (s *service) setup(_ context.Context, app *oncebox.App) (http.Handler, error) {
 	s.units = app.UoW
 	registerEvents(app.Registry)
-	app.Consume(s.prefix+OrderTopic, SummaryConsumer, summarize(app.UoW, app.Registry))
+	app.Consume(OrderTopic, SummaryConsumer, summarize(app.UoW, app.Registry))
 	r := chi.NewRouter()
 	s.mount(r, app)
 	return r, nil
