@@ -103,7 +103,7 @@ func run(ctx context.Context, out io.Writer, kind *brokers.Kind, serve bool) (er
 	consumer := &spending{units: app.UoW}
 	router := messaging.NewRouter(app.Registry)
 	messaging.Handle(router, consumer.orderPlaced)
-	app.Consume(prefixed(), "spending", router)
+	app.Consume(topic, "spending", router)
 
 	if err := tables(ctx, app, db); err != nil {
 		return err
