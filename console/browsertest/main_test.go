@@ -33,7 +33,7 @@ import (
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // patience is how long a page may take on a busy machine.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 type orderPlaced struct {
 	Order    string `json:"order"`
