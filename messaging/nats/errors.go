@@ -67,6 +67,9 @@ func lasts(err error) bool {
 		natsclient.ErrAuthorization, natsclient.ErrAuthExpired, natsclient.ErrAuthRevoked, natsclient.ErrAccountAuthExpired,
 		natsclient.ErrSecureConnRequired, natsclient.ErrSecureConnWanted, jetstream.ErrJetStreamNotEnabled, jetstream.ErrJetStreamNotEnabledForAccount,
 		session.ErrDenied, streams.ErrSettings, streams.ErrMissing, session.ErrTooOld, errFile,
+		// The server ends a connection right after the handshake if it does not accept the certificate: in TLS 1.3 it sees that last (RFC 8446, section
+		// 4.4.2.4). Its alert is lost if the client writes first.
+		natsclient.ErrTLS,
 	} {
 		if errors.Is(err, lasting) {
 			return true
