@@ -82,8 +82,8 @@ func Unordered() Option { return handling(func(s *settings) { s.unordered = true
 // sets it.
 func MaxInFlight(n int) Option { return handling(func(s *settings) { s.maxInFlight = n }) }
 
-// OfTopic says which topic the handler is for, by its full name ([uow.Manager.Topic]). A consumer with several topics needs it, so that parked messages and replayed dead letters
-// find their handler. [Inbox.Consume] sets it.
+// OfTopic says which topic the handler is for, by its full name ([uow.Manager.Topic]). A consumer with several topics needs it, so that parked messages
+// and replayed dead letters find their handler. [Inbox.Consume] sets it.
 func OfTopic(topic string) Option {
 	return handling(func(s *settings) { s.subscription.Topic = topic })
 }

@@ -153,7 +153,8 @@ func isChild() bool { return os.Getenv(scenarioVar) != "" }
 
 // child runs in a child process. It never returns nil.
 func child(ctx context.Context) error {
-	db, app, err := open(ctx, os.Getenv(databaseVar), memory.New(&memory.Config{Telemetry: silent()})) // this process does not relay, so its broker gets nothing
+	unused := memory.New(&memory.Config{Telemetry: silent()}) // this process does not relay
+	db, app, err := open(ctx, os.Getenv(databaseVar), unused)
 	if err != nil {
 		return err
 	}
