@@ -66,11 +66,11 @@ func bulkOf(v *visit, q url.Values) (*bulkView, error) {
 		return nil, err
 	}
 	view := &bulkView{Act: d, Selection: &s, Query: s.Values().Encode(), Back: "dead?" + s.Values().Encode()}
-	if d.Action == operator.Retry {
-		view.Back = pageStuck
-	}
-	if s.Fingerprint != "" {
+	switch {
+	case s.Fingerprint != "":
 		view.Back = causes.Href(s.Fingerprint)
+	case d.Action == operator.Retry:
+		view.Back = pageStuck
 	}
 	if d.Action == operator.Retry {
 		if err := hasBox(v.Console, ops.BoxInbox); err != nil {

@@ -46,18 +46,11 @@ type Consumer struct {
 	now time.Time // by the clock of the database
 }
 
-// Pause is a pause of a consumer in all processes, see inbox/consumers.Consumers.Pause. The times are by the clock of the database.
-type Pause struct {
-	// Actor and Reason are the fields of operator.By. Actor is "" if the consumer is not paused.
-	Actor, Reason string
-	// Since is when it was paused.
-	Since time.Time
-	// Until is when the pause ends by itself. Zero if it lasts until somebody resumes the consumer.
-	Until time.Time
-}
+// Pause is a pause of a consumer in all processes, see inbox/consumers.Consumers.Pause.
+type Pause = pauses.Pause
 
-// IsSet reports whether the consumer is paused.
-func (p *Pause) IsSet() bool { return p.Actor != "" }
+// Family returns the name of the read model whose generation a consumer is, and for other consumers their own name. Operators pause a read model by it.
+func Family(consumer string) string { return store.Family(consumer) }
 
 // Topic is the state of a consumer at a topic.
 type Topic struct {

@@ -66,7 +66,7 @@ func (a *states) sorted() []Consumer {
 	}
 	paused := map[string]Pause{}
 	for _, p := range a.pauses {
-		paused[p.Consumer] = Pause{p.Actor, p.Reason, p.Since, p.Until}
+		paused[p.Consumer] = p
 	}
 	for name, c := range a.list {
 		a.judge(name, c)

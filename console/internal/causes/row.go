@@ -53,16 +53,13 @@ func (r *Row) Died() string { return many(ops.MessageDead, r.Dead.Count, r.Dead.
 func Said(g *failures.Group) string {
 	var said []string
 	if g != nil && g.IsBack() {
-		said = append(said, "archived before by "+g.ArchivedBy+": "+words.Shorten(maxText, g.ArchivedWhy))
+		said = append(said, "archived before by "+g.ArchivedBy+": "+words.Cause(g.ArchivedWhy))
 	}
 	if g != nil && g.Note != "" {
-		said = append(said, g.NotedBy+" noted: "+words.Shorten(maxText, g.Note))
+		said = append(said, g.NotedBy+" noted: "+words.Cause(g.Note))
 	}
 	return strings.Join(said, "; ")
 }
-
-// maxText is the length to which an error or a note is cut in a line, in characters.
-const maxText = 140
 
 // Line returns a sentence about failures of one cause that are tried again.
 func Line(c *ops.Cause, now time.Time) string {
@@ -70,7 +67,7 @@ func Line(c *ops.Cause, now time.Time) string {
 	if where == "" {
 		where = "topic " + c.Topic
 	}
-	text := where + ": " + Many(c) + ", " + words.Shorten(maxText, c.Text) + ", since " + words.Since(now, c.Since)
+	text := where + ": " + Many(c) + ", " + words.Cause(c.Text) + ", since " + words.Since(now, c.Since)
 	if !c.Next.IsZero() {
 		text += ", next try " + words.Due(now, c.Next)
 	}

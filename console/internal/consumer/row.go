@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/oncebox/oncebox/console/internal/skin"
@@ -23,10 +22,7 @@ type Row struct {
 }
 
 // Name returns the name that a pause has: for a generation of a read model that of the read model.
-func (r *Row) Name() string {
-	name, _, _ := strings.Cut(r.Stats.Consumer, "@")
-	return name
-}
+func (r *Row) Name() string { return state.Family(r.Stats.Consumer) }
 
 // failed notes an error, if it is later than the noted error.
 func (r *Row) failed(text, href string, at time.Time) {

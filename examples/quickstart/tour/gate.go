@@ -3,7 +3,6 @@ package tour
 import (
 	"context"
 	"errors"
-	"os"
 	"slices"
 	"sync"
 
@@ -11,9 +10,6 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/brokers"
 )
-
-// prefixed is the topic of the orders at the broker.
-func prefixed() string { return os.Getenv(prefixVar) + topic }
 
 // gate stands before the broker. It remembers what was published, and refuses events when the story wants that.
 type gate struct {

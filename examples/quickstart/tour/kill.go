@@ -127,8 +127,8 @@ func publish(ctx context.Context, o *Order) error {
 	return nil
 }
 
-// serveBroker lets other processes publish to the story's broker, by HTTP.
-func serveBroker(broker *gate) *httptest.Server {
+// serveBroker lets other processes publish to a topic of the story's broker, by HTTP.
+func serveBroker(broker *gate, orders string) *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		payload, err := io.ReadAll(r.Body)
 		var placed OrderPlaced
@@ -137,7 +137,7 @@ func serveBroker(broker *gate) *httptest.Server {
 		}
 		if err == nil {
 			err = broker.Publish(r.Context(), []event.Envelope{{
-				ID: uuid.NewString(), Source: service, TenantID: "default", Topic: prefixed(), Type: placed.EventType(),
+				ID: uuid.NewString(), Source: service, TenantID: "default", Topic: orders, Type: placed.EventType(),
 				AggregateType: topic, AggregateID: placed.OrderID, AggregateVersion: 1, RoutingKey: placed.OrderID,
 				OccurredAt: time.Now(), ContentType: "application/json", Payload: payload,
 			}})

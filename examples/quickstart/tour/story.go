@@ -51,7 +51,7 @@ func (s *story) killed(ctx context.Context) error {
    With an outbox it writes once: the event is a row of the same transaction. A relay, in this process or another one,
    publishes the rows that are committed.
 `)
-	broker := serveBroker(s.broker)
+	broker := serveBroker(s.broker, s.app.UoW.Topic(topic))
 	defer broker.Close()
 	for _, c := range scenarios() {
 		if err := s.kill(ctx, c, broker.URL); err != nil {

@@ -26,6 +26,9 @@ type Pause struct {
 	Until time.Time
 }
 
+// IsSet reports whether this is a pause, and not the zero value of a consumer that is not paused.
+func (p *Pause) IsSet() bool { return p.Actor != "" }
+
 // Read lists the pauses that have not ended, by the names of their consumers.
 func Read(ctx context.Context, h *store.Handle) ([]Pause, error) {
 	ctx, cancel := h.Bounded(ctx)

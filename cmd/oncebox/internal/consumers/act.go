@@ -150,7 +150,7 @@ func act(s *cli.Session, cmd *cobra.Command, a *consumerAction, name string, d *
 // findConsumer returns the consumer that has this name, or is a generation of this read model; nil if there is none.
 func findConsumer(all []state.Consumer, name string) *state.Consumer {
 	for n := range all {
-		if family, _, _ := strings.Cut(all[n].Consumer, "@"); all[n].Consumer == name || family == name {
+		if all[n].Consumer == name || state.Family(all[n].Consumer) == name {
 			return &all[n]
 		}
 	}

@@ -139,7 +139,7 @@ func (k *Keeper) mayCreate(ctx context.Context, name string) error {
 // creating is a method of [kadm.Client] that makes topics, or only has the broker check the request.
 type creating func(ctx context.Context, partitions int32, copies int16, settings map[string]*string, topics ...string) (kadm.CreateTopicResponses, error)
 
-func (k *Keeper) ask(ctx context.Context, name string, the creating) error {
+func (k *Keeper) ask(ctx context.Context, name string, request creating) error {
 	full := k.cfg.FullName(name)
 	if k.cfg.Check {
 		return &messaging.TopicError{Topic: name, Err: fmt.Errorf("kafka: the topic %s does not exist, and Config.Declare (ONCEBOX_KAFKA_DECLARE) "+
@@ -149,7 +149,7 @@ func (k *Keeper) ask(ctx context.Context, name string, the creating) error {
 	if millis := k.cfg.retention(); millis != "" {
 		settings[retentionMillis] = &millis
 	}
-	answer, err := the(ctx, int32(k.cfg.Partitions), k.cfg.replicas(), settings, full) //nolint:gosec // Validate limits them
+	answer, err := request(ctx, int32(k.cfg.Partitions), k.cfg.replicas(), settings, full) //nolint:gosec // Validate limits them
 	if err == nil {
 		err = answer.Error()
 	}
