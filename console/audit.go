@@ -26,8 +26,12 @@ type auditView struct {
 	Pager frame.Pager
 }
 
-// auditRow is one entry of the audit.
-type auditRow struct{ operator.AuditEntry }
+// auditRow is one entry of the audit. Event is the address of the page about its event or message, "" if the console has no such page.
+type auditRow struct {
+	operator.AuditEntry
+
+	Event string
+}
 
 // Where returns the part of oncebox that the entry belongs to, as the page calls it.
 func (r *auditRow) Where() string {
@@ -120,8 +124,13 @@ func auditTabs(c *Console, current ops.Box) (tabs []tab, err error) {
 
 func auditRows(v *visit, filter operator.AuditFilter, before *operator.AuditEntry, limit int) (rows []auditRow, err error) {
 	entries, err := v.view().Audit(v.Context(), filter, before, limit)
+	_, linked := v.routes["GET "+pageEvent]
 	for _, e := range entries {
-		rows = append(rows, auditRow{e})
+		row := auditRow{AuditEntry: e}
+		if linked && e.EventID != "" {
+			row.Event = frame.Event(e.EventID, "")
+		}
+		rows = append(rows, row)
 	}
 	return rows, err
 }

@@ -67,7 +67,9 @@ func TestAnOutageIsRetriedInThreeClicks(t *testing.T) {
 	// The third.
 	form.Set("reason", "the bank is open")
 	form.Set("rate", "0")
-	require.Contains(t, b.post("bulk", form).text(), "400 retried. The work is done.")
+	done := b.post("bulk", form)
+	require.Contains(t, done.text(), "400 retried. The work is done.")
+	require.Contains(t, b.page(done.links("failure?")[0]).text(), "Nothing fails for this cause any more.", "back, when the cause is gone")
 	s.Drain()
 	require.EqualValues(t, many, s.billed.Load())
 	require.Contains(t, b.page("stuck").text(), "Nothing is stuck.")

@@ -20,9 +20,13 @@ func showFailures(v *visit) error {
 	if err != nil {
 		return err
 	}
-	table, err := causes.NewTable(v.now, list, v.URL.Query().Get(causes.FieldShow))
+	q := v.URL.Query()
+	table, err := causes.NewTable(v.now, list, q.Get(causes.FieldShow))
 	if err != nil {
 		return invalid(err)
+	}
+	if q.Get(fieldDone) == causes.Gone {
+		table.Notice = goneCause + ". Its messages were handled, replayed or discarded; the audit shows what operators did."
 	}
 	return v.show(causes.ListPage, "Failures", table)
 }
@@ -54,10 +58,14 @@ type waiting struct {
 // Event returns the address of the page about the message.
 func (w *waiting) Event() string { return frame.Event(w.Envelope.ID, w.Key.Source) }
 
-// showFailure shows all that is known of one cause.
+// showFailure shows all that is known of one cause. A cause that is gone leads to the list, which says so: buttons and bookmarks still have the address.
 func showFailure(v *visit) error {
 	q := v.URL.Query()
 	view, err := failureOf(v, q.Get(causes.Field))
+	if errors.Is(err, failures.ErrUnknown) {
+		v.redirect(frame.Address(causes.ListPage, url.Values{fieldDone: {causes.Gone}}))
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -72,14 +80,10 @@ func showFailure(v *visit) error {
 // goneCause is the title for a cause that another operator, or a handler, has dealt with.
 const goneCause = "Nothing fails for this cause any more"
 
+// failureOf reads a cause. The error is failures.ErrUnknown if nothing fails for it, and no note is left.
 func failureOf(v *visit, fingerprint string) (*failureView, error) {
 	g, err := v.view().Failures().Show(v.Context(), fingerprint)
-	switch {
-	case errors.Is(err, failures.ErrUnknown):
-		return nil, &problem{
-			http.StatusNotFound, goneCause, "Its messages were handled, replayed or discarded meanwhile. The audit shows what operators did.",
-		}
-	case err != nil:
+	if err != nil {
 		return nil, err
 	}
 	view := &failureView{Row: causes.RowOf(&g)}
@@ -151,19 +155,25 @@ func markFailure(v *visit) error {
 	if wrong != "" {
 		view, err := failureOf(v, m.Fingerprint)
 		if err != nil {
-			return err
+			return gone(err)
 		}
 		view.Open, view.Text, view.Reason, view.Wrong = m.Action, m.Note, m.Reason, wrong
 		v.still = true
 		return v.write(http.StatusUnprocessableEntity, causes.Page, v.page("Failures of one cause", view))
 	}
-	if err := m.Store(v.Context(), v.view().Failures(), v.by(m.Reason)); errors.Is(err, failures.ErrUnknown) {
-		return &problem{http.StatusConflict, goneCause, lookAgain}
-	} else if err != nil {
-		return err
+	if err := m.Store(v.Context(), v.view().Failures(), v.by(m.Reason)); err != nil {
+		return gone(err)
 	}
 	v.log.InfoContext(v.Context(), "oncebox: a cause of failures was marked on the console", "actor", v.access.Actor, "action", m.Action,
 		"fingerprint", m.Fingerprint)
 	v.redirect(frame.Address(causes.Page, url.Values{causes.Field: {m.Fingerprint}, fieldDone: {string(m.Action)}}))
 	return nil
+}
+
+// gone returns the problem of a form about a cause that is gone, and other errors as they are.
+func gone(err error) error {
+	if errors.Is(err, failures.ErrUnknown) {
+		return &problem{http.StatusConflict, goneCause, lookAgain}
+	}
+	return err
 }

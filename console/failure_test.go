@@ -78,7 +78,17 @@ func TestCauseIsNotedAndArchived(t *testing.T) {
 	require.Contains(t, m.mark("unarchive", nil).text(), "The cause is in the lists again.")
 	require.Contains(t, b.page("stuck").text(), "4 keys fail")
 	require.Regexp(t, "What was said about it .* unarchive .* archive .* known", b.page(m.page).text())
-	require.Equal(t, http.StatusNotFound, b.get("failure?cause=0").status)
+	gone := b.page("failure?cause=0")
+	require.Contains(t, gone.text(), "Nothing fails for this cause any more.", "a bookmark, say")
+	require.Contains(t, gone.at, "/failures?")
+	require.NotContains(t, b.page("failures").text(), "any more")
+	form := url.Values{"token": b.page(m.page).form()["token"][:1], "cause": {"0"}, "reason": {"known"}}
+	for _, action := range []string{"note", "archive"} {
+		form.Set("action", action)
+		require.Equal(t, http.StatusConflict, b.post("failure", form).status)
+	}
+	form.Set("reason", "")
+	require.Equal(t, http.StatusConflict, b.post("failure", form).status)
 }
 
 // Only an actor who may act, with a token of its own and from this site, says something about a cause.

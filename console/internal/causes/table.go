@@ -15,14 +15,18 @@ const (
 	// Dead is the part with the causes of dead letters, and Archived that of the causes which are out of the other parts.
 	Dead     = "dead"
 	Archived = "archived"
+
+	// Gone is the value of the address for an actor who asked for a cause that is gone.
+	Gone = "gone"
 )
 
-// Table is a part of the list of causes. Now is the time of the page.
+// Table is a part of the list of causes. Now is the time of the page, and Notice what it reports, "" for nothing.
 type Table struct {
-	Now  time.Time
-	Rows []Row
-	Tabs []Tab
-	Show string
+	Now    time.Time
+	Rows   []Row
+	Tabs   []Tab
+	Show   string
+	Notice string
 }
 
 // Tab leads to a part of the list. Count is the number of its causes, and Class marks the part that is shown.
