@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox"
+	"github.com/oncebox/oncebox/internal/apptest"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/operator"
@@ -32,7 +33,7 @@ END $f$`
 func TestEachPartExpiresItsAuditInBatches(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Migrated(t)
-	app, err := oncebox.New(db.DB, memory.New(nil), quickConfig())
+	app, err := oncebox.New(db.DB, memory.New(nil), apptest.Config())
 	require.NoError(t, err)
 	parts := []operator.Part{operator.PartOutbox, operator.PartInbox, operator.PartIdempotency}
 	for _, part := range parts {

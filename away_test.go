@@ -12,6 +12,7 @@ import (
 
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/apptest"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pgtest"
@@ -60,7 +61,7 @@ func (l *late) Publish(ctx context.Context, msgs []event.Envelope) error {
 func TestBrokerThatComesLate(t *testing.T) {
 	db := pgtest.Migrated(t)
 	broker := &late{Broker: memory.New(nil), come: make(chan struct{}), declared: map[messaging.Subscription]bool{}}
-	cfg := quickConfig()
+	cfg := apptest.Config()
 	var log logbook.Book
 	cfg.Telemetry.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	app, err := oncebox.New(db.DB, broker, cfg)
@@ -71,7 +72,7 @@ func TestBrokerThatComesLate(t *testing.T) {
 		handled.Add(1)
 		return nil
 	}))
-	run(t, app)
+	apptest.Run(t, app)
 	await.True(t, func() bool { return broker.tries.Load() >= 3 }, "the broker is asked again")
 	place(t, app, "a", "b", "c")
 	require.NoError(t, app.ReadyToWrite(t.Context()))
@@ -103,10 +104,10 @@ func TestRunEndsWhileTheBrokerIsAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := pgtest.Migrated(t)
 			broker := &late{Broker: memory.New(nil), come: make(chan struct{})}
-			app, err := oncebox.New(db.DB, from(broker), quickConfig())
+			app, err := oncebox.New(db.DB, from(broker), apptest.Config())
 			require.NoError(t, err)
 			app.Consume("order", "billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return nil }))
-			stop := run(t, app)
+			stop := apptest.Run(t, app)
 			await.True(t, func() bool { return broker.tries.Load() > 0 }, "the broker is asked")
 			stop() // demands nil
 		})

@@ -17,6 +17,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/inbox/consumers"
+	"github.com/oncebox/oncebox/internal/apptest"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
@@ -40,7 +41,7 @@ func place(t *testing.T, app *oncebox.App, ids ...string) {
 func TestPauseAndResume(t *testing.T) {
 	db := pgtest.Migrated(t)
 	broker := memory.New(nil)
-	app, err := oncebox.New(db.DB, broker, quickConfig())
+	app, err := oncebox.New(db.DB, broker, apptest.Config())
 	require.NoError(t, err)
 	event.Register[OrderPlaced](app.Registry)
 	var one, two atomic.Int32
@@ -50,7 +51,7 @@ func TestPauseAndResume(t *testing.T) {
 			return nil
 		}))
 	}
-	run(t, app)
+	apptest.Run(t, app)
 	await.True(t, func() bool { return app.Ready(context.Background()) == nil }, "the app is ready")
 	ann := operator.By{Actor: "ann", Reason: "smtp is down"}
 	require.ErrorIs(t, app.Inbox.Consumers().Pause(t.Context(), "three", 0, ann), consumers.ErrUnknown)
@@ -82,7 +83,7 @@ func awaitPaused(t *testing.T, app *oncebox.App, name string) {
 // Without a broker, too, a consumer that is paused has nothing handled, and the others go on.
 func TestPauseWithoutABroker(t *testing.T) {
 	db := pgtest.Migrated(t)
-	app, err := oncebox.New(db.DB, nil, quickConfig())
+	app, err := oncebox.New(db.DB, nil, apptest.Config())
 	require.NoError(t, err)
 	event.Register[OrderPlaced](app.Registry)
 	var one, two atomic.Int32
@@ -95,7 +96,7 @@ func TestPauseWithoutABroker(t *testing.T) {
 	ann := operator.By{Actor: "ann", Reason: "smtp is down"}
 	require.NoError(t, app.Inbox.SubscribeAll(t.Context()))
 	require.NoError(t, app.Inbox.Consumers().Pause(t.Context(), "one", 0, ann), "before it runs")
-	run(t, app)
+	apptest.Run(t, app)
 	place(t, app, "a", "b", "c")
 	await.True(t, func() bool { return two.Load() == 3 }, "the other consumer has three messages")
 	require.Zero(t, one.Load())
@@ -108,7 +109,7 @@ func TestPauseWithoutABroker(t *testing.T) {
 func TestHandlersHoldUpNoOtherWithoutABroker(t *testing.T) {
 	const atOnce = 12
 	db := pgtest.Migrated(t)
-	cfg := quickConfig()
+	cfg := apptest.Config()
 	cfg.Inbox.Retry = inbox.RetryPolicy{Tries: 1, Policy: retry.Policy{Delay: time.Hour}}
 	app, err := oncebox.New(db.DB, nil, cfg)
 	require.NoError(t, err)
@@ -136,7 +137,7 @@ func TestHandlersHoldUpNoOtherWithoutABroker(t *testing.T) {
 		fast.Add(1)
 		return nil
 	}))
-	run(t, app)
+	apptest.Run(t, app)
 	ids := []string{"a", "a"}
 	for n := range 2 * atOnce {
 		ids = append(ids, fmt.Sprint("order-", n))
@@ -158,7 +159,7 @@ func TestHandlersHoldUpNoOtherWithoutABroker(t *testing.T) {
 // A bulk writer gets several messages at once without being told how many.
 func TestBulkWriterGetsSeveralMessages(t *testing.T) {
 	db := pgtest.Migrated(t)
-	cfg := quickConfig()
+	cfg := apptest.Config()
 	cfg.Inbox.CrashGuard = -1 // or the first messages are handled one by one
 	app, err := oncebox.New(db.DB, memory.New(nil), cfg)
 	require.NoError(t, err)
@@ -168,7 +169,7 @@ func TestBulkWriterGetsSeveralMessages(t *testing.T) {
 		most.Store(max(most.Load(), int64(len(msgs))))
 		return nil
 	}, inbox.Concurrency(1))
-	run(t, app)
+	apptest.Run(t, app)
 	n := 0
 	await.True(t, func() bool {
 		for range 10 {
@@ -185,7 +186,7 @@ func TestSigtermDrains(t *testing.T) {
 	db := pgtest.Migrated(t)
 	broker := memory.New(nil)
 	t.Cleanup(func() { require.NoError(t, broker.Close()) })
-	cfg := quickConfig()
+	cfg := apptest.Config()
 	cfg.Consumer.Concurrency = 1
 	app, err := oncebox.New(db.DB, broker, cfg)
 	require.NoError(t, err)
@@ -228,7 +229,7 @@ func TestConsumersOfEveryKind(t *testing.T) {
 	for name, broker := range map[string]oncebox.Broker{"memory": memory.New(nil), "direct": nil} {
 		t.Run(name, func(t *testing.T) {
 			db := pgtest.Migrated(t)
-			app, err := oncebox.New(db.DB, broker, quickConfig())
+			app, err := oncebox.New(db.DB, broker, apptest.Config())
 			require.NoError(t, err)
 			event.Register[OrderPlaced](app.Registry)
 			_, err = db.Exec(`CREATE TABLE handled (consumer text, id text)`)
@@ -256,7 +257,7 @@ func TestConsumersOfEveryKind(t *testing.T) {
 			}), inbox.Leased())
 			require.Panics(t, func() { app.ConsumeBatch("order", "both", nil, inbox.Leased()) })
 
-			stop := run(t, app)
+			stop := apptest.Run(t, app)
 			place(t, app, "a", "b", "c")
 			handled := func() (rows []string) {
 				require.NoError(t, db.NewRaw("SELECT consumer || ' ' || id FROM handled ORDER BY 1").Scan(t.Context(), &rows))

@@ -21,6 +21,7 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/inbox/readmodel"
+	"github.com/oncebox/oncebox/internal/apptest"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
@@ -46,7 +47,7 @@ func newEnder(t *testing.T, db *pgtest.DB, open func(*testing.T, *pgtest.DB) *bu
 	t.Helper()
 	_, err := db.Exec("CREATE TABLE IF NOT EXISTS notes (text text)")
 	require.NoError(t, err)
-	cfg := quickConfig()
+	cfg := apptest.Config()
 	cfg.Inbox.Retry.Tries, cfg.Inbox.Retry.Delay = 1, time.Hour // a parked message stays at its first error
 	cfg.Pooler = pooled
 	metrics := metric.NewManualReader()

@@ -10,7 +10,6 @@ import (
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
-	"github.com/oncebox/oncebox/messaging/pulsar"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -52,15 +51,7 @@ func Example_service() {
 		if err != nil {
 			return err
 		}
-		var pcfg pulsar.Config
-		if err := config.Env("ONCEBOX_PULSAR_", &pcfg); err != nil {
-			return err
-		}
-		broker, err := pulsar.Connect(ctx, &pcfg)
-		if err != nil {
-			return err
-		}
-		app, err := oncebox.New(db, broker, cfg)
+		app, err := oncebox.New(db, nil, cfg) // without a broker; with Pulsar, the second argument is what pulsar.Connect returns
 		if err != nil {
 			return err
 		}

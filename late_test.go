@@ -11,6 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/apptest"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pgtest"
@@ -30,7 +31,7 @@ type early struct {
 func newEarly(t *testing.T, db *bun.DB, broker oncebox.Broker) *early {
 	t.Helper()
 	e := &early{}
-	cfg := quickConfig()
+	cfg := apptest.Config()
 	cfg.Telemetry.Logger = e.log.Logger()
 	var err error
 	e.App, err = oncebox.New(db, broker, cfg)
@@ -65,7 +66,7 @@ func TestDatabaseThatComesLate(t *testing.T) {
 				if name == "without its table" {
 					go func() { migrated <- app.Migrate(t.Context()) }()
 				} else {
-					run(t, app.App)
+					apptest.Run(t, app.App)
 				}
 				app.awaitWait(t)
 				require.ErrorContains(t, app.Ready(t.Context()), "oncebox: not ready: the database does not answer", name)
@@ -73,7 +74,7 @@ func TestDatabaseThatComesLate(t *testing.T) {
 			}
 			comes()
 			require.NoError(t, await.Receive(t, migrated, "the tables are made"))
-			run(t, apps["without its table"].App)
+			apptest.Run(t, apps["without its table"].App)
 			for name, app := range apps {
 				await.True(t, func() bool { return app.Ready(context.Background()) == nil }, "the app is ready %s", name)
 				place(t, app.App, "a")
@@ -93,7 +94,7 @@ func TestTablesAreMadeWhenTheDatabaseTakesWrites(t *testing.T) {
 	require.NoError(t, err)
 	db.ReadOnly(t)
 	var log logbook.Book
-	cfg := quickConfig()
+	cfg := apptest.Config()
 	cfg.Telemetry.Logger, cfg.Schema = log.Logger(), "late"
 	app, err := oncebox.New(db.DB.DB, nil, cfg)
 	require.NoError(t, err)
@@ -111,7 +112,7 @@ func TestStopWhileTheDatabaseIsAway(t *testing.T) {
 	db.Leave(t)
 	t.Cleanup(func() { db.Return(t) })
 	app := newEarly(t, db.Another(t), memory.New(nil))
-	stop := run(t, app.App)
+	stop := apptest.Run(t, app.App)
 	app.awaitWait(t)
 	stop() // demands nil
 
@@ -133,7 +134,7 @@ func TestStartThatMayNotWait(t *testing.T) {
 	t.Cleanup(func() { db.Return(t) })
 	for name, broker := range map[string]oncebox.Broker{"a broker": memory.New(nil), "no broker": nil} {
 		var log logbook.Book
-		cfg := quickConfig()
+		cfg := apptest.Config()
 		cfg.Telemetry.Logger, cfg.DatabaseWait = log.Logger(), -1
 		app, err := oncebox.New(db.Another(t), broker, cfg)
 		require.NoError(t, err)
@@ -169,7 +170,7 @@ func TestDatabaseThatGoesAwayDuringTheStart(t *testing.T) {
 	db := pgtest.OpenApart(t)
 	broker := showing{memory.New(nil), make(chan string, 10)}
 	e := &early{}
-	cfg := quickConfig()
+	cfg := apptest.Config()
 	cfg.Telemetry.Logger = e.log.Logger()
 	var err error
 	e.App, err = oncebox.New(db.Another(t), broker, cfg)

@@ -24,6 +24,7 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/inbox/readmodel"
+	"github.com/oncebox/oncebox/internal/apptest"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pgtest"
@@ -149,11 +150,11 @@ func TestMistakesAtTheTables(t *testing.T) {
 // A consumer that is added later would receive nothing.
 func TestConsumeAfterRun(t *testing.T) {
 	db := pgtest.Migrated(t)
-	app, err := oncebox.New(db.DB, memory.New(nil), quickConfig())
+	app, err := oncebox.New(db.DB, memory.New(nil), apptest.Config())
 	require.NoError(t, err)
 	handler := messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return nil })
 	app.Consume("orders", "early", handler)
-	stop := run(t, app)
+	stop := apptest.Run(t, app)
 	await.True(t, func() bool { return app.Projector.Progress().Running && app.Inbox.Health(time.Minute) == nil }, "relay and consumers run")
 	require.PanicsWithValue(t, `oncebox: inbox: Consume("orders", "late"): nothing would be received, because Run has begun: call it before Run`, func() {
 		app.Consume("orders", "late", handler)
@@ -181,7 +182,7 @@ func TestGrantedService(t *testing.T) {
 	pool := stdlib.OpenDB(*conn)
 	t.Cleanup(func() { _ = pool.Close() })
 	var book logbook.Book
-	cfg := quickConfig()
+	cfg := apptest.Config()
 	cfg.Telemetry.Logger = book.Logger()
 	app, err := oncebox.New(bun.NewDB(pool, pgdialect.New()), nil, cfg)
 	require.NoError(t, err)
@@ -205,7 +206,7 @@ func TestGrantedService(t *testing.T) {
 		return nil
 	})
 	app.Consume("order", "view", readmodel.New(app.Inbox, "view", fails))
-	run(t, app)
+	apptest.Run(t, app)
 	place(t, app, "a", "poison", "b")
 	await.True(t, func() bool {
 		dead, err := app.Inbox.Dead().Count(t.Context(), operator.DeadFilter{})
@@ -256,12 +257,12 @@ func TestMissingRightsAreToldOfOnce(t *testing.T) {
 	pool := stdlib.OpenDB(*conn)
 	t.Cleanup(func() { _ = pool.Close() })
 	var book logbook.Book
-	cfg := quickConfig()
+	cfg := apptest.Config()
 	cfg.Telemetry.Logger = book.Logger()
 	app, err := oncebox.New(bun.NewDB(pool, pgdialect.New()), memory.New(nil), cfg)
 	require.NoError(t, err)
 	app.Consume("orders", "billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return nil }))
-	stop := run(t, app)
+	stop := apptest.Run(t, app)
 	await.True(t, func() bool { return refusals.Load() >= 20 }, "the parts try again and again")
 	stop()
 	denied, told := regexp.MustCompile(`permission denied for \w+ \w+`), map[string]bool{}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -11,21 +12,24 @@ import (
 
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/apptest"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
-	"github.com/oncebox/oncebox/messaging/pulsar"
 	"github.com/oncebox/oncebox/uow"
 )
 
 // choosy is a broker in memory with Pulsar's rule for names.
 type choosy struct{ *memory.Broker }
 
-func (choosy) ValidateTopic(name string) error { return pulsar.ValidateTopic(name) }
-
-func (choosy) ValidateSubscription(s messaging.Subscription) error {
-	return pulsar.ValidateTopic(s.Topic)
+func (choosy) ValidateTopic(name string) error {
+	if strings.Contains(name, "+") || strings.Contains(name, "-partition-") {
+		return &event.InvalidError{Field: "Topic", Reason: "is a name that Pulsar refuses"}
+	}
+	return event.ValidateTopic(name)
 }
+
+func (c choosy) ValidateSubscription(s messaging.Subscription) error { return c.ValidateTopic(s.Topic) }
 
 // disk is an aggregate whose type is the name of its topic.
 type disk struct {
@@ -41,7 +45,7 @@ func (*disk) AggregateVersion() int64 { return 0 }
 // A topic that the broker refuses for good is refused where the event is recorded, whatever records it, and where a consumer is made.
 func TestTopicThatTheBrokerRefusesIsRefusedInTheUnit(t *testing.T) {
 	db := pgtest.Migrated(t)
-	app, err := oncebox.New(db.DB, choosy{memory.New(nil)}, quickConfig())
+	app, err := oncebox.New(db.DB, choosy{memory.New(nil)}, apptest.Config())
 	require.NoError(t, err)
 	event.Register[OrderPlaced](app.Registry)
 	native, err := pgx.Connect(t.Context(), db.DSN)
@@ -93,7 +97,7 @@ func TestTopicThatTheBrokerRefusesIsRefusedInTheUnit(t *testing.T) {
 		require.Panics(t, func() { app.Consume(topic, "billing", messaging.NewRouter(app.Registry)) }, "%q", topic)
 	}
 
-	cfg := quickConfig() // a rule of the service's own goes before the broker's
+	cfg := apptest.Config() // a rule of the service's own goes before the broker's
 	cfg.UoW.ValidateTopic = func(topic string) error { return fmt.Errorf("%w: %s", errRule, topic) }
 	app, err = oncebox.New(db.DB, choosy{memory.New(nil)}, cfg)
 	require.NoError(t, err)

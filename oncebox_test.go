@@ -3,9 +3,7 @@ package oncebox_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"os/exec"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,46 +15,22 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/inbox/readmodel"
+	"github.com/oncebox/oncebox/internal/apptest"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
-	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/uow"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m, pulsartest.Stop) }
-
-func quickConfig() config.Config {
-	var cfg config.Config
-	cfg.UoW.Source = "test"
-	cfg.Telemetry.Logger = slog.New(slog.DiscardHandler)
-	cfg.Projector.Retry.Delay, cfg.Projector.Retry.MaxDelay = time.Millisecond, time.Millisecond
-	cfg.Projector.SleepBusy, cfg.Projector.SleepIdle = 5*time.Millisecond, 20*time.Millisecond
-	cfg.Consumer.Retry.Delay = time.Millisecond
-	return cfg
-}
-
-// run starts the app and returns a function that stops it and waits for its end.
-func run(t *testing.T, app *oncebox.App, parts ...oncebox.Part) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- app.Run(ctx, parts...) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		require.NoError(t, <-done)
-	})
-	t.Cleanup(stop)
-	return stop
-}
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // With a broker and without one: every committed event is handled once by each consumer, whichever of them fails first.
 func TestRoundTrip(t *testing.T) {
 	for name, broker := range map[string]oncebox.Broker{"memory": memory.New(nil), "direct": nil} {
 		t.Run(name, func(t *testing.T) {
 			db := pgtest.Migrated(t)
-			app, err := oncebox.New(db.DB, broker, quickConfig())
+			app, err := oncebox.New(db.DB, broker, apptest.Config())
 			require.NoError(t, err)
 			event.Register[OrderPlaced](app.Registry)
 			_, err = db.Exec(`CREATE TABLE handled (consumer text, order_id text, correlation text)`)
@@ -76,7 +50,7 @@ func TestRoundTrip(t *testing.T) {
 				})
 				app.Consume("order", consumer, router)
 			}
-			stop := run(t, app)
+			stop := apptest.Run(t, app)
 			ctx := event.WithMetadata(t.Context(), event.Metadata{event.CorrelationID: "c-1"})
 			for _, id := range []string{"a", "b", "c"} {
 				require.NoError(t, app.UoW.Do(ctx, func(_ context.Context, u *uow.Unit) error {
@@ -105,7 +79,7 @@ func TestNewReportsWhatIsMissing(t *testing.T) {
 	db := pgtest.Open(t)
 	_, err = oncebox.New(db.DB, nil, config.Config{})
 	require.ErrorContains(t, err, "ONCEBOX_SOURCE")
-	cfg := quickConfig()
+	cfg := apptest.Config()
 	cfg.Projector.BatchSize = -1
 	cfg.Outbox.Retention = time.Second
 	_, err = oncebox.New(db.DB, nil, cfg)
@@ -115,7 +89,7 @@ func TestNewReportsWhatIsMissing(t *testing.T) {
 
 func TestRunNamesTheCallThatMakesTheTables(t *testing.T) {
 	db := pgtest.Open(t)
-	app, err := oncebox.New(db.DB, nil, quickConfig())
+	app, err := oncebox.New(db.DB, nil, apptest.Config())
 	require.NoError(t, err)
 	require.ErrorContains(t, app.Run(t.Context()), "App.Migrate")
 	require.NoError(t, app.Migrate(t.Context()))
@@ -124,7 +98,7 @@ func TestRunNamesTheCallThatMakesTheTables(t *testing.T) {
 
 func TestConsumeTwicePanics(t *testing.T) {
 	db := pgtest.Open(t)
-	app, err := oncebox.New(db.DB, nil, quickConfig())
+	app, err := oncebox.New(db.DB, nil, apptest.Config())
 	require.NoError(t, err)
 	h := messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return nil })
 	app.Consume("order", "one", h)
@@ -155,7 +129,7 @@ func TestNothingLinksTheBrokerUnasked(t *testing.T) {
 // If the program opened the database itself, only Run can report that the pooler needs a setting.
 func TestRunNamesTheSettingForAPooler(t *testing.T) {
 	db := pgtest.Migrated(t).Pooled(t)
-	app, err := oncebox.New(db.DB, nil, quickConfig())
+	app, err := oncebox.New(db.DB, nil, apptest.Config())
 	require.NoError(t, err)
 	require.ErrorContains(t, app.Run(t.Context(), oncebox.Cleaner), "set ONCEBOX_POOLER=true")
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/apptest"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
@@ -23,7 +24,7 @@ import (
 func TestOrderingKeyOrdersSeveralAggregates(t *testing.T) {
 	for name, broker := range map[string]oncebox.Broker{"memory": memory.New(nil), "direct": nil} {
 		t.Run(name, func(t *testing.T) {
-			db, cfg := pgtest.Migrated(t), quickConfig()
+			db, cfg := pgtest.Migrated(t), apptest.Config()
 			cfg.Inbox.Retry.Tries, cfg.Inbox.Retry.Delay, cfg.Inbox.PollInterval = 1, 100*time.Millisecond, 10*time.Millisecond
 			app, err := oncebox.New(db.DB, broker, cfg)
 			require.NoError(t, err)
@@ -45,7 +46,7 @@ func TestOrderingKeyOrdersSeveralAggregates(t *testing.T) {
 					return u.Add("account", []byte("{}"), event.WithAggregate("account", account, 0), event.WithOrderingKey("transfer-1"))
 				}))
 			}
-			run(t, app)
+			apptest.Run(t, app)
 			await.True(t, func() bool {
 				mu.Lock()
 				defer mu.Unlock()

@@ -20,6 +20,7 @@ import (
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/apptest"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/nightly"
@@ -51,7 +52,7 @@ func TestManyFailingKeysAreAFewLines(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Migrated(t)
 			var book logbook.Book
-			cfg := quickConfig()
+			cfg := apptest.Config()
 			cfg.Telemetry.Logger, cfg.LogInterval = book.Logger(), c.interval
 			cfg.Inbox.Retry = inbox.RetryPolicy{Tries: 1, Policy: retry.Policy{Delay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond}}
 			cfg.Inbox.PollInterval = 20 * time.Millisecond
@@ -87,7 +88,7 @@ func TestManyFailingKeysAreAFewLines(t *testing.T) {
 			} else {
 				app.Consume("order", "billing", messaging.HandlerFunc(handle), c.options...)
 			}
-			stop := run(t, app)
+			stop := apptest.Run(t, app)
 			var ids []string
 			for n := range keys {
 				ids = append(ids, fmt.Sprintf("o%d", n))
@@ -138,7 +139,7 @@ func TestManyFailingRequestsAreOneLine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var book logbook.Book
-			cfg := quickConfig()
+			cfg := apptest.Config()
 			cfg.Telemetry.Logger = book.Logger()
 			app, err := oncebox.New(db, memory.New(nil), cfg)
 			require.NoError(t, err)

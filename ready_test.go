@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox"
+	"github.com/oncebox/oncebox/internal/apptest"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
@@ -16,7 +17,7 @@ import (
 
 func TestReadyNamesWhatStandsInTheWay(t *testing.T) {
 	db := pgtest.Open(t)
-	app, err := oncebox.New(db.DB, memory.New(nil), quickConfig())
+	app, err := oncebox.New(db.DB, memory.New(nil), apptest.Config())
 	require.NoError(t, err)
 	app.Consume("order", "one", messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return nil }))
 
@@ -26,7 +27,7 @@ func TestReadyNamesWhatStandsInTheWay(t *testing.T) {
 	require.ErrorContains(t, app.Ready(t.Context(), oncebox.Consumers), "consumer one is not subscribed to order")
 	require.NoError(t, app.Ready(t.Context(), oncebox.Cleaner), "a process that only writes needs the tables only")
 
-	stop := run(t, app)
+	stop := apptest.Run(t, app)
 	await.True(t, func() bool { return app.Ready(context.Background()) == nil }, "the app is ready")
 	stop()
 	require.ErrorContains(t, app.Ready(t.Context()), "the relay makes no progress")
@@ -49,10 +50,10 @@ func (undeclared) Declare(context.Context, []string, []messaging.Subscription) e
 
 func TestReadyWantsEveryConsumerSubscribed(t *testing.T) {
 	db := pgtest.Migrated(t)
-	app, err := oncebox.New(db.DB, deaf{memory.New(nil)}, quickConfig())
+	app, err := oncebox.New(db.DB, deaf{memory.New(nil)}, apptest.Config())
 	require.NoError(t, err)
 	app.Consume("order", "one", messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return nil }))
-	run(t, app)
+	apptest.Run(t, app)
 	await.True(t, func() bool { return app.Ready(context.Background(), oncebox.Relay) == nil }, "the relay is ready")
 	require.ErrorContains(t, app.Ready(t.Context()), "consumer one is not subscribed")
 }
@@ -60,7 +61,7 @@ func TestReadyWantsEveryConsumerSubscribed(t *testing.T) {
 // Publishing to a topic without its subscriptions would lose; writing to the outbox would not.
 func TestRunWithoutSubscriptions(t *testing.T) {
 	db := pgtest.Migrated(t)
-	app, err := oncebox.New(db.DB, undeclared{deaf{memory.New(nil)}}, quickConfig())
+	app, err := oncebox.New(db.DB, undeclared{deaf{memory.New(nil)}}, apptest.Config())
 	require.NoError(t, err)
 	app.Consume("order", "one", messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return nil }))
 	for _, parts := range [][]oncebox.Part{nil, {oncebox.Relay}, {oncebox.Consumers}} {

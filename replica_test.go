@@ -19,6 +19,7 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/inbox/readmodel"
+	"github.com/oncebox/oncebox/internal/apptest"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/internal/pgtest"
@@ -66,7 +67,7 @@ func (r *replicas) subscriber(name, source string) *bun.DB {
 	require.NoError(r.t, err)
 	r.t.Cleanup(func() { require.NoError(r.t, pool.Close()) })
 	db := bun.NewDB(pool, pgdialect.New())
-	require.NoError(r.t, migrations.Up(r.t.Context(), db, &migrations.Config{Schema: r.blue.Schema, Logger: quickConfig().Telemetry.Logger}))
+	require.NoError(r.t, migrations.Up(r.t.Context(), db, &migrations.Config{Schema: r.blue.Schema, Logger: apptest.Config().Telemetry.Logger}))
 	r.exec(db, "TRUNCATE oncebox_migrations, oncebox_settings, outbox_lane") // as docs/change-data-capture.md says
 	r.exec(db, "SELECT outbox_make_partition(current_date + n), inbox_make_partition(current_date + n) FROM generate_series(-30, 7) n")
 	r.exec(db, "CREATE SUBSCRIPTION "+name+" CONNECTION '"+source+"' PUBLICATION "+name+" WITH (create_slot = false, slot_name = '"+name+"')")
@@ -159,7 +160,7 @@ func TestSubscribersToAllTablesStayEqual(t *testing.T) {
 
 func (r *replicas) service(broker *memory.Broker) (app *oncebox.App, stop func()) {
 	r.t.Helper()
-	cfg := quickConfig()
+	cfg := apptest.Config()
 	cfg.Inbox.Retry.Tries, cfg.Inbox.Retry.Delay, cfg.Inbox.PollInterval = 1, 10*time.Millisecond, 10*time.Millisecond
 	cfg.Projector.MaxRetryAttempts = 2
 	app, err := oncebox.New(r.blue.DB, broker, cfg)
@@ -180,7 +181,7 @@ func (r *replicas) service(broker *memory.Broker) (app *oncebox.App, stop func()
 		_, err := inbox.Step(ctx, "pay", func(context.Context, string) (int, error) { return 1, nil })
 		return err
 	}), inbox.Leased())
-	return app, run(r.t, app)
+	return app, apptest.Run(r.t, app)
 }
 
 // events brings events to each of their ends.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/apptest"
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
@@ -50,7 +51,7 @@ func TestRetentionsThatDoNotFitAreSaid(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log logbook.Book
-			cfg := quickConfig()
+			cfg := apptest.Config()
 			cfg.Telemetry.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			cfg.Inbox.Retention, cfg.Outbox.Retention = c.inbox, c.outbox
 			b := keeping{memory.New(nil), make(chan struct{}), c.keeps}
@@ -60,7 +61,7 @@ func TestRetentionsThatDoNotFitAreSaid(t *testing.T) {
 			app.Consume("order", "a", nothing)
 			app.Consume("order", "b", nothing)
 			app.Consume("stock", "a", nothing)
-			stop := run(t, app)
+			stop := apptest.Run(t, app)
 			if c.keeps != nil {
 				<-b.answered
 				<-b.answered

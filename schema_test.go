@@ -24,6 +24,7 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/inbox/readmodel"
+	"github.com/oncebox/oncebox/internal/apptest"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
@@ -36,7 +37,7 @@ import (
 // PostgreSQL takes any name for a schema, and what each package does with its tables works in all of them.
 func TestSchemaOfAnyName(t *testing.T) {
 	server := pgtest.Open(t)
-	cfg := quickConfig()
+	cfg := apptest.Config()
 	cfg.DatabaseURL = server.DSN
 	cfg.Schema = server.Schema + ` Ünï'; -- "x" $1 $$ %s\`
 	cfg.Inbox.Retry.Tries, cfg.Inbox.Retry.Delay, cfg.Inbox.PollInterval = 1, 10*time.Millisecond, 10*time.Millisecond
@@ -75,7 +76,7 @@ func everything(t *testing.T, app *oncebox.App) {
 		return err
 	}), inbox.Leased())
 	app.ConsumeBatch("order", "batch", func(context.Context, []*messaging.Message) error { return nil })
-	run(t, app)
+	apptest.Run(t, app)
 
 	ctx := t.Context()
 	var placed uow.Token

@@ -23,6 +23,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/internal/apptest"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/pgtest"
@@ -46,7 +47,7 @@ func newTenants(t *testing.T) *tenants {
 	t.Helper()
 	s := &tenants{DB: pgtest.Migrated(t), t: t}
 	s.tenant = s.Schema + "_tenant"
-	require.NoError(t, migrations.Up(t.Context(), s.DB.DB, &migrations.Config{Schema: s.tenant, Logger: quickConfig().Telemetry.Logger}))
+	require.NoError(t, migrations.Up(t.Context(), s.DB.DB, &migrations.Config{Schema: s.tenant, Logger: apptest.Config().Telemetry.Logger}))
 	t.Cleanup(func() {
 		_, err := s.DB.Exec("DROP SCHEMA " + s.tenant + " CASCADE")
 		require.NoError(t, err)
@@ -94,7 +95,7 @@ func TestSessionsWithOtherTablesOfOurNames(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newTenants(t)
-			cfg := quickConfig()
+			cfg := apptest.Config()
 			cfg.Inbox.Retry.Tries, cfg.Inbox.Retry.Delay, cfg.Inbox.PollInterval = 1, 10*time.Millisecond, 10*time.Millisecond
 			texts := &statements{}
 			app, err := oncebox.New(s.pool(script(s), texts), memory.New(nil), cfg)
@@ -112,7 +113,7 @@ func TestSessionsWithOtherTablesOfOurNames(t *testing.T) {
 // A service has a schema for each of its tenants, says so in each transaction, and has tables of our names in them by mistake.
 func TestServiceWithASchemaForEachTenant(t *testing.T) {
 	s := newTenants(t)
-	cfg := quickConfig()
+	cfg := apptest.Config()
 	cfg.DatabaseURL = s.DSN
 	pool, err := config.OpenDB(t.Context(), cfg)
 	require.NoError(t, err)
@@ -142,7 +143,7 @@ func TestServiceWithASchemaForEachTenant(t *testing.T) {
 			return u.Add("order", []byte("{}"), event.WithType("placed"), event.WithOrderingKey("k"))
 		}))
 	}
-	run(t, app)
+	apptest.Run(t, app)
 	for n := range each {
 		key := "order-" + string(rune('a'+n))
 		serve(t, app, key, enter)

@@ -13,6 +13,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/inbox/consumers"
 	"github.com/oncebox/oncebox/inbox/readmodel"
+	"github.com/oncebox/oncebox/internal/apptest"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pgtest"
@@ -25,7 +26,7 @@ import (
 // An event that nobody handles is sent, because perhaps nobody wants it; the log says so.
 func TestEventThatNobodyHandlesWithoutABrokerIsLogged(t *testing.T) {
 	db := pgtest.Migrated(t)
-	cfg := quickConfig()
+	cfg := apptest.Config()
 	var log logbook.Book
 	cfg.Inbox.Telemetry.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	app, err := oncebox.New(db.DB, nil, cfg)
@@ -37,7 +38,7 @@ func TestEventThatNobodyHandlesWithoutABrokerIsLogged(t *testing.T) {
 		require.NoError(t, db.NewRaw("SELECT count(*) FROM outbox_unsent").Scan(t.Context(), &n))
 		return n == 0
 	}
-	run(t, app)
+	apptest.Run(t, app)
 	place(t, app, "a", "b")
 	await.True(t, func() bool { return warned() == 1 && sent() }, "the events are sent, with a warning")
 
@@ -70,7 +71,7 @@ func TestConsumerOfANewerBuildWithoutABroker(t *testing.T) {
 			var mu sync.Mutex
 			handled := map[string][]string{}
 			start := func(consume func(app *oncebox.App, note func(consumer string) messaging.Handler), parts ...oncebox.Part) (*oncebox.App, func()) {
-				app, err := oncebox.New(db.DB, nil, quickConfig())
+				app, err := oncebox.New(db.DB, nil, apptest.Config())
 				require.NoError(t, err)
 				event.Register[OrderPlaced](app.Registry)
 				consume(app, func(consumer string) messaging.Handler {
@@ -81,7 +82,7 @@ func TestConsumerOfANewerBuildWithoutABroker(t *testing.T) {
 						return nil
 					})
 				})
-				return app, run(t, app, parts...)
+				return app, apptest.Run(t, app, parts...)
 			}
 			var view *readmodel.Model
 			newer, stop := start(func(app *oncebox.App, note func(string) messaging.Handler) { view = consume(app, note("audit")) }, oncebox.Consumers)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/apptest"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
@@ -20,7 +21,7 @@ import (
 func TestTopicPrefixCountsForAllTopics(t *testing.T) {
 	db := pgtest.Migrated(t)
 	broker := memory.New(nil)
-	cfg := quickConfig()
+	cfg := apptest.Config()
 	cfg.UoW.TopicPrefix = "blue."
 	app, err := oncebox.New(db.DB, broker, cfg)
 	require.NoError(t, err)
@@ -38,7 +39,7 @@ func TestTopicPrefixCountsForAllTopics(t *testing.T) {
 	require.PanicsWithValue(t, `oncebox: inbox: Consume("blue.order", "aggregates"): there is such a consumer already`, func() {
 		app.Consume("/blue.order", "aggregates", note)
 	})
-	run(t, app)
+	apptest.Run(t, app)
 
 	var sent uow.Token
 	require.NoError(t, app.UoW.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox"
+	"github.com/oncebox/oncebox/internal/apptest"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging/memory"
@@ -20,11 +21,11 @@ func TestRunLogsHowTheTablesDiffer(t *testing.T) {
 	_, err := db.ExecContext(t.Context(), "DROP INDEX outbox_held_due")
 	require.NoError(t, err)
 	var log bytes.Buffer
-	cfg := quickConfig()
+	cfg := apptest.Config()
 	cfg.Schema, cfg.Telemetry.Logger = db.Schema, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
 	app, err := oncebox.New(db.DB, memory.New(nil), cfg)
 	require.NoError(t, err)
-	stop := run(t, app, oncebox.Relay)
+	stop := apptest.Run(t, app, oncebox.Relay)
 	await.True(t, func() bool { return app.Ready(context.Background(), oncebox.Relay) == nil }, "the relay is ready")
 	stop()
 	require.Contains(t, log.String(), `level=ERROR msg="oncebox: a table, index or function differs from the migrations; `+

@@ -13,6 +13,7 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/oncebox/oncebox"
+	"github.com/oncebox/oncebox/internal/apptest"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
@@ -21,7 +22,7 @@ func TestReadyNoticesADatabaseThatIsReadOnly(t *testing.T) {
 	db := pgtest.OpenApart(t)
 	// App keeps an answer for a moment: each look is that of another one.
 	ready := func() error {
-		app, err := oncebox.New(db.DB.DB, nil, quickConfig())
+		app, err := oncebox.New(db.DB.DB, nil, apptest.Config())
 		require.NoError(t, err)
 		return app.Ready(t.Context(), oncebox.Cleaner)
 	}
@@ -43,7 +44,7 @@ func TestReadyNoticesAFullDisk(t *testing.T) {
 	cfg.RuntimeParams["search_path"] = db.Schema + ", pg_catalog" // functions of the schema come first
 	pool := sql.OpenDB(stdlib.GetConnector(*cfg))
 	t.Cleanup(func() { require.NoError(t, pool.Close()) })
-	app, err := oncebox.New(bun.NewDB(pool, pgdialect.New()), nil, quickConfig())
+	app, err := oncebox.New(bun.NewDB(pool, pgdialect.New()), nil, apptest.Config())
 	require.NoError(t, err)
 
 	plant := func(code string) {
@@ -54,7 +55,7 @@ BEGIN RAISE EXCEPTION 'planted' USING ERRCODE = '`+code+`'; END $f$`)
 	plant("53400")
 	require.NoError(t, app.Ready(t.Context(), oncebox.Cleaner), "temp_file_limit says nothing about the disk")
 	plant("53100")
-	app, err = oncebox.New(bun.NewDB(pool, pgdialect.New()), nil, quickConfig())
+	app, err = oncebox.New(bun.NewDB(pool, pgdialect.New()), nil, apptest.Config())
 	require.NoError(t, err)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()

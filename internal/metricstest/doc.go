@@ -1,4 +1,4 @@
-// Package metricstest reads metrics in tests, and fills histograms with known values.
+// Package metricstest reads and fills histograms in tests.
 //
-// Read first: family.go:Gather.
+// Read first: bucket.go:Bucket.
 package metricstest

@@ -3,8 +3,6 @@ package command
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,23 +15,6 @@ import (
 	"github.com/oncebox/oncebox/messaging/brokers"
 	"github.com/oncebox/oncebox/messaging/pulsar"
 )
-
-// pages are all pages except decisions, which tell of their time.
-func pages(t *testing.T) (all map[string]string) {
-	t.Helper()
-	all = map[string]string{}
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/migrating/*.md", "docs/releases/*.md"} {
-		files, err := filepath.Glob(filepath.Join("../../..", pattern))
-		require.NoError(t, err)
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			require.NoError(t, err)
-			all[strings.TrimPrefix(file, "../../../")] = string(text)
-		}
-	}
-	require.Greater(t, len(all), 30)
-	return all
-}
 
 // typed are the calls of this command on a page, without the name of the program.
 func typed(t *testing.T, page string) (all [][]string) {
@@ -73,7 +54,7 @@ func understood(words []string) error {
 func TestCommandsOfPagesAreUnderstood(t *testing.T) {
 	t.Parallel()
 	seen := 0
-	for page, text := range pages(t) {
+	for page, text := range pagetest.Pages(t, "../../..") {
 		for _, words := range typed(t, text) {
 			seen++
 			if err := understood(words); err != nil {
@@ -108,7 +89,7 @@ func TestCommandsForOperatorsAreComplete(t *testing.T) {
 	const id, key = "0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e", "0d6e9c9fa3ba532dde3a924c6a36fa47ba3464d5260fe4af47226b81dbfac066"
 	places := map[string]string{"ID": id, "KEY": key, "STEP": "charge", "adopt.yaml": "../../../examples/adopt/mappings/handwritten.yaml"}
 	ran := 0
-	for page, text := range pages(t) {
+	for page, text := range pagetest.Pages(t, "../../..") {
 		if strings.HasPrefix(page, "docs/migrating/") || page == "docs/operating.md" || page == "docs/releasing.md" { // they have tests of their own
 			continue
 		}

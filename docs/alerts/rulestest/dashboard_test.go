@@ -21,9 +21,9 @@ import (
 	"github.com/prometheus/prometheus/util/teststorage"
 	"github.com/stretchr/testify/require"
 
-	"github.com/oncebox/oncebox/internal/metricstest"
 	"github.com/oncebox/oncebox/internal/metricstest/service"
 	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/internal/promtest"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 )
 
@@ -35,7 +35,7 @@ const load = "known"
 // Each panel of the dashboard, evaluated by Prometheus over what a running service shows, has data. Each quantile is that of a known load: of a
 // thousand values of 9 ms and a hundred of 150 ms, between the bounds of a histogram that are next to the true value.
 func TestDashboardOverARunningService(t *testing.T) {
-	running := service.Run(t, metricstest.Documented(t, "../../metrics.md"))
+	running := service.Run(t, promtest.Documented(t, "../../metrics.md"))
 	seconds := append(slices.Repeat([]float64{.009}, 1000), slices.Repeat([]float64{.15}, 100)...)
 	counts := append(slices.Repeat([]int64{2}, 1000), slices.Repeat([]int64{8}, 100)...)
 	work := func() {

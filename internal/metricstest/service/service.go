@@ -3,12 +3,10 @@ package service
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
@@ -23,9 +21,11 @@ import (
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/apptest"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/metricstest"
 	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/internal/promtest"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/pulsar"
@@ -74,7 +74,7 @@ func Run(t testing.TB, names []string) *Service {
 	s.disorder()
 	s.request()
 	for _, name := range names {
-		await.True(t, func() bool { return metricstest.Gather(t, s.Registry)[name].Series != nil }, "%s is shown", name)
+		await.True(t, func() bool { return promtest.Gather(t, s.Registry)[name].Series != nil }, "%s is shown", name)
 	}
 	return s
 }
@@ -103,13 +103,7 @@ func start(t testing.TB) *Service {
 	require.NoError(t, err)
 	s.Consume("order", "billing", messaging.NewRouter(s.App.Registry))
 	s.pauseMailer()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.App.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		require.NoError(t, <-done)
-	})
+	apptest.Run(t, s.App)
 	return s
 }
 
@@ -123,13 +117,9 @@ func (s *Service) pauseMailer() {
 
 // config returns a configuration with short times, and hooks that all fail.
 func (s *Service) config() config.Config {
-	var cfg config.Config
-	cfg.UoW.Source = "test"
-	cfg.Telemetry.Logger, cfg.Telemetry.MeterProvider = slog.New(slog.DiscardHandler), s.Histograms
-	cfg.Projector.Retry.Delay, cfg.Projector.Retry.MaxDelay = time.Millisecond, time.Millisecond
-	cfg.Projector.SleepBusy, cfg.Projector.SleepIdle = 5*time.Millisecond, 20*time.Millisecond
+	cfg := apptest.Config()
+	cfg.Telemetry.MeterProvider = s.Histograms
 	cfg.Projector.CleanInterval = -1 // disorder calls the cleaner
-	cfg.Consumer.Retry.Delay = time.Millisecond
 	cfg.Outbox.OnDead = func(context.Context, bun.Tx, outbox.DeadLetter) error { return errors.New("nobody to notify") }
 	cfg.Inbox.OnDead = func(context.Context, *uow.Unit, inbox.DeadLetter) error { return errors.New("nobody to notify") }
 	cfg.Outbox.BeforeDrop = func(context.Context, outbox.Partition) error { return errors.New("the archive is full") }
@@ -147,14 +137,14 @@ func (s *Service) Emit(topic, kind string) {
 // Work makes the consumer handle one more message.
 func (s *Service) Work() {
 	s.t.Helper()
-	handled := metricstest.Gather(s.t, s.Registry)["oncebox_inbox_messages"].Counted
+	handled := promtest.Gather(s.t, s.Registry)["oncebox_inbox_messages"].Counted
 	s.Emit("order", "unknown")
 	s.awaitCount("oncebox_inbox_messages", handled+1)
 }
 
 func (s *Service) awaitCount(name string, n float64) {
 	s.t.Helper()
-	await.True(s.t, func() bool { return metricstest.Gather(s.t, s.Registry)[name].Counted >= n }, "%s shows %v", name, n)
+	await.True(s.t, func() bool { return promtest.Gather(s.t, s.Registry)[name].Counted >= n }, "%s shows %v", name, n)
 }
 
 // disorder gives the reconciliation and the cleaner something to find.

@@ -1,4 +1,4 @@
-package metricstest
+package promtest
 
 import (
 	"fmt"

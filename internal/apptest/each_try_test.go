@@ -1,4 +1,4 @@
-package oncebox_test
+package apptest_test
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/inbox/readmodel"
+	"github.com/oncebox/oncebox/internal/apptest"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/eachtry"
 	"github.com/oncebox/oncebox/internal/pgtest"
@@ -101,7 +102,7 @@ func publishEach(t *testing.T, broker messaging.Publisher, msgs map[string]event
 func tryAgain(t *testing.T, broker oncebox.Broker, n int, publish func()) {
 	t.Helper()
 	db := pgtest.Migrated(t)
-	cfg := quickConfig()
+	cfg := apptest.Config()
 	cfg.Inbox.Retry = inbox.RetryPolicy{Tries: 2, MaxAttempts: 4, Policy: retry.Policy{Delay: time.Millisecond, MaxDelay: time.Millisecond}}
 	cfg.Inbox.PollInterval = 20 * time.Millisecond
 	cfg.Consumer.Concurrency, cfg.Inbox.ParkedConcurrency = 2, 2 // a handler that is held has a connection
@@ -115,7 +116,7 @@ func tryAgain(t *testing.T, broker oncebox.Broker, n int, publish func()) {
 		app.Consume("order", "leased", views.Handler("leased"), inbox.Leased())
 		app.Consume("order", "stored-first", views.Handler("stored-first"), inbox.StoreFirst())
 		app.Consume("order", "read-model", readmodel.New(app.Inbox, "read-model", views.Handler("read-model")))
-		return app, run(t, app)
+		return app, apptest.Run(t, app)
 	}
 	const consumers = 5
 	views.Hold()

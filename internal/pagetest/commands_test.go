@@ -1,4 +1,4 @@
-package oncebox_test
+package pagetest
 
 import (
 	"os"
@@ -9,19 +9,15 @@ import (
 
 	"github.com/google/shlex"
 	"github.com/stretchr/testify/require"
-
-	"github.com/oncebox/oncebox/internal/pagetest"
 )
 
 // Each call of make and go on a page names what exists: a target, a program with its flags, a test. The commands of oncebox itself are tried in
 // cmd/oncebox/command.
 func TestCommandsOfPagesExist(t *testing.T) {
+	t.Chdir("../..")
 	tried := 0
-	for _, page := range append(prosePages(t), "CONTRIBUTING.md") {
-		if strings.HasPrefix(page, "docs/adr/") {
-			continue // decisions tell of their time
-		}
-		for _, line := range shellLines(readPage(t, page)) {
+	for page, text := range Pages(t, ".") {
+		for _, line := range shellLines(text) {
 			if (page == "docs/two-services.md" || page == "README.md") && strings.HasPrefix(line, "curl ") {
 				continue // a test of examples/twoservices or internal/newcomer sends it
 			}
@@ -38,6 +34,7 @@ func TestCommandsOfPagesExist(t *testing.T) {
 }
 
 func TestWrongCommandsAreFound(t *testing.T) {
+	t.Chdir("../..")
 	page := "Run `make tset`.\n\n" +
 		"```sh\n$ SEED=1 go run ./examples/fivesteps -serves   # a comment\nmake test | tee out && go run ./examples/sixsteps\n```\n\n" +
 		"`go run -C bench . comit -rounds 5`, `go test ./uow -run TestModels`, `go install github.com/oncebox/oncebox/cmd/onebox@latest`"
@@ -55,7 +52,7 @@ func TestWrongCommandsAreFound(t *testing.T) {
 
 // shellLines are the calls of make, go and curl on a page.
 func shellLines(page string) (lines []string) {
-	for _, line := range pagetest.Lines(page, `((?:make|go|curl) .+)`) {
+	for _, line := range Lines(page, `((?:make|go|curl) .+)`) {
 		lines = append(lines, strings.TrimSuffix(line, " &"))
 	}
 	return lines
@@ -68,7 +65,9 @@ func faultOf(t *testing.T, line string) (fault string, known bool) {
 	require.NoError(t, err, line)
 	switch {
 	case words[0] == "make":
-		if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(words[1]) + `:`).MatchString(readPage(t, "Makefile")) {
+		makefile, err := os.ReadFile("Makefile")
+		require.NoError(t, err)
+		if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(words[1]) + `:`).Match(makefile) {
 			return "the Makefile has no target " + words[1], true
 		}
 		return "", true
@@ -155,26 +154,4 @@ func sourcesOf(folder string) string {
 		}
 	}
 	return all.String()
-}
-
-// Each variable that a page names is a setting, which docs/config.md lists.
-func TestVariablesOfPagesExist(t *testing.T) {
-	known := map[string]bool{"ONCEBOX_IGNORE": true}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(ONCEBOX_\\w+)`").FindAllStringSubmatch(readPage(t, "docs/config.md"), -1) {
-		known[row[1]] = true
-	}
-	unknown := func(page string) (names []string) {
-		for _, name := range regexp.MustCompile(`\bONCEBOX_[A-Z_]*[A-Z]\b`).FindAllString(page, -1) {
-			if !known[name] {
-				names = append(names, name)
-			}
-		}
-		return names
-	}
-	for _, page := range prosePages(t) {
-		if !strings.HasPrefix(page, "docs/adr/") {
-			require.Empty(t, unknown(readPage(t, page)), page)
-		}
-	}
-	require.Equal(t, []string{"ONCEBOX_SCHEM"}, unknown("set `ONCEBOX_SCHEM`, `ONCEBOX_SCHEMA` and `ONCEBOX_NATS_…`"))
 }

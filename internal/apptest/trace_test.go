@@ -1,4 +1,4 @@
-package oncebox_test
+package apptest_test
 
 import (
 	"context"
@@ -22,6 +22,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/internal/apptest"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
@@ -52,7 +53,7 @@ func TestTraceFromRequestToTheLastHandler(t *testing.T) {
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 	db := pgtest.Migrated(t).WithQueryHook(bunotel.NewQueryHook(bunotel.WithTracerProvider(provider)))
 
-	cfg := quickConfig()
+	cfg := apptest.Config()
 	cfg.Telemetry.TracerProvider = provider
 	app, err := oncebox.New(db, memory.New(&memory.Config{Telemetry: telemetry.Config{TracerProvider: provider}}), cfg)
 	require.NoError(t, err)
@@ -77,7 +78,7 @@ func TestTraceFromRequestToTheLastHandler(t *testing.T) {
 	})
 	app.Consume("order", "billing", orders)
 	app.Consume("bill", "mail", bills)
-	stop := run(t, app)
+	stop := apptest.Run(t, app)
 
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		err := app.UoW.Do(r.Context(), func(ctx context.Context, u *uow.Unit) error {

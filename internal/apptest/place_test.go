@@ -1,4 +1,4 @@
-package oncebox_test
+package apptest_test
 
 import (
 	"context"
@@ -32,6 +32,7 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/inbox/readmodel"
+	"github.com/oncebox/oncebox/internal/apptest"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pgtest"
@@ -121,7 +122,7 @@ func TestTelemetryGoesWhereTheConfigurationSays(t *testing.T) {
 			db, unused := pgtest.Migrated(t), globally(t)
 			reader, spans := sdkmetric.NewManualReader(), tracetest.NewInMemoryExporter()
 			var log logbook.Book
-			cfg := quickConfig()
+			cfg := apptest.Config()
 			cfg.Telemetry.Logger, cfg.Telemetry.MeterProvider = log.Logger(), sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
 			cfg.Telemetry.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 			cfg.Consumer.Retry.Delay, cfg.Inbox.PollInterval = time.Millisecond, 10*time.Millisecond
@@ -167,12 +168,12 @@ func TestTelemetryGoesWhereTheConfigurationSays(t *testing.T) {
 // doEverything has each part do something, and some of it fail.
 func doEverything(t *testing.T, app *oncebox.App, db *pgtest.DB) {
 	t.Helper()
-	event.Register[OrderPlaced](app.Registry)
+	event.Register[placed](app.Registry)
 	var handled, failed atomic.Int32
 	router := messaging.NewRouter(app.Registry)
-	messaging.Handle(router, func(_ context.Context, e OrderPlaced) error {
+	messaging.Handle(router, func(_ context.Context, e placed) error {
 		switch {
-		case e.OrderID == "dead":
+		case e.ID == "dead":
 			return messaging.Permanent(errors.New("never"))
 		case failed.Add(1) <= 3:
 			return errors.New("not now")
@@ -191,16 +192,17 @@ func doEverything(t *testing.T, app *oncebox.App, db *pgtest.DB) {
 		return nil
 	})
 	app.Consume("order", "view", readmodel.New(app.Inbox, "view", router))
-	stop := run(t, app)
+	stop := apptest.Run(t, app)
 
 	tenant := httpmw.Tenant(func(r *http.Request) (string, error) { return r.Header.Get("X-Tenant"), nil }, httpmw.WithTenantLogger(app.UoW.Telemetry().Logger))
 	scope := func(*http.Request) (idempotency.Scope, error) { return idempotency.Anonymous("default"), nil }
-	placing := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		err := app.UoW.Do(r.Context(), func(ctx context.Context, u *uow.Unit) error {
-			u.Track(PlaceOrder(r.URL.Query().Get("id"), 1))
-			return nil
+	place := func(ctx context.Context, id string) error {
+		return app.UoW.Do(ctx, func(_ context.Context, u *uow.Unit) error {
+			return u.Add("order", placed{id}, event.WithAggregate("order", id, 0))
 		})
-		if err != nil {
+	}
+	placing := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := place(r.Context(), r.URL.Query().Get("id")); err != nil {
 			w.WriteHeader(http.StatusInternalServerError)
 			return
 		}
@@ -216,7 +218,9 @@ func doEverything(t *testing.T, app *oncebox.App, db *pgtest.DB) {
 			h.ServeHTTP(httptest.NewRecorder(), r)
 		}
 	}
-	place(t, app, "a", "dead")
+	for _, id := range []string{"a", "dead"} {
+		require.NoError(t, place(t.Context(), id))
+	}
 	require.NoError(t, app.UoW.Do(t.Context(), func(_ context.Context, u *uow.Unit) error {
 		return u.Add("order", []byte("?"), event.WithType("unknown"), event.WithOrderingKey("?"))
 	}))

@@ -1,4 +1,4 @@
-package oncebox_test
+package apptest_test
 
 import (
 	"io/fs"
@@ -14,14 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/oncebox/oncebox/internal/metricstest"
+	"github.com/oncebox/oncebox/internal/promtest"
 	"github.com/oncebox/oncebox/projector"
 )
 
 // Each alert leads to its entry in the runbook, which says what it means, where to look and what to do, and has a row in docs/testing.md. There is no
 // entry of an alert that is gone.
 func TestEachAlertHasAnEntryInTheRunbook(t *testing.T) {
-	page, err := os.ReadFile("docs/runbook.md")
+	page, err := os.ReadFile("../../docs/runbook.md")
 	require.NoError(t, err)
 	entries := map[string]string{}
 	for _, section := range regexp.MustCompile(`(?m)^##+ `).Split(string(page), -1) {
@@ -30,9 +30,9 @@ func TestEachAlertHasAnEntryInTheRunbook(t *testing.T) {
 			entries[title] = text
 		}
 	}
-	tests, err := os.ReadFile("docs/testing.md")
+	tests, err := os.ReadFile("../../docs/testing.md")
 	require.NoError(t, err)
-	files, err := filepath.Glob("docs/alerts/*.rules.yml")
+	files, err := filepath.Glob("../../docs/alerts/*.rules.yml")
 	require.NoError(t, err)
 	const url = "https://github.com/oncebox/oncebox/blob/main/docs/runbook.md#"
 	var alerts, rows []string
@@ -49,14 +49,14 @@ func TestEachAlertHasAnEntryInTheRunbook(t *testing.T) {
 		require.Contains(t, entries[alert.Alert], "`oncebox ", "%s: a command", alert.Alert)
 	}
 	require.ElementsMatch(t, alerts, slices.Collect(maps.Keys(entries)))
-	require.ElementsMatch(t, alerts, rows, "docs/testing.md")
+	require.ElementsMatch(t, alerts, rows, "../../docs/testing.md")
 }
 
 // An event that was refused as often as an alert says has not become a dead letter by then, with the default number of tries.
 func TestAlertsCanFireWithTheDefaults(t *testing.T) {
 	most := (&projector.Config{}).WithDefaults().MaxRetryAttempts
 	var found [][]string
-	for _, expr := range expressions(t)["docs/alerts/oncebox.rules.yml"] {
+	for _, expr := range expressions(t)["../../docs/alerts/oncebox.rules.yml"] {
 		found = append(found, regexp.MustCompile(`oncebox_outbox_max_tries\) > (\d+)$`).FindAllStringSubmatch(expr, -1)...)
 	}
 	require.NotEmpty(t, found)
@@ -101,7 +101,7 @@ func alertsOf(t *testing.T, files []string) (alerts []alert) {
 func expressions(t *testing.T) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
-	require.NoError(t, filepath.WalkDir("docs/alerts", func(path string, entry fs.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir("../../docs/alerts", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".rules.yml") && !strings.HasSuffix(path, ".json") {
 			return err
 		}
@@ -142,14 +142,14 @@ func exprsOf(node any, found []string) []string {
 var given = []string{"job", "instance", "le"}
 
 // requireShown checks that the metrics of a query are shown, and that each label that it names is one of theirs.
-func requireShown(t *testing.T, shown map[string]metricstest.Family, path, expr string) {
+func requireShown(t *testing.T, shown map[string]promtest.Family, path, expr string) {
 	t.Helper()
 	labels := map[string]bool{}
 	for _, label := range given {
 		labels[label] = true
 	}
 	for _, name := range regexp.MustCompile(`\boncebox_\w+`).FindAllString(expr, -1) {
-		metric := shown[metricstest.Bare(name)]
+		metric := shown[promtest.Bare(name)]
 		require.Contains(t, metric.Series, name, "%s: %s", path, expr)
 		maps.Copy(labels, metric.Labels)
 	}

@@ -1,4 +1,4 @@
-package oncebox_test
+package apptest_test
 
 import (
 	"context"
@@ -17,10 +17,11 @@ import (
 
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/apptest"
 	"github.com/oncebox/oncebox/internal/await"
-	"github.com/oncebox/oncebox/internal/metricstest"
 	"github.com/oncebox/oncebox/internal/metricstest/service"
 	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/internal/promtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/outbox"
@@ -30,9 +31,9 @@ import (
 // What docs/metrics.md lists is what a running service shows to Prometheus, nothing more and nothing less. Rules and dashboard ask for nothing
 // else, and by no label that is not there; and the dashboard shows all of it. Each histogram shows a load as it was.
 func TestMetricsAreThoseOfARunningService(t *testing.T) {
-	documented := metricstest.Documented(t, "docs/metrics.md")
+	documented := promtest.Documented(t, "../../docs/metrics.md")
 	running := service.Run(t, documented)
-	shown := metricstest.Gather(t, running.Registry)
+	shown := promtest.Gather(t, running.Registry)
 	require.ElementsMatch(t, documented, slices.Collect(maps.Keys(shown)))
 	dashboard := ""
 	for path, exprs := range expressions(t) {
@@ -40,7 +41,7 @@ func TestMetricsAreThoseOfARunningService(t *testing.T) {
 		for _, expr := range exprs {
 			requireShown(t, shown, path, expr)
 		}
-		if path == "docs/alerts/oncebox-dashboard.json" {
+		if path == "../../docs/alerts/oncebox-dashboard.json" {
 			dashboard = strings.Join(exprs, "\n")
 		}
 	}
@@ -53,11 +54,11 @@ func TestMetricsAreThoseOfARunningService(t *testing.T) {
 
 // requireFineBounds: the quantile of a load that takes equally long is read between two bounds of a histogram, and is near to the truth only if these are.
 // The default bounds of OpenTelemetry begin at 0, 5 and 10, and are meant for milliseconds: a handler that takes 9 ms is shown with 4.75 s.
-func requireFineBounds(t *testing.T, running *service.Service, shown map[string]metricstest.Family) {
+func requireFineBounds(t *testing.T, running *service.Service, shown map[string]promtest.Family) {
 	t.Helper()
 	require.Subset(t, slices.Collect(maps.Keys(shown)), append(running.Seconds(), running.Counts()...))
 	read := func(name string, value, within float64) {
-		p95 := metricstest.Quantile(t, running.Registry, name, fmt.Sprint(value), 0.95)
+		p95 := promtest.Quantile(t, running.Registry, name, fmt.Sprint(value), 0.95)
 		require.Greater(t, p95, value/within, "%s of %v", name, value)
 		require.Less(t, p95, value*within, "%s of %v", name, value)
 	}
@@ -81,7 +82,7 @@ func TestCountersBeginAtZero(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	reader, err := exporter.New(exporter.WithRegisterer(registry))
 	require.NoError(t, err)
-	cfg := quickConfig()
+	cfg := apptest.Config()
 	cfg.Telemetry.MeterProvider = metric.NewMeterProvider(metric.WithReader(reader))
 	cfg.Outbox.OnDead = func(context.Context, bun.Tx, outbox.DeadLetter) error { return nil }
 	cfg.Inbox.OnDead = func(context.Context, *uow.Unit, inbox.DeadLetter) error { return nil }
@@ -90,7 +91,7 @@ func TestCountersBeginAtZero(t *testing.T) {
 	app, err := oncebox.New(db.DB, memory.New(nil), cfg)
 	require.NoError(t, err)
 	app.Consume("order", "billing", messaging.NewRouter(app.Registry))
-	run(t, app)
+	apptest.Run(t, app)
 	want := map[string]string{
 		"oncebox_uow_units": "outcome=rolled_back", "oncebox_uow_retries": "", "oncebox_outbox_published": "", "oncebox_outbox_unconfirmed": "",
 		"oncebox_outbox_fenced": "", "oncebox_outbox_unannounced": "", "oncebox_outbox_reconciled": "kind=lanes", "oncebox_outbox_partitions_kept": "",
@@ -98,11 +99,11 @@ func TestCountersBeginAtZero(t *testing.T) {
 	}
 	for name, label := range want {
 		await.True(t, func() bool {
-			is := metricstest.Gather(t, registry)[name]
+			is := promtest.Gather(t, registry)[name]
 			return is.Series != nil && (label == "" || is.Labels[label])
 		}, "%s shows %s", name, label)
 	}
-	shown := metricstest.Gather(t, registry)
+	shown := promtest.Gather(t, registry)
 	for name := range want {
 		if name != "oncebox_uow_units" {
 			require.Zero(t, shown[name].Counted, name)
