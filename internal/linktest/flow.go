@@ -15,7 +15,8 @@ type flow struct {
 	silent  bool
 }
 
-// Limit lets n more bytes pass in a direction. Then it closes each connection on which there are more, until [Link.Mend].
+// Limit lets n more bytes pass in a direction. It closes the connection that had the last of them, and then each connection on which there are more,
+// until [Link.Mend].
 func (l *Link) Limit(d Direction, n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
