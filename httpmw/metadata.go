@@ -1,6 +1,7 @@
 package httpmw
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/google/uuid"
@@ -43,9 +44,17 @@ func Metadata() func(http.Handler) http.Handler {
 			}
 			// Set before the handler runs, so that an error page has it too.
 			w.Header().Set("X-Correlation-ID", correlation)
-			next.ServeHTTP(w, r.WithContext(event.WithMetadata(r.Context(), md)))
+			serveWith(event.WithMetadata(r.Context(), md), next, w, r)
 		})
 	}
+}
+
+// serveWith calls next with another context. A middleware further out that labels its metrics by the route reads it from its own request, so the route
+// that a http.ServeMux within next has found is copied to it.
+func serveWith(ctx context.Context, next http.Handler, w http.ResponseWriter, r *http.Request) {
+	inner := r.WithContext(ctx)
+	defer func() { r.Pattern = inner.Pattern }()
+	next.ServeHTTP(w, inner)
 }
 
 // identifier returns the header's value if it can be an identifier, else "".

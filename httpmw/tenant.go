@@ -47,7 +47,7 @@ func Tenant(find func(*http.Request) (string, error), opts ...TenantOption) func
 				t.refuse(misplaced(), w, r)
 				return
 			}
-			next.ServeHTTP(w, r.WithContext(event.WithTenant(r.Context(), id)))
+			serveWith(event.WithTenant(r.Context(), id), next, w, r)
 		})
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 
-	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/config"
@@ -91,7 +90,7 @@ func sales(app *oncebox.App) messaging.Handler {
 	return router
 }
 
-// 4. Setup connects both with oncebox, and createTables makes the tables of this program.
+// 4. Setup connects both with oncebox, and tables are those of this program.
 
 func setup(_ context.Context, app *oncebox.App) (http.Handler, error) {
 	event.Register[OrderPlaced](app.Registry)
@@ -99,13 +98,10 @@ func setup(_ context.Context, app *oncebox.App) (http.Handler, error) {
 	return routes(app), nil
 }
 
-func createTables(ctx context.Context, db *bun.DB) error {
-	_, err := db.ExecContext(ctx, `
-		CREATE TABLE orders (id text PRIMARY KEY, total bigint NOT NULL, version bigint NOT NULL);
-		CREATE TABLE sales (total bigint NOT NULL);
-		INSERT INTO sales VALUES (0)`)
-	return err
-}
+const tables = `
+	CREATE TABLE orders (id text PRIMARY KEY, total bigint NOT NULL, version bigint NOT NULL);
+	CREATE TABLE sales (total bigint NOT NULL);
+	INSERT INTO sales VALUES (0)`
 
 // 5. Serve: answer requests, publish and consume until SIGTERM.
 
@@ -118,7 +114,7 @@ func main() {
 	serve.Main(serve.Service{
 		Source:  "shop",
 		Setup:   setup,
-		Migrate: createTables,
+		Migrate: serve.Tables(tables),
 		Configure: func(app *config.Config, process *serve.Config) error {
 			app.DatabaseURL, process.Migrate = postgres.URL, true // a server has ONCEBOX_SERVE_MIGRATE, or runs "oncebox migrate up"
 			return nil

@@ -30,7 +30,7 @@ type service struct {
 // Service returns the shop, for the brokers that the program is built with.
 func Service(kinds ...brokers.Kind) serve.Service {
 	s := &service{}
-	return serve.Service{Source: "orders", Brokers: kinds, Configure: s.configure, Migrate: createTables, Setup: s.setup, Ready: s.ready}
+	return serve.Service{Source: "orders", Brokers: kinds, Configure: s.configure, Migrate: serve.Tables(tables), Setup: s.setup, Ready: s.ready}
 }
 
 func (s *service) configure(app *config.Config, process *serve.Config) error {

@@ -38,29 +38,7 @@ CREATE TABLE IF NOT EXISTS customer_summary (
 	PRIMARY KEY (tenant_id, customer_id)
 );`
 
-const (
-	// Two sessions that run CREATE TABLE IF NOT EXISTS at once may both find nothing, and one of them then fails.
-	lockTables    = `SELECT pg_advisory_xact_lock(hashtextextended('orders.tables.' || current_schema(), 0))`
-	missingTables = `SELECT name FROM unnest(ARRAY['orders', 'order_items', 'customer_summary']) AS name WHERE to_regclass(name) IS NULL`
-)
-
-// createTables makes what is missing, safely in any number of processes at once.
-func createTables(ctx context.Context, db *bun.DB) error {
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return fmt.Errorf("create the tables: %w", err)
-	}
-	defer tx.Rollback() //nolint:errcheck // after COMMIT it does nothing; before it the first error counts
-	for _, statement := range []string{lockTables, tables} {
-		if _, err := tx.ExecContext(ctx, statement); err != nil {
-			return fmt.Errorf("create the tables, for which the user of ONCEBOX_DATABASE_URL needs the right to create in the schema: %w", err)
-		}
-	}
-	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("create the tables: %w", err)
-	}
-	return nil
-}
+const missingTables = `SELECT name FROM unnest(ARRAY['orders', 'order_items', 'customer_summary']) AS name WHERE to_regclass(name) IS NULL`
 
 // checkTables reports whether all of them are there.
 func checkTables(ctx context.Context, db bun.IDB) error {

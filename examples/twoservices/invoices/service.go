@@ -41,9 +41,12 @@ func Write(order shopevents.OrderPlaced) *Invoice {
 	return i
 }
 
+const tables = `CREATE TABLE IF NOT EXISTS invoices
+	(id text PRIMARY KEY, order_id text NOT NULL, total bigint NOT NULL, version bigint NOT NULL)`
+
 // Service returns the service, for the brokers that its program links.
 func Service(kinds ...brokers.Kind) serve.Service {
-	return serve.Service{Source: Source, Brokers: kinds, Setup: setup, Migrate: createTable}
+	return serve.Service{Source: Source, Brokers: kinds, Setup: setup, Migrate: serve.Tables(tables)}
 }
 
 // setup consumes the orders. The service answers no requests.
@@ -57,10 +60,4 @@ func setup(_ context.Context, app *oncebox.App) (http.Handler, error) {
 	})
 	app.Consume(shopevents.Orders, "invoices", router)
 	return nil, nil
-}
-
-func createTable(ctx context.Context, db *bun.DB) error {
-	_, err := db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS invoices
-		(id text PRIMARY KEY, order_id text NOT NULL, total bigint NOT NULL, version bigint NOT NULL)`)
-	return err
 }

@@ -45,9 +45,12 @@ func Place(id string, total int64) *Order {
 	return o
 }
 
+const tables = `CREATE TABLE IF NOT EXISTS orders
+	(id text PRIMARY KEY, total bigint NOT NULL, invoice text NOT NULL DEFAULT '', version bigint NOT NULL)`
+
 // Service returns the service, for the brokers that its program links.
 func Service(kinds ...brokers.Kind) serve.Service {
-	return serve.Service{Source: Source, Brokers: kinds, Setup: setup, Migrate: createTable}
+	return serve.Service{Source: Source, Brokers: kinds, Setup: setup, Migrate: serve.Tables(tables)}
 }
 
 func setup(_ context.Context, app *oncebox.App) (http.Handler, error) {
@@ -59,12 +62,6 @@ func setup(_ context.Context, app *oncebox.App) (http.Handler, error) {
 	})
 	app.Consume(shopevents.Invoices, "orders", router)
 	return routes(app), nil
-}
-
-func createTable(ctx context.Context, db *bun.DB) error {
-	_, err := db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS orders
-		(id text PRIMARY KEY, total bigint NOT NULL, invoice text NOT NULL DEFAULT '', version bigint NOT NULL)`)
-	return err
 }
 
 func routes(app *oncebox.App) http.Handler {
