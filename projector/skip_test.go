@@ -12,6 +12,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/projector"
 )
@@ -92,13 +93,13 @@ func TestTopicInTroubleStarvesNoLane(t *testing.T) {
 // The rows of other tenants overtake a tenant's backlog.
 func TestBacklogOfOneTenantDelaysNoOther(t *testing.T) {
 	f := newFixture(t)
-	const backlog = 64 * 1000
+	backlog := 64 * nightly.N(lanedb.ScanWindow+100, 2*lanedb.ScanWindow) // a search has to go on beyond its window
 	f.fill(backlog, "big", "order", "big")
 	f.fill(128, "small", "order", "small")
 	f.pub.refuse = func(event.Envelope) error { return messaging.ErrBrokerDown }
 	p := f.projector(quick())
 	f.run(p)
-	f.eventually("the lanes may be searched", func() bool { return projector.Mark(p) >= backlog+128 })
+	f.eventually("the lanes may be searched", func() bool { return projector.Mark(p) >= int64(backlog+128) })
 	f.pub.refuseWith(nil)
 	f.eventually("all are sent", func() bool { return f.pub.total() == backlog+128 })
 	require.Less(t, f.pub.before("small", "big"), backlog/2, "the small tenant waited for the big one")
@@ -212,11 +213,11 @@ func TestBacklogsOfTwoTenantsDelayNoThird(t *testing.T) {
 			f.fill(64, "other", topic, "other")
 			f.eventually("the topic is known", func() bool { return f.pub.of("other") == 64 || refused.Load() > 0 })
 			down.Store(true)
-			const first, second = 64 * 400, 64 * 200
+			first, second := 64*nightly.N(100, 400), 64*nightly.N(50, 200)
 			f.fill(first, "first", "order", "first")
 			f.fill(second, "second", "order", "second")
 			f.fill(128, "third", "order", "third")
-			f.eventually("the lanes may be searched", func() bool { return projector.Mark(p) >= 64+first+second+128 })
+			f.eventually("the lanes may be searched", func() bool { return projector.Mark(p) >= int64(64+first+second+128) })
 			down.Store(false)
 			f.eventually("all are sent", func() bool { return f.pub.of("first", "second", "third") == first+second+128 })
 			require.Less(t, f.pub.before("third", "first"), first/2, "the third tenant waited for the first one")
