@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox/consumers"
 	"github.com/oncebox/oncebox/inbox/readmodel"
 	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/internal/await"
@@ -74,4 +75,41 @@ func TestReadModelsAreListed(t *testing.T) {
 		return nil
 	}, nil))
 	require.False(t, seen(t.Context()).Rebuilding)
+}
+
+// Only a number at the end of a name makes it a generation of a read model. Another "@" belongs to the name of the consumer.
+func TestNameWithAnAtIsAConsumer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	handles := w.operator().Consumers()
+	w.exec("INSERT INTO inbox_consumer (consumer) VALUES ('mail@eu'), ('view@2'), ('feed@3/live')")
+	require.ErrorIs(t, handles.Pause(t.Context(), "mail", 0, ann), consumers.ErrUnknown)
+	for _, name := range []string{"mail@eu", "view"} {
+		require.NoError(t, handles.Pause(t.Context(), name, 0, ann))
+		require.NoError(t, handles.Resume(t.Context(), name, ann))
+	}
+	w.exec("INSERT INTO inbox_key (consumer, key_lock, tenant_id, state, due_at) VALUES ('mail@eu', 1, 't', 'WAITING', now()), ('view@2', 2, 't', 'WAITING', now())")
+	w.exec("INSERT INTO inbox_process (consumer, topic, process, name, state, since, unsettled, seen_until) " +
+		"SELECT u, 'order', gen_random_uuid(), 'p', 'STORED', now(), 0, now() + interval '1 hour' FROM unnest('{mail@eu,view}'::text[]) u")
+	w.exec("UPDATE inbox_consumer SET stopped_at = beat_at")
+	absent, err := w.box.State().Absent(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, absent, "another process runs them")
+
+	box := w.hasty(nil)
+	require.NoError(t, box.Consume("order", "post@eu", messaging.HandlerFunc(w.effect)))
+	listed := func() (c state.Consumer) {
+		list, err := w.operator().State().Consumers(t.Context())
+		require.NoError(t, err)
+		for n := range list {
+			if list[n].Consumer == "post@eu" {
+				c = list[n]
+			}
+		}
+		return c
+	}
+	stop := start(t, box, newCuttable(t))
+	await.True(t, func() bool { c := listed(); return c.Runs && len(c.Topics) > 0 && len(c.Topics[0].Processes) > 0 }, "it runs")
+	stop()
+	require.True(t, listed().Stopped)
 }

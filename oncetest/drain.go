@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
-	"github.com/uptrace/bun/dialect/pgdialect"
 	"golang.org/x/sync/errgroup"
 
+	inboxstate "github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -174,10 +175,9 @@ func (k *Kit) state(ctx context.Context) (s state, err error) {
 	return s, nil
 }
 
-// askParked finds keys whose parked messages are due, and keys in work.
+// askParked finds the consumers of keys whose parked messages are due, and of keys in work.
 const askParked = `
-SELECT EXISTS (SELECT FROM inbox_key WHERE state <> 'DEAD' AND (owner IS NOT NULL OR due_at <= clock_timestamp())
-	AND regexp_replace(consumer, '@.*', '') = ANY (?))`
+SELECT DISTINCT consumer FROM inbox_key WHERE state <> 'DEAD' AND (owner IS NOT NULL OR due_at <= clock_timestamp())`
 
 func (k *Kit) parkedAreDue(ctx context.Context) (due bool, err error) {
 	var consumers []string
@@ -187,8 +187,9 @@ func (k *Kit) parkedAreDue(ctx context.Context) (due bool, err error) {
 	if len(consumers) == 0 {
 		return false, nil
 	}
-	if err := k.DB.NewRaw(askParked, pgdialect.Array(consumers)).Scan(ctx, &due); err != nil {
+	var found []string
+	if err := k.DB.NewRaw(askParked).Scan(ctx, &found); err != nil {
 		return false, fmt.Errorf("look at the parked messages: %w", err)
 	}
-	return due, nil
+	return slices.ContainsFunc(found, func(name string) bool { return slices.Contains(consumers, inboxstate.Family(name)) }), nil
 }

@@ -30,7 +30,7 @@ const (
 	pauseConsumer = `
 WITH known AS (
 	SELECT $1::text AS consumer
-	WHERE EXISTS (SELECT FROM {schema}.inbox_consumer c WHERE c.consumer = $1::text OR split_part(c.consumer, '@', 1) = $1::text)
+	WHERE EXISTS (SELECT FROM {schema}.inbox_consumer c WHERE c.consumer = $1::text OR ` + store.FamilyOfConsumer + ` = $1::text)
 		OR EXISTS (SELECT FROM {schema}.inbox_process p WHERE p.consumer = $1::text)
 		OR EXISTS (SELECT FROM {schema}.inbox_topic t WHERE t.consumer = $1::text)),
 changed AS (

@@ -16,8 +16,8 @@ SELECT c.consumer, greatest(c.beat_at, c.stopped_at) FROM {schema}.inbox_consume
 WHERE c.beat_at IS NOT NULL AND (SELECT true FROM {schema}.inbox_key k WHERE k.consumer = c.consumer LIMIT 1)
 	AND (c.beat_at < clock_timestamp() - interval '3 minutes'
 	OR (c.stopped_at >= c.beat_at
-			OR EXISTS (SELECT FROM {schema}.inbox_process p WHERE p.consumer = split_part(c.consumer, '@', 1) AND p.seen_until < clock_timestamp()))
-		AND NOT EXISTS (SELECT FROM {schema}.inbox_process p WHERE p.consumer = split_part(c.consumer, '@', 1) AND p.seen_until >= clock_timestamp()))
+			OR EXISTS (SELECT FROM {schema}.inbox_process p WHERE p.consumer = ` + store.FamilyOfConsumer + ` AND p.seen_until < clock_timestamp()))
+		AND NOT EXISTS (SELECT FROM {schema}.inbox_process p WHERE p.consumer = ` + store.FamilyOfConsumer + ` AND p.seen_until >= clock_timestamp()))
 ORDER BY c.beat_at, c.consumer`
 
 // Absent returns the consumers that have parked messages and that no process runs, with the time when one was last seen running, by the clock of

@@ -49,9 +49,9 @@ WITH gone AS (
 	DELETE FROM {schema}.inbox_process WHERE process = $1::uuid OR seen_until < clock_timestamp() - interval '1 day' RETURNING consumer, process
 )
 UPDATE {schema}.inbox_consumer c SET stopped_at = clock_timestamp()
-WHERE c.beat_at IS NOT NULL AND split_part(c.consumer, '@', 1) IN (SELECT consumer FROM gone WHERE process = $1::uuid)
+WHERE c.beat_at IS NOT NULL AND ` + store.FamilyOfConsumer + ` IN (SELECT consumer FROM gone WHERE process = $1::uuid)
 	AND NOT EXISTS (SELECT FROM {schema}.inbox_process p
-		WHERE p.consumer = split_part(c.consumer, '@', 1) AND p.process <> $1::uuid AND p.seen_until >= clock_timestamp())`
+		WHERE p.consumer = ` + store.FamilyOfConsumer + ` AND p.process <> $1::uuid AND p.seen_until >= clock_timestamp())`
 )
 
 // States of a process, as the table has them.

@@ -35,6 +35,9 @@ func Family(consumer string) string {
 	return consumer[:end]
 }
 
+// FamilyOfConsumer is [Family] in SQL, for the column consumer of a table c.
+const FamilyOfConsumer = `regexp_replace(c.consumer, '@[0-9]+(` + Aside + `)?$', '')`
+
 // ForgetConsumer removes the record that a generation, which has ended, was run. The first generation has the name of its read model,
 // which still belongs to its service and is still subscribed.
 const ForgetConsumer = `
