@@ -158,14 +158,20 @@ func (m *Messages) Count(ctx context.Context, filter Filter) (int64, error) {
 	if err := filter.Validate(); err != nil {
 		return 0, err
 	}
-	w, ofKey := filter.where()
+	statement, args := count(filter)
+	var n int64
+	err := m.h.AdHoc().QueryRow(ctx, m.h.DB(ctx), statement, args, &n)
+	return n, store.Wrap("count parked messages", err)
+}
+
+// count makes the statement that counts.
+func count(f Filter) (statement string, args []any) {
+	w, ofKey := f.where()
 	perKey := "ALL"
-	if filter.FirstOnly {
+	if f.FirstOnly {
 		perKey = "1"
 	}
-	var n int64
-	err := m.h.AdHoc().QueryRow(ctx, m.h.DB(ctx), fmt.Sprintf(countParked, ofKey, perKey, w), w.Args, &n)
-	return n, store.Wrap("count parked messages", err)
+	return fmt.Sprintf(countParked, ofKey, perKey, w), w.Args
 }
 
 // RetryAll is [Messages.RetryNow] for each key that failed and whose first message the filter selects, after an outage for example. State and FirstOnly of
@@ -215,14 +221,9 @@ type keyPlace struct {
 
 // retryBatch has the next keys tried. last is nil if there is none.
 func (m *Messages) retryBatch(ctx context.Context, filter Filter, by operator.By, after *keyPlace, size int) (last *keyPlace, n int64, err error) {
-	// The where clause is made anew for each batch, because the position is one of its conditions.
-	w, _ := filter.where(by.Actor, string(operator.Retry), pgsql.CleanText(by.Reason))
-	if after != nil {
-		w.Add("(k.consumer, k.key_lock) > (%s::text, %s::bigint)", after.consumer, after.lock)
-	}
-	bound := w.Arg(size)
+	statement, args := retry(filter, by, after, size)
 	var at keyPlace
-	err = m.h.AdHoc().QueryRow(ctx, m.h.DB(ctx), fmt.Sprintf(retryMany, w, bound), w.Args, &at.consumer, &at.lock, &n)
+	err = m.h.AdHoc().QueryRow(ctx, m.h.DB(ctx), statement, args, &at.consumer, &at.lock, &n)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, 0, nil
@@ -231,4 +232,14 @@ func (m *Messages) retryBatch(ctx context.Context, filter Filter, by operator.By
 	}
 	m.h.Wake()
 	return &at, n, nil
+}
+
+// retry makes the statement of a batch. Each batch has another one, because the position is one of its conditions.
+func retry(f Filter, by operator.By, after *keyPlace, size int) (statement string, args []any) {
+	w, _ := f.where(by.Actor, string(operator.Retry), pgsql.CleanText(by.Reason))
+	if after != nil {
+		w.Add("(k.consumer, k.key_lock) > (%s::text, %s::bigint)", after.consumer, after.lock)
+	}
+	bound := w.Arg(size)
+	return fmt.Sprintf(retryMany, w, bound), w.Args
 }

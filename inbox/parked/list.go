@@ -51,9 +51,10 @@ const (
 // Filter selects the parked messages that match every field that is set. The zero filter selects all.
 type Filter struct {
 	Consumer, TenantID, OrderingKey string
-	// Topic and Type are compared with the message, Fingerprint with that of its last error (package operator/failures), and Error is searched in the
-	// text of that error. None of them has an index.
-	Topic, Type, Fingerprint, Error string
+	// Fingerprint is compared with that of the message's last error (package operator/failures), by an index.
+	Fingerprint string
+	// Topic and Type are compared with the message, and Error is searched in the text of its last error. None of them has an index.
+	Topic, Type, Error string
 	// State is that of their key.
 	State KeyState
 	// FirstOnly selects at most one message per key: its first, if that matches.
@@ -86,6 +87,12 @@ func (f Filter) where(args ...any) (w *pgsql.Where, ofKey string) {
 		if c.value != "" {
 			w.Add(c.column+" = %s::text", c.value)
 		}
+	}
+	// This follows from the comparison below. It lets the planner begin with the index of the causes: without it, each key that failed is looked at, and
+	// 5 of 50,000 keys took two seconds.
+	if f.Fingerprint != "" {
+		w.Add("(k.consumer, k.key_lock) IN (SELECT f.consumer, f.key_lock FROM {schema}.inbox_parked f WHERE f.fingerprint = %s::text AND f.fingerprint <> '')",
+			f.Fingerprint)
 	}
 	// The filter belongs inside the lateral query, so that a key with a thousand messages gives the matching
 	// ones. With FirstOnly it belongs outside: inside, the second message of a key could pass for the first.

@@ -37,3 +37,37 @@ func TestOperatorsReadByIndexes(t *testing.T) {
 		}
 	}
 }
+
+// One of several causes is found by its index, among 50,000 keys that failed and as many messages behind them.
+func TestCauseIsReadByItsIndex(t *testing.T) {
+	db := pgtest.Migrated(t, pgtest.Inbox)
+	for _, statement := range []string{
+		`INSERT INTO inbox_parked (consumer, key_lock, message_key, tenant_id, source, message_id, event_type, topic, content_type, payload,
+				fingerprint, cause_since)
+			SELECT 'billing', n / 2, gen_random_uuid(), 't', 'shop', n, 'e', 'o', '', '',
+				CASE WHEN n % 2 = 1 THEN '' WHEN n % 20000 = 6 THEN 'rare' WHEN n % 200 = 6 THEN 'some' ELSE 'many' END, now()
+			FROM generate_series(0, 99999) n ORDER BY n`,
+		`INSERT INTO inbox_key (consumer, key_lock, tenant_id, state, due_at) SELECT 'billing', n, 't', 'FAILED', now() FROM generate_series(0, 49999) n`,
+		"VACUUM ANALYZE inbox_parked", "VACUUM ANALYZE inbox_key",
+	} {
+		_, err := db.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	messages := inbox.New(uow.New(db.DB, nil), nil).Parked()
+	for cause, many := range map[string]int64{"rare": 5, "some": 495} {
+		filter := parked.Filter{Consumer: "billing", Fingerprint: cause, State: parked.KeyFailed, FirstOnly: true}
+		n, err := messages.Count(t.Context(), filter)
+		require.NoError(t, err)
+		require.Equal(t, many, n)
+		list, err := messages.Explain(t.Context(), filter, nil, 51)
+		require.NoError(t, err)
+		count, err := messages.ExplainCount(t.Context(), filter)
+		require.NoError(t, err)
+		retry, err := messages.ExplainRetry(t.Context(), filter)
+		require.NoError(t, err)
+		for _, plan := range []string{list, count, retry} {
+			require.Contains(t, plan, "inbox_parked_cause", cause)
+			require.NotContains(t, plan, "Seq Scan on inbox", cause)
+		}
+	}
+}
