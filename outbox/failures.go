@@ -5,6 +5,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/operator/failures"
 )
@@ -37,9 +38,7 @@ var (
 	}
 	deadEvents = failures.Table{ //nolint:gochecknoglobals // a constant
 		Name: "{schema}.outbox_dead", Since: "died_at", Counts: "true", Next: "NULL::timestamptz",
-		// A look-up for each letter: for an EXISTS the planner would read all blocks.
-		Example: failure + `, coalesce((SELECT b.state = 'dead' AND b.head_seq = f.seq FROM {schema}.outbox_block b
-			WHERE b.lane = f.lane AND b.ordering_key = f.ordering_key), false),
+		Example: failure + `, (SELECT ` + outboxdb.HoldsKey + ` FROM (SELECT f.lane, f.ordering_key, f.seq) d),
 			f.retry_count + f.crashes, coalesce(f.error_message, '')`,
 	}
 )

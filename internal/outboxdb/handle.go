@@ -102,6 +102,10 @@ const HeadOfKey = `
 		SELECT x.lane, x.ordering_key, x.seq, x.retry_after FROM {schema}.outbox_held x
 		WHERE (x.lane, x.ordering_key, x.seq) >= (k.lane, k.ordering_key, 0) ORDER BY x.lane, x.ordering_key, x.seq LIMIT 1`
 
+// HoldsKey is true if the key of a dead letter d waits for it. It is a look-up for each letter: for an EXISTS the planner would read all blocks.
+const HoldsKey = `coalesce((SELECT b.state = 'dead' AND b.head_seq = d.seq FROM {schema}.outbox_block b
+		WHERE b.lane = d.lane AND b.ordering_key = d.ordering_key), false)`
+
 // Wrap adds the call that failed to an error, and what to do about it where that is known. It returns nil for nil.
 func Wrap(what string, err error) error {
 	if err == nil {

@@ -3,11 +3,7 @@ package dead
 import "github.com/oncebox/oncebox/internal/outboxdb"
 
 const (
-	deadColumns = outboxdb.RowColumns + `, died_at, coalesce(error_message, ''), fingerprint, ` + holdsKey
-
-	// holdsKey is true if the key of a dead letter d waits for it. It is a look-up for each letter: for an EXISTS the planner would read all blocks.
-	holdsKey = `coalesce((SELECT b.state = 'dead' AND b.head_seq = d.seq FROM {schema}.outbox_block b
-		WHERE b.lane = d.lane AND b.ordering_key = d.ordering_key), false)`
+	deadColumns = outboxdb.RowColumns + `, died_at, coalesce(error_message, ''), fingerprint, ` + outboxdb.HoldsKey
 
 	listDead = `
 SELECT ` + deadColumns + ` FROM (SELECT {columns but payload}, NULL::bytea AS payload, died_at, error_message, fingerprint FROM {schema}.outbox_dead) d
