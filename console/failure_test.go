@@ -66,6 +66,7 @@ func TestCauseIsNotedAndArchived(t *testing.T) {
 	stuck := b.page("stuck").text()
 	require.Contains(t, stuck, "Nothing is stuck.")
 	require.Contains(t, stuck, "1 cause is archived and left out")
+	require.NotContains(t, b.page("stuck?each=1&step=charge").text(), "archived", "a list of requests leaves out none")
 	require.NotContains(t, b.page("").text(), "keys fail,")
 	require.Contains(t, b.page("failures").text(), "Nothing fails.")
 	require.Len(t, b.page("failures?show=archived").links("failure?"), 1)

@@ -39,7 +39,7 @@ type stuckView struct {
 	Of          int  // number of rows on all pages
 	First, Next string
 	Each        bool     // the rows are the requests with one step in doubt
-	Archived    int      // number of causes that are left out
+	Archived    int      // number of causes that are left out; a list of requests leaves out none
 	Unknown     []string // consumers whose broker has not reported how many messages wait
 	Pauses      []tenants.Pause
 	Paused      []consumers.Pause
@@ -66,15 +66,9 @@ func showStuck(v *visit) error {
 	view := &stuckView{
 		Filter: ops.Filter{Tenant: q.Get(fieldTenant), Topic: q.Get(fieldTopic), Consumer: q.Get(fieldConsumer)}, Notice: decided(q), Each: q.Get("each") != "",
 	}
-	list, archived, err := v.view().Causes(v.Context(), view.Filter)
+	list, err := stuckCauses(v, view, q.Get(fieldStep))
 	if err != nil {
 		return err
-	}
-	view.Archived = len(archived)
-	if view.Each {
-		if list, err = eachWith(v, view.Filter, q.Get(fieldStep)); err != nil {
-			return err
-		}
 	}
 	if view.Unknown, err = v.view().Unknown(v.Context(), view.Filter); err != nil {
 		return err
@@ -120,6 +114,16 @@ func rest(q url.Values) url.Values {
 	q = frame.With(q, nil)
 	q.Del(fieldDone)
 	return q
+}
+
+// stuckCauses returns the rows of all pages, and sets how many causes are left out.
+func stuckCauses(v *visit, view *stuckView, step string) ([]ops.Cause, error) {
+	if view.Each {
+		return eachWith(v, view.Filter, step)
+	}
+	list, archived, err := v.view().Causes(v.Context(), view.Filter)
+	view.Archived = len(archived)
+	return list, err
 }
 
 // eachWith returns the requests with a step in doubt, each as a cause of its own.
