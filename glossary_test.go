@@ -56,6 +56,21 @@ func TestGlossaryIsSorted(t *testing.T) {
 	}
 }
 
+// The first page of the console and oncebox status name a number by the same words, which the glossary explains.
+func TestNumbersHaveTheWordsOfTheGlossary(t *testing.T) {
+	explained := strings.ToLower(strings.ReplaceAll(readPage(t, "docs/glossary.md"), "\n", " "))
+	for _, place := range []string{"console/templates/overview.html", "cmd/oncebox/internal/status/print.go"} {
+		shown := strings.ToLower(readPage(t, place))
+		for _, words := range []string{
+			"events waiting", "held", "blocked keys", "dead events", "dead messages", "unknown steps", "parked", "failing keys",
+		} {
+			require.Contains(t, shown, words, place)
+			one := regexp.QuoteMeta(strings.TrimSuffix(words, "s"))
+			require.Regexp(t, `\*`+one+`s?[.*]`, explained, "the glossary explains it")
+		}
+	}
+}
+
 // readPage is the text of a page.
 func readPage(t *testing.T, page string) string {
 	t.Helper()

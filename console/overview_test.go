@@ -32,14 +32,14 @@ func TestOverviewDrawsTheHistory(t *testing.T) {
 	}
 	hour := b.page("")
 	require.Regexp(t, `10 the oldest for \d+ m?s ?, growing`, hour.text())
-	require.Contains(t, hour.body, `aria-label="Wait to be published. wait: now 3 at `)
+	require.Contains(t, hour.body, `aria-label="Events waiting. wait: now 3 at `)
 	require.Contains(t, hour.body, "at most 7 at ")
 	require.Contains(t, hour.body, `<title>`)
 	require.Contains(t, hour.text(), ": 3 wait")
 	require.Contains(t, hour.text(), "2/s stored")
 	require.Equal(t, 4, strings.Count(hour.body, `<figure class="chart">`))
 	// Between the two times in which the figures were read, behind the last and before the first one.
-	_, picture, found := strings.Cut(hour.body, `aria-label="Wait to be published.`)
+	_, picture, found := strings.Cut(hour.body, `aria-label="Events waiting.`)
 	require.True(t, found)
 	picture, _, found = strings.Cut(picture, "</svg>")
 	require.True(t, found)

@@ -45,7 +45,7 @@ func TestTheOverviewTellsWhatDoesNotRun(t *testing.T) {
 	s.Drain()
 	a := b.page("")
 	require.Contains(t, a.text(), "billing runs")
-	require.Contains(t, a.text(), "Dead at consumers 0 ", "none is not 0+")
+	require.Contains(t, a.text(), "Dead messages 0 ", "none is not 0+")
 	s.failingMessage("o-1")
 	require.NotContains(t, a.text(), "down")
 	s.place("o-2")

@@ -64,7 +64,7 @@ func TestConsumersAreListed(t *testing.T) {
 	}, squeezed(a.out))
 	status := squeezed(s.oncebox("status").out)
 	for _, row := range []string{
-		"CONSUMER RUNS PARKED OLDEST KEYS THAT FAIL KEYS BEHIND DEAD DEAD AT BROKER",
+		"CONSUMER RUNS PARKED OLDEST FAILING KEYS KEYS BEHIND DEAD DEAD AT BROKER",
 		"ended stopped TIME 0 - 0 0 0 9",
 		"killed not seen since TIME 0 - 0 0 0 10",
 		"mailer yes 0 - 0 0 0 1007",

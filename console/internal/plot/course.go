@@ -15,7 +15,7 @@ type Course struct {
 
 // Plots returns the plots of an outbox: what waits and for how long, what comes and goes, and what fails.
 func (c *Course) Plots() []*Plot {
-	backlog := c.plot("Wait to be published", "events", c.Span.step)
+	backlog := c.plot("Events waiting", "events", c.Span.step)
 	c.highest(backlog, "wait", "", func(f *operator.Figures) (float64, bool) { return float64(f.Waiting), f.Waiting != operator.Unknown })
 	age := c.plot("Oldest that waits", "age", c.Span.step)
 	age.number, age.scale = inSeconds, roundSeconds

@@ -59,7 +59,7 @@ func (i *Item) numbers() [][]string {
 	}
 	add("dead events", count(o.Dead))
 	if o.BlockedKeys > 0 {
-		add("keys that wait", count(o.BlockedKeys))
+		add("blocked keys", count(o.BlockedKeys))
 	}
 	_, dead := i.totals()
 	add("dead messages", count(int64(dead)))
@@ -130,7 +130,7 @@ func (i *Item) consumers() [][]string {
 	if len(i.Consumers) == 0 {
 		return nil
 	}
-	rows := [][]string{{"CONSUMER", "RUNS", "PARKED", "OLDEST", "KEYS THAT FAIL", "KEYS BEHIND DEAD", "DEAD", "AT BROKER"}}
+	rows := [][]string{{"CONSUMER", "RUNS", "PARKED", "OLDEST", "FAILING KEYS", "KEYS BEHIND DEAD", "DEAD", "AT BROKER"}}
 	for n := range i.Consumers {
 		c := &i.Consumers[n]
 		// Keys are counted over all tenants and topics, so with one selected the number would be too high.
