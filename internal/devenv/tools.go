@@ -16,7 +16,8 @@ import (
 const oldestJava = 17
 
 // composeHint is for developers who have a container engine but not the tools.
-const composeHint = "or run `docker compose up -d` with this module's compose.yaml and set PULSAR_URL=pulsar://127.0.0.1:6650"
+const composeHint = "or run `docker compose up -d` with this module's compose.yaml and set PULSAR_URL=pulsar://127.0.0.1:6650 " +
+	"and PULSAR_ADMIN_URL=http://127.0.0.1:18080"
 
 // provideJava returns the home folder of a Java that can run Pulsar. It installs one if there is none and
 // it is possible.
