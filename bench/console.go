@@ -16,10 +16,13 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/console"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/history"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -62,10 +65,14 @@ func (b *consoleBench) run(ctx context.Context, s *schema) error {
 		return err
 	}
 	defer db.Close()
+	events := outbox.NewStore(db, nil)
+	if err := fillHistory(ctx, s, db, events); err != nil {
+		return err
+	}
 	page, err := console.New(db, func(*http.Request) (console.Access, error) {
 		return console.Access{Actor: source, Read: true, Act: true}, nil
 	}, &console.Config{
-		Outbox: outbox.NewStore(db, nil), Inbox: inbox.New(uow.New(db, nil), nil), Idempotency: idempotency.NewStore(nil),
+		Outbox: events, Inbox: inbox.New(uow.New(db, nil), nil), Idempotency: idempotency.NewStore(nil),
 	})
 	if err != nil {
 		return err
@@ -81,6 +88,7 @@ func (b *consoleBench) run(ctx context.Context, s *schema) error {
 	b.pages = []*consolePage{
 		{name: "bare", address: url + "/bare"},
 		{name: "overview", address: url + "/console/"},
+		{name: "overview-day", address: url + "/console/?span=24h"},
 		{name: "dead", address: url + "/console/dead?box=outbox"},
 		{name: "delayed", address: url + "/console/delayed"},
 		{name: "dead-tenant", address: url + "/console/dead?box=outbox&tenant=tenant-7"},
@@ -91,6 +99,28 @@ func (b *consoleBench) run(ctx context.Context, s *schema) error {
 	}
 	b.report()
 	return stop()
+}
+
+// dayOfMinutes enters a row for each minute of a day: for the outbox, and for each of the consumers of the full tables.
+const dayOfMinutes = `INSERT INTO oncebox_history (part, at, consumer, waiting, parked, failing, dead, oldest, came, went, failed, counted)
+SELECT s.part, date_trunc('minute', clock_timestamp()) - n * interval '1 minute', s.consumer, 1000 + n * 37 % 500, 100 + n * 11 % 90, n % 7, 1000, n % 60,
+	600 + n * 13 % 70, 600 + n * 17 % 70, n % 5, 60
+FROM generate_series(0, 1439) n,
+	(SELECT 'outbox' AS part, '' AS consumer UNION ALL SELECT 'inbox', 'consumer-' || c FROM generate_series(0, 19) c) s`
+
+// fillHistory makes the history that production has after a day: the writers merge what is older than two hours.
+func fillHistory(ctx context.Context, s *schema, db *bun.DB, events *outbox.Store) error {
+	progressf("filling: a day of history")
+	if err := s.exec(ctx, dayOfMinutes); err != nil {
+		return fmt.Errorf("history: %w", err)
+	}
+	for _, part := range []operator.Part{operator.PartOutbox, operator.PartInbox} {
+		w := history.Writer{Part: part, Run: events.Handle().Run, Log: events.Telemetry().Logger}
+		if err := w.Tidy(ctx, db); err != nil {
+			return err
+		}
+	}
+	return s.exec(ctx, "VACUUM ANALYZE oncebox_history")
 }
 
 // bareHandler answers as many bytes as the first page has, and does nothing for them.

@@ -42,8 +42,8 @@
 // http sends requests to a service on a loopback socket. The clients run in the same program, so all rates and CPU times contain the time of the
 // clients.
 //
-// console requests the pages of package console one after the other. The tables are filled within the server, with -rows rows. The figure is the
-// time to the last byte. The first request of each page does not count.
+// console requests the pages of package console one after the other. The tables are filled within the server, with -rows rows and a day of history,
+// so the overview draws all its plots. The figure is the time to the last byte. The first request of each page does not count.
 //
 // After each run the stored or sent events are counted and compared. If a run has lost, doubled or reordered an event, the program reports that
 // and ends with exit code 1.
