@@ -30,10 +30,10 @@ type searchView struct {
 
 	Text string
 	Rows []foundRow
-	// Until is the day before which was searched, "" if the search began with today.
-	Until string
-	// Searched is the earliest day that was searched, and Further the address that goes on from there. "": everything was searched.
-	Searched, Further string
+	// Before is the time before which was searched. Zero: the search began with now.
+	Before time.Time
+	// Further is the address that goes on from where the search has come to. "": everything was searched.
+	Further string
 	// Lists are the lists of a tenant, if the text is one.
 	Lists []link
 }
@@ -49,7 +49,7 @@ type foundRow struct {
 func showSearch(v *visit) error {
 	v.still = true // the page has a form
 	q := v.URL.Query()
-	view := &searchView{Text: strings.TrimSpace(q.Get(fieldText)), Until: q.Get(fieldUntil)}
+	view := &searchView{Text: strings.TrimSpace(q.Get(fieldText))}
 	switch source := strings.TrimSpace(q.Get(fieldSource)); {
 	case view.Text == "":
 		return v.show(pageSearch, "Search", view)
@@ -57,14 +57,11 @@ func showSearch(v *visit) error {
 		v.redirect(frame.Event(view.Text, source))
 		return nil
 	}
-	var before time.Time
-	if view.Until != "" {
-		var err error
-		if before, err = time.Parse(time.DateOnly, view.Until); err != nil {
-			return invalid(errDamaged)
-		}
+	var err error
+	if view.Before, err = ops.TimeAgo(q.Get(fieldUntil), v.now); err != nil {
+		return invalid(errDamaged)
 	}
-	found, err := v.view().Find(v.Context(), view.Text, before, mostFound)
+	found, err := v.view().Find(v.Context(), view.Text, view.Before, mostFound)
 	switch {
 	case errors.Is(err, seek.ErrText):
 		return &problem{http.StatusBadRequest, "This cannot be searched for", words.Upper(err.Error()) + "."}
@@ -80,8 +77,7 @@ func showSearch(v *visit) error {
 		view.Rows = append(view.Rows, foundRow{f, frame.Event(f.ID, f.Source)})
 	}
 	if !found.Back.IsZero() {
-		view.Searched = words.Date(found.Back)
-		view.Further = frame.Address(pageSearch, url.Values{fieldText: {view.Text}, fieldUntil: {view.Searched}})
+		view.Further = frame.Address(pageSearch, url.Values{fieldText: {view.Text}, fieldUntil: {found.Back.UTC().Format(time.RFC3339)}})
 	}
 	if slices.ContainsFunc(found.List, func(f ops.Found) bool { return f.Tenant == view.Text }) {
 		view.Lists = listsOf(v, view.Text)

@@ -56,6 +56,15 @@ func TestASearchLeadsToALife(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, find("x").status)
 	require.Equal(t, http.StatusBadRequest, find(strings.Repeat("x", 300)).status)
 	require.Equal(t, http.StatusBadRequest, b.get("search?q=77&until=yesterday").status)
+	for range 51 {
+		s.placeOf("many", "req-51")
+	}
+	s.Drain()
+	newest := find("req-51")
+	require.Contains(t, newest.text(), "The newest 50 are shown")
+	further := newest.links("search?q=req-51")
+	require.Len(t, further, 1, "the search ended with the fiftieth, and goes on from there")
+	require.Contains(t, b.page(further[0]).text(), "Nothing was found before 20", "not from today on once more")
 	hostileSearch := find(hostile)
 	require.NotContains(t, hostileSearch.body, "<script")
 	require.Contains(t, b.get("search?q=order-7&source=partner").at, "/event?id=order-7&source=partner")

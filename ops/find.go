@@ -33,7 +33,7 @@ type Findings struct {
 	List []Found
 	// More is true if there may be more than the limit.
 	More bool
-	// Back is the earliest day that was searched for published events. Zero: all days that are kept were searched.
+	// Back is how far the search for published events has come; it is not finished. Zero: all that are kept were searched.
 	Back time.Time
 }
 

@@ -65,7 +65,7 @@ func TestAnEventIsFoundByWhatIsKnownOfIt(t *testing.T) {
 	find() // is published, and handled by two consumers
 	second := s.placeOf("77", m)
 	require.ElementsMatch(t, []string{"correlation id " + first, "correlation id " + second}, s.found("req-81f3"))
-	require.ElementsMatch(t, []string{"id " + first, "id " + second}, s.found(first[:8]), "ids of the same minute")
+	require.ElementsMatch(t, []string{"id " + first, "id " + second}, s.found(first[:6]), "ids of the same hours")
 	require.Len(t, s.found("default"), 2, "the tenant")
 	one, err := s.Find(t.Context(), "req-81f3", time.Time{}, 1)
 	require.NoError(t, err)

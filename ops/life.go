@@ -54,8 +54,10 @@ type Life struct {
 // Moment is something that happened to an event.
 type Moment struct {
 	// At is the time, by the clock of the database. Zero means that it is the present state.
-	At   time.Time
-	What What
+	At time.Time
+	// After is true if it happened after At, and the time itself is not kept.
+	After bool
+	What  What
 	// Consumer is the consumer at which it happened, "" for the outbox.
 	Consumer string
 	// Attempts and Error are the values at that time.
@@ -85,10 +87,11 @@ const (
 	Refused   What = "refused"       // the broker has refused it; it is tried again
 	Published What = "published"     // the broker has confirmed it
 	Dead      What = "dead"          // given up
+	Received  What = "received"      // a consumer has received it, and did not handle it at once
 	Tried     What = "tried"         // a consumer has tried to handle it; it is still at the broker
 	Failing   What = "failing"       // a consumer fails to handle it, and tries again
 	StepDone  What = "step done"     // a consumer has completed a step of it
-	Handled   What = "handled"       // a consumer has handled it; if it was parked before, the time is that of the parking
+	Handled   What = "handled"       // a consumer has handled it; if it was parked before and no operator decided, the time is that of the parking
 	Decided   What = "decided"       // an operator has decided about it: see Actor, Action and Reason
 )
 
@@ -217,6 +220,7 @@ func (v *View) finish(found *lives, kept time.Duration) []Life {
 		})
 		// The entry of a message that an operator discarded stays, so that it is not handled if it comes again.
 		l.History = slices.DeleteFunc(l.History, func(m Moment) bool { return m.What == Handled && l.discarded(m.Consumer) })
+		l.handledLater()
 		switch {
 		case l.Elsewhere:
 		case len(l.Outbox) == 0 && l.deleted():
@@ -251,6 +255,27 @@ func (l *Life) discarded(consumer string) bool {
 	return false
 }
 
+// handledLater corrects the times of messages that an operator sent to their consumer once more. The entry of such a message has the time at which it came,
+// and it was handled after the last decision only.
+func (l *Life) handledLater() {
+	for n := range l.History {
+		came := l.History[n]
+		if came.What != Handled || came.After {
+			continue
+		}
+		for k := len(l.History) - 1; k > n; k-- {
+			decided := &l.History[k]
+			if decided.Consumer != came.Consumer || !slices.Contains([]operator.Action{operator.Replay, operator.Edit, operator.Retry}, decided.Action) {
+				continue
+			}
+			l.History[n].What = Received
+			came.At, came.After = decided.At, true
+			l.History = slices.Insert(l.History, k+1, came)
+			break
+		}
+	}
+}
+
 // retention says how long things are kept, which is the usual reason why something is not found.
 func (v *View) retention(kept time.Duration) string {
 	events := "published events are " + Kept(kept)
@@ -276,8 +301,8 @@ func Kept(d time.Duration) string {
 // ordering key; or a tenant. It returns at most limit (0: 100).
 //
 // A complete id of an event that is known is answered at once, and alone. For other texts it reads all that waits or is dead, and then the published events
-// day by day from the day before on (zero: from today on), because no index fits all properties. [Findings.Back] is where a further search goes on. Of
-// messages from elsewhere that were handled only the key is kept, so they are found by their id alone.
+// back from the time before on (zero: from now on) for about five seconds, because no index fits all properties. [Findings.Back] is where a further search
+// goes on; it is always earlier than before. Of messages from elsewhere that were handled only the key is kept, so they are found by their id alone.
 func (v *View) Find(ctx context.Context, text string, before time.Time, limit int) (Findings, error) {
 	text = strings.TrimSpace(text)
 	if limit <= 0 {

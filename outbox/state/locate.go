@@ -3,7 +3,6 @@ package state
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 
@@ -149,11 +148,11 @@ func (s *Reader) Failing(ctx context.Context, limit int) ([]Failing, error) {
 }
 
 // Search finds events by what an operator knows of them: an id, an aggregate id, a correlation id or a causation id, or the beginning of one; an ordering
-// key; or a tenant. The newest come first, at most limit (0: 100), from the day before on (zero: from today on).
+// key; or a tenant. The newest come first, at most limit (0: 100), from before on (zero: from now on).
 //
-// No index fits all of these, and one for each would make every event dearer to record. So it reads the events that wait or are dead, and then day after
-// day, the latest first: about a second for a million events. It ends when it has found limit events, or when within is over. [Matches.Back] says how
-// far back it has searched; go on with before set to it.
+// No index fits all of these, and one for each would make every event dearer to record. So it reads the events that wait or are dead, and then the past,
+// the latest first: about a second for a million events. It ends when it has found limit events, or when within is over; at least the last quarter of
+// an hour before its beginning is always searched. [Matches.Back] says how far back it has come; go on with before set to it.
 func (s *Reader) Search(ctx context.Context, text string, before time.Time, within time.Duration, limit int) (Matches, error) {
 	sought, err := seek.New(text)
 	if err != nil {
@@ -162,11 +161,8 @@ func (s *Reader) Search(ctx context.Context, text string, before time.Time, with
 	if limit <= 0 {
 		limit = 100
 	}
-	bounded, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
 	search := &search{box: s.box, args: append(sought.Args(), limit+1), limit: limit}
-	err = search.run(bounded, before)
-	if err != nil && (ctx.Err() != nil || !errors.Is(bounded.Err(), context.DeadlineExceeded)) {
+	if err := search.run(ctx, before, within); err != nil {
 		return Matches{}, outboxdb.Wrap("search events", err)
 	}
 	found := search.found

@@ -2,6 +2,7 @@ package state
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -30,20 +31,20 @@ type Matches struct {
 	List []Match
 	// More is true if there may be more events than the limit.
 	More bool
-	// Back is the earliest day that was searched. Events that were recorded on earlier days, and are published, were not looked at. Zero: all days were
-	// searched.
+	// Back is how far the search has come: events that were recorded before it, and have left the outbox, were not looked at. Zero: all were. A search
+	// always comes back further than where it began.
 	Back time.Time
 }
 
 const (
-	searchColumns = `r.id, r.event_type, r.topic, r.tenant_id, r.source, r.aggregate_type, r.aggregate_id, r.ordering_key, r.created_at, r.event_metadata`
+	searchColumns = `r.id, r.event_type, r.topic, r.tenant_id, r.source, r.aggregate_type, r.aggregate_id, r.ordering_key, r.created_at, r.event_metadata, r.lane, r.seq`
 	searchedWith  = `SELECT m.id::text, m.event_type, m.topic, m.tenant_id, m.source, m.aggregate_type, m.aggregate_id, coalesce(m.ordering_key, ''),
-	m.created_at, m.status, m.by FROM (`
+	m.created_at, coalesce(m.status, ` + ofLog + `), m.by FROM (`
 	searchEnd = `) m WHERE m.by IS NOT NULL ORDER BY m.created_at DESC, m.id DESC LIMIT $6::int`
 
-	// ofLog is the status of a row r of the log.
-	ofLog = `(SELECT CASE WHEN r.seq <= c.sent OR r.seq <@ c.ahead THEN '` + outboxdb.StatusSent + `' ELSE '` + outboxdb.StatusNew + `' END
-		FROM {schema}.outbox_cursor c WHERE c.lane = r.lane)`
+	// ofLog is the status of a row m of the log. It is read for the rows that are returned alone: a tenant may have a million others.
+	ofLog = `(SELECT CASE WHEN m.seq <= c.sent OR m.seq <@ c.ahead THEN '` + outboxdb.StatusSent + `' ELSE '` + outboxdb.StatusNew + `' END
+		FROM {schema}.outbox_cursor c WHERE c.lane = m.lane)`
 )
 
 // The statements read their tables from end to end: no index fits all properties, and one for each would make every event dearer to record.
@@ -63,15 +64,15 @@ func searchWaiting() string {
 		FROM {schema}.outbox_held r`,
 		`'`+outboxdb.StatusDead+`'
 		FROM {schema}.outbox_dead r`,
-		ofLog+` FROM {schema}.outbox_default r`,
+		`NULL FROM {schema}.outbox_default r`,
 		`'`+outboxdb.StatusSent+`'
 		FROM {schema}.outbox_sent_default r`)
 }
 
-// searchDay searches what was recorded from $7 to $8, and what was published then out of its turn.
-func searchDay() string {
+// searchSpan searches what was recorded from $7 to $8, and what was published then out of its turn.
+func searchSpan() string {
 	return searchStatement(
-		ofLog+` AS status FROM {schema}.outbox r WHERE r.created_at >= $7::timestamptz AND r.created_at < $8::timestamptz`,
+		`NULL AS status FROM {schema}.outbox r WHERE r.created_at >= $7::timestamptz AND r.created_at < $8::timestamptz`,
 		`'`+outboxdb.StatusSent+`'
 		FROM {schema}.outbox_sent r WHERE r.sent_at >= $7::timestamptz AND r.sent_at < $8::timestamptz`)
 }
@@ -82,6 +83,10 @@ SELECT DISTINCT to_date(right(c.relname, 8), 'YYYYMMDD')::timestamp AT TIME ZONE
 FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
 WHERE i.inhparent IN ('{schema}.outbox'::regclass, '{schema}.outbox_sent'::regclass) AND c.relname ~ '_[0-9]{8}$' ORDER BY day DESC`
 
+// firstSpan is how much of the past is searched first. Each further span is twice as long, and ends with its day: each reads the partition of its day, and
+// only compares the rows of the span.
+const firstSpan = 15 * time.Minute
+
 // search is a search for events. Its arguments are those of the statements.
 type search struct {
 	box   *outboxdb.Handle
@@ -90,12 +95,12 @@ type search struct {
 	found Matches
 }
 
-// run searches until it has more events than the limit, and sets Back.
-func (s *search) run(ctx context.Context, before time.Time) error {
-	// If the time is over at once, not even today was searched.
-	s.found.Back = before
+// run searches until it has more events than the limit, or until within is over, and sets Back. The first span is searched to its end, however long it
+// takes, so that whoever goes on from Back comes to the end of the search.
+func (s *search) run(ctx context.Context, before time.Time, within time.Duration) error {
+	bounded, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
 	if before.IsZero() {
-		s.found.Back = time.Now().UTC().Truncate(day).Add(day)
 		if err := s.add(ctx, searchWaiting(), s.args); err != nil {
 			return err
 		}
@@ -104,20 +109,62 @@ func (s *search) run(ctx context.Context, before time.Time) error {
 	if err != nil {
 		return err
 	}
-	for _, from := range days {
-		if from = from.UTC(); !before.IsZero() && !from.Before(before) {
-			continue
+	for _, part := range spans(days, before, time.Now()) {
+		patience := ctx
+		if !s.found.Back.IsZero() {
+			patience = bounded
 		}
-		if len(s.found.List) > s.limit {
-			return nil
+		if len(s.found.List) > s.limit || patience.Err() != nil {
+			return ctx.Err()
 		}
-		if err := s.add(ctx, searchDay(), append(s.args, from, from.Add(day))); err != nil {
+		if err := s.add(patience, searchSpan(), append(s.args, part.from, part.to)); err != nil {
+			if ctx.Err() == nil && errors.Is(patience.Err(), context.DeadlineExceeded) {
+				return nil
+			}
 			return err
 		}
-		s.found.Back = from
+		s.found.Back = part.from
 	}
 	s.found.Back = time.Time{}
 	return nil
+}
+
+// span is the time from from to to, without to.
+type span struct{ from, to time.Time }
+
+// spans divides the days before a time (zero: all) into spans, the latest first. The first of them contains the days of the future: their partitions
+// are made ahead, and a search that has come through them alone has come nowhere.
+func spans(days []time.Time, before, now time.Time) (list []span) {
+	if len(days) == 0 {
+		return nil
+	}
+	end := days[0].UTC().Add(day)
+	if !before.IsZero() && before.Before(end) {
+		end = before.UTC()
+	}
+	length := firstSpan
+	for _, start := range days {
+		start = start.UTC()
+		if start.After(now) {
+			continue
+		}
+		if last := start.Add(day); len(list) > 0 && last.Before(end) {
+			end = last
+		}
+		for end.After(start) {
+			latest := end
+			if now.Before(latest) {
+				latest = now.UTC()
+			}
+			from := latest.Add(-length).Truncate(time.Minute)
+			if from.Before(start) {
+				from = start
+			}
+			list = append(list, span{from, end})
+			end, length = from, 2*length
+		}
+	}
+	return list
 }
 
 // add adds the events that one statement finds.

@@ -44,10 +44,22 @@ func TestASearchGoesBackDayByDay(t *testing.T) {
 	require.Equal(t, "o-1", rest.List[0].AggregateID)
 	require.Empty(t, f.search("o-0", today, long, 0).List)
 
-	// Without time it has come nowhere, and says so.
-	none := f.search("acme", time.Time{}, 0, 0)
-	require.Empty(t, none.List)
-	require.False(t, none.Back.Before(today.AddDate(0, 0, 1)))
+	// Without time it comes less far each time, and to the end all the same. The partition of tomorrow is made ahead.
+	f.Exec("SELECT outbox_make_partition(?::date)", today.AddDate(0, 0, 1).Format(time.DateOnly))
+	var found []string
+	for before := (time.Time{}); ; {
+		part := f.search("acme", before, 0, 0)
+		for _, m := range part.List {
+			found = append(found, m.AggregateID)
+		}
+		if part.Back.IsZero() {
+			break
+		}
+		require.True(t, part.Back.Before(time.Now()), "it has searched something: back to %s", part.Back)
+		require.True(t, before.IsZero() || part.Back.Before(before), "no circle: from %s to %s", before, part.Back)
+		before = part.Back
+	}
+	require.Equal(t, []string{"o-0", "o-1", "o-2"}, found)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := f.State().Search(ended, "acme", time.Time{}, long, 0)

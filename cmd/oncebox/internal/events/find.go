@@ -36,15 +36,15 @@ func NewFind(s *cli.Session) *cobra.Command {
 		Long: `Find events and messages. TEXT is an id, an aggregate id, a correlation id or a causation id, or the beginning of one; an ordering key; or a
 tenant. The newest are first. oncebox show prints the whole life of one.
 
-No index fits all of these. So the command reads all that waits or is dead, and then the published events day by day, the latest first, for at most 5
-seconds: about a second per million. It says how far back it has come; go on from there with --before. Of messages that came from another service and
+No index fits all of these. So the command reads all that waits or is dead, and then the published events, the latest first, for about 5
+seconds: a million in a second. It says how far back it has come; go on from there with --before. Of messages that came from another service and
 were handled only the id is kept.`,
 		Example: `  oncebox find order-7
   oncebox find 0193b2c4
   oncebox find req-81f3 --before 2026-11-20`,
 		Args: cli.ExactlyOneID,
 	}
-	cmd.Flags().StringVar(&before, "before", "", "search the days before this one only: "+ops.TimeForms)
+	cmd.Flags().StringVar(&before, "before", "", "search only what was recorded before: "+ops.TimeForms)
 	cmd.Flags().IntVar(&limit, "limit", 100, "print at most this many")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		until, err := ops.TimeAgo(before, time.Now())
@@ -66,15 +66,19 @@ were handled only the id is kept.`,
 			list[n] = foundOf(&found.List[n])
 		}
 		header := []string{"AT", "WHERE", "TYPE", "TOPIC", "TENANT", "AGGREGATE", "ID", "FOUND BY"}
-		if err := cli.List(s, list, "Nothing was found.", header, (*FoundItem).row); err != nil {
+		none := "Nothing was found."
+		if !found.Back.IsZero() {
+			none = "Nothing was found so far. The search is not finished."
+		}
+		if err := cli.List(s, list, none, header, (*FoundItem).row); err != nil {
 			return err
 		}
 		if found.More {
 			fmt.Fprintln(s.Errs, "There may be more: these are the newest. Give more of the text, or --limit.")
 		}
 		if !found.Back.IsZero() {
-			day := found.Back.UTC().Format(time.DateOnly)
-			fmt.Fprintf(s.Errs, "Published events were searched back to %s. For earlier ones: --before %s\n", day, day)
+			back := found.Back.UTC().Format(time.RFC3339)
+			fmt.Fprintf(s.Errs, "Published events were searched back to %s. For earlier ones: --before %s\n", back, back)
 		}
 		return nil
 	}
