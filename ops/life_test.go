@@ -133,6 +133,25 @@ func TestLifeOfAnEvent(t *testing.T) {
 	require.Empty(t, l.Gone)
 }
 
+// A message that was edited or retried was not handled when it came.
+func TestALifeShowsWhenAnEditedMessageWasHandled(t *testing.T) {
+	s := newService(t)
+	s.fails = messaging.Permanent(errors.New("the amount is no number"))
+	id := s.place("a")
+	s.DrainFailing()
+	by := operator.By{Actor: "ann", Reason: "a number now"}
+	key := s.life(id).Consumers[0].Key
+	require.NoError(t, s.App.Inbox.Dead().ReplayEdited(t.Context(), key, []byte(`{"key":"a"}`), by))
+	s.fails = nil
+	s.Drain()
+	l := s.life(id)
+	require.Subset(t, happened(l), []string{"received billing", "handled shipping"})
+	require.Equal(t, []string{"edit billing", "handled billing"}, happened(l)[len(l.History)-2:])
+	handled := l.History[len(l.History)-1]
+	require.True(t, handled.After)
+	require.Equal(t, l.History[len(l.History)-2].At, handled.At)
+}
+
 // A delayed event shows until when it waits. A cancelled event shows who did it, and an event whose rows the retention has removed shows that they are gone.
 func TestLifeAfterTheRowsAreGone(t *testing.T) {
 	s := newService(t)

@@ -60,11 +60,14 @@ func LifeOf(l *ops.Life, traceURL string, now time.Time) Life {
 			at, view.Waits = now, true
 		} else {
 			m.Clock = words.Clock(at)
+			if m.After {
+				m.Clock = "after " + m.Clock
+			}
 			if words.Date(at) != words.Date(above) {
 				m.Day = words.Date(at)
 			}
 		}
-		if !above.IsZero() {
+		if !above.IsZero() && !m.After {
 			m.Later = words.Later(at.Sub(above))
 		}
 		above = at
@@ -85,7 +88,7 @@ func momentOf(l *ops.Life, m *ops.Moment) Moment {
 		view.State = skin.Warn
 	case ops.Published, ops.Handled, ops.StepDone:
 		view.State = skin.Good
-	case ops.Recorded, ops.Waiting, ops.Delayed, ops.Decided:
+	case ops.Recorded, ops.Received, ops.Waiting, ops.Delayed, ops.Decided:
 	}
 	var parts []string
 	add := func(prefix, text string) {
@@ -101,6 +104,9 @@ func momentOf(l *ops.Life, m *ops.Moment) Moment {
 		add("", words.Counted(int64(m.Attempts), "try", "tries"))
 	}
 	add("until ", words.Stamp(m.Until))
+	if m.After {
+		add("", "the time itself is not kept")
+	}
 	view.Text = strings.Join(parts, ", ")
 	if m.Behind != "" {
 		view.Front = frame.Event(m.Behind, l.Source)

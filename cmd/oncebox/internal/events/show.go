@@ -34,9 +34,10 @@ type LifeItem struct {
 	Elsewhere bool `json:"recorded_elsewhere,omitempty"`
 }
 
-// MomentItem is one thing that happened to the event, in the JSON output of show. Without At it is the present state.
+// MomentItem is one thing that happened to the event, in the JSON output of show. Without At it is the present state. With After it happened after At.
 type MomentItem struct {
 	At       *time.Time      `json:"at,omitempty"`
+	After    bool            `json:"after,omitempty"`
 	What     ops.What        `json:"what"`
 	Consumer string          `json:"consumer,omitempty"`
 	Attempts int             `json:"attempts,omitempty"`
@@ -58,7 +59,8 @@ func NewShow(s *cli.Session) *cobra.Command {
 other commands print. Published events have no index on the id, so all events of that day are read: about a second per million.
 oncebox dead show prints payloads.
 
-If a message was parked before a consumer handled it, the time beside "handled" is that of the parking.`,
+If a message was parked before a consumer handled it, the time beside "handled" is that of the parking. If an operator replayed or retried it, it was
+handled after that; the time itself is not kept.`,
 		Example: `  oncebox show 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e
   oncebox show order-7 --source partner`,
 		Args: cli.ExactlyOneID,
@@ -94,7 +96,7 @@ func lifeOf(l *ops.Life) LifeItem {
 	}
 	for n, m := range l.History {
 		item.History[n] = MomentItem{
-			At: cli.TimeOf(m.At), What: m.What, Consumer: m.Consumer, Attempts: m.Attempts, Error: m.Error, Until: cli.TimeOf(m.Until), Behind: m.Behind,
+			At: cli.TimeOf(m.At), After: m.After, What: m.What, Consumer: m.Consumer, Attempts: m.Attempts, Error: m.Error, Until: cli.TimeOf(m.Until), Behind: m.Behind,
 			Step: m.Step, Actor: m.Actor, Action: m.Action, Reason: m.Reason,
 		}
 	}
@@ -131,6 +133,9 @@ func printLife(s *cli.Session, l *LifeItem) error {
 		}
 		if m.At != nil {
 			when = cli.Moment(*m.At)
+			if m.After {
+				when = "after " + when
+			}
 		}
 		rows[n] = []string{when, where, string(m.What), m.detail()}
 	}
