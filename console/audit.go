@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -67,18 +68,66 @@ func showAudit(v *visit) error {
 	if err != nil {
 		return invalid(err)
 	}
-	if view.Rows, err = auditRows(v, operator.AuditFilter{Part: part, EventID: view.ID}, before, perPage+1); err != nil {
+	last, err := view.read(v, operator.AuditFilter{Part: part, EventID: view.ID}, before)
+	if err != nil {
 		return err
 	}
 	fields := frame.Set(map[string]string{fieldBox: string(view.Box), fieldID: view.ID})
 	view.Form = v.filter(fields, frame.Set(map[string]string{fieldBox: string(view.Box)}))
 	var next url.Values
-	if len(view.Rows) > perPage {
-		view.Rows = view.Rows[:perPage]
-		next = url.Values{fieldBefore: {strconv.FormatInt(view.Rows[perPage-1].AuditEntry.ID, 10)}}
+	if last != nil {
+		next = url.Values{fieldBefore: {strconv.FormatInt(last.ID, 10)}}
 	}
 	view.Pager = frame.NewPager(pageAudit, q, fields, len(view.Rows), next)
 	return v.show(pageAudit, "Audit", view)
+}
+
+const (
+	// mostEntries is how many entries a page reads at most: an action on many messages has an entry for each, and is one row.
+	mostEntries = 5000
+	// sameAction is the longest time between two entries of one action.
+	sameAction = time.Minute
+)
+
+// read reads the entries before an entry (nil: from the newest on) until a page is full. It returns the last entry of the page, nil if there is no further
+// page.
+func (a *auditView) read(v *visit, filter operator.AuditFilter, before *operator.AuditEntry) (*operator.AuditEntry, error) {
+	for read, limit := 0, perPage+1; ; limit = mostEntries / 10 {
+		rows, err := auditRows(v, filter, before, limit)
+		if err != nil {
+			return nil, err
+		}
+		for n := range rows {
+			entry := rows[n].AuditEntry
+			if len(a.Rows) > 0 && filter.EventID == "" && a.Rows[len(a.Rows)-1].join(&entry, before) {
+				before = &entry
+				continue
+			}
+			if len(a.Rows) == perPage {
+				return before, nil
+			}
+			a.Rows, before = append(a.Rows, rows[n]), &entry
+		}
+		if read += len(rows); len(rows) < limit {
+			return nil, nil
+		} else if read >= mostEntries {
+			return before, nil
+		}
+	}
+}
+
+// join makes the row stand for an entry as well, if both belong to one action on many events or messages. last is the latest entry that the row stands for.
+func (r *auditRow) join(e, last *operator.AuditEntry) bool {
+	if e.EventID == "" || last.EventID == "" || last.At.Sub(e.At).Abs() > sameAction ||
+		e.Part != r.Part || e.Actor != r.Actor || e.Action != r.Action || e.Reason != r.Reason || e.Consumer != r.Consumer {
+		return false
+	}
+	r.Events += e.Events
+	r.EventID, r.Event = "", ""
+	if e.Type != r.Type {
+		r.Type, r.TenantID = "", ""
+	}
+	return true
 }
 
 // partOf returns the part of oncebox for the box of a page.

@@ -56,6 +56,27 @@ func TestTheAuditHasAllThatWasDecided(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, b.get("audit?id=x").status)
 }
 
+// An action on many messages is one row, however many entries it has. Another reason, another actor and another action are rows of their own.
+func TestAnActionOnManyMessagesIsOneRow(t *testing.T) {
+	s := newShop(t)
+	b := s.serve(s.config())
+	add := func(actor, action, reason string, count int) {
+		t.Helper()
+		_, err := s.DB.ExecContext(t.Context(), `INSERT INTO oncebox_audit (part, actor, action, reason, tenant_id, topic, event_type, consumer, event_id)
+			SELECT 'inbox', ?, ?, ?, 'acme', 'order', 'order.placed', 'billing', gen_random_uuid() FROM generate_series(1, ?::int)`, actor, action, reason, count)
+		require.NoError(t, err)
+	}
+	add("ann", "pause", "first of all", 1)
+	add("ann", "retry", "mail works", 436)
+	add("ann", "retry", "mail works again", 1)
+	add("bob", "retry", "mail works again", 2)
+	add("bob", "discard", "mail works again", 1)
+	page := b.page("audit?box=inbox")
+	require.Regexp(t, `(?s)bob.*discard.*bob.*retry 2.*ann.*retry.*mail works again.*ann.*retry 436.*mail works.*ann.*pause.*first of all`, page.text())
+	require.Empty(t, page.links("audit?before"))
+	require.Len(t, page.links("event?id="), 3, "a single entry leads to its event")
+}
+
 // The pages of all parts together have each entry once, the newest first.
 func TestTheAuditIsPagedOverAllParts(t *testing.T) {
 	s := newShop(t)
