@@ -3,7 +3,11 @@ package console
 import "github.com/oncebox/oncebox/ops/processes"
 
 // processesView is the data of the page of the processes.
-type processesView struct{ Processes []processes.Process }
+type processesView struct {
+	Processes []processes.Process
+	// Mixed has a sentence for each service that runs in several versions.
+	Mixed []string
+}
 
 // showProcesses shows which processes run what, and what keeps them from it.
 func showProcesses(v *visit) error {
@@ -11,5 +15,5 @@ func showProcesses(v *visit) error {
 	if err != nil {
 		return err
 	}
-	return v.show("processes", "Processes", &processesView{list})
+	return v.show("processes", "Processes", &processesView{list, processes.Mixed(list)})
 }

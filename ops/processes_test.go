@@ -52,6 +52,16 @@ func TestProcesses(t *testing.T) {
 	require.Equal(t, []string{"consumers"}, list[2].Parts)
 	require.False(t, list[3].Alive)
 
+	require.Empty(t, processes.Mixed(list), "one version is known")
+	older := *full
+	older.Name, older.Version = "vm-3", "v1"
+	list = append(list, older)
+	require.Equal(t, []string{"Several versions of shop run: v1 (vm-3), v2 (vm-1)."}, processes.Mixed(list))
+	list[len(list)-1].Service = "bank"
+	require.Empty(t, processes.Mixed(list), "of another service")
+	list[len(list)-1].Service, list[len(list)-1].Alive = "shop", false
+	require.Empty(t, processes.Mixed(list), "it has ended")
+
 	nothing, err := processes.List(t.Context(), s.DB, nil, nil)
 	require.NoError(t, err)
 	require.Empty(t, nothing)

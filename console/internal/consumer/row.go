@@ -77,6 +77,9 @@ func (r *Row) Word() string {
 // isConnected reports whether all processes of the consumer are connected and not paused.
 func (r *Row) isConnected() bool { return r.all("connected", "stored") }
 
+// IsOver reports whether the last error is one of the connection, and all processes are connected again.
+func (r *Row) IsOver() bool { return r.Error != "" && r.Href == "" && r.Runs && r.isConnected() }
+
 // all reports whether each process of the consumer is in one of the states. It is true without any process, so callers check Runs first.
 func (r *Row) all(states ...string) bool {
 	for _, t := range r.Topics {

@@ -2,11 +2,29 @@ package consumer
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/inbox/state"
 )
+
+// An error of the connection is over when all processes are connected again. An error of the handler is not.
+func TestAnErrorOfTheConnectionIsOver(t *testing.T) {
+	t.Parallel()
+	row := func(state1 string) *Row {
+		r := &Row{}
+		r.Runs, r.Topics = true, []state.Topic{{Processes: []state.Process{{State: "connected"}, {State: state1}}}}
+		r.failed("connection refused", "", time.Now())
+		return r
+	}
+	require.True(t, row("connected").IsOver())
+	require.False(t, row("away").IsOver())
+	r := row("connected")
+	r.failed("no such mailbox", "failure?cause=1", time.Now())
+	require.False(t, r.IsOver())
+	require.False(t, (&Row{}).IsOver())
+}
 
 // A pause has the name of a read model for all of its generations. A name may contain an @ itself.
 func TestNameOfAPause(t *testing.T) {
