@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/caarlos0/env/v11"
+
+	"github.com/oncebox/oncebox/internal/misspelt"
 )
 
 // ignore is the variable that lists names to leave alone.
@@ -74,9 +76,9 @@ func fits(name string, list []string) bool {
 
 // instead says what to do about a name that does not exist. A name that differs in more than a third was not meant.
 func instead(name string, known []string) string {
-	nearest := slices.MinFunc(known, func(a, b string) int { return distance(name, a) - distance(name, b) })
+	nearest := slices.MinFunc(known, func(a, b string) int { return misspelt.Distance(name, a) - misspelt.Distance(name, b) })
 	switch {
-	case distance(name, nearest) <= (len(name)-len(prefix))/3:
+	case misspelt.Distance(name, nearest) <= (len(name)-len(prefix))/3:
 		return "set " + nearest
 	case strings.HasSuffix(name, "_URL"):
 		all := addresses()
@@ -94,25 +96,4 @@ func addresses() (names []string) {
 		}
 	}
 	return names
-}
-
-// distance is how many letters must be put in, taken out or changed to make one name of the other (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0] // of the row above, one to the left
-		row[0] = i + 1
-		for j := range len(b) {
-			changed := before
-			if a[i] != b[j] {
-				changed++
-			}
-			before = row[j+1]
-			row[j+1] = min(changed, before+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }
