@@ -9,7 +9,6 @@ import (
 
 	"github.com/oncebox/oncebox/internal/commandtest"
 	"github.com/oncebox/oncebox/internal/pulsartest"
-	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/pulsar"
 )
 
@@ -21,8 +20,8 @@ func TestDoctorFindsWhatHurts(t *testing.T) {
 	tenant, namespace, _ := strings.Cut(n.Name, "/")
 	broker, err := pulsar.Connect(t.Context(), &pulsar.Config{URL: n.URL, AdminURL: n.AdminURL, Tenant: tenant, Namespace: namespace, Partitions: 1})
 	require.NoError(t, err)
-	require.NoError(t, broker.Declare(t.Context(), nil, []messaging.Subscription{{Topic: "order", Name: "billing", Source: "shop"}}))
-	require.NoError(t, broker.Close())
+	t.Cleanup(func() { require.NoError(t, broker.Close()) })
+	commandtest.Use(t, broker, "order")
 	p := commandtest.New(t, "oncebox", "ONCEBOX_PULSAR_URL", n.URL, "ONCEBOX_PULSAR_ADMIN_URL", n.AdminURL, "ONCEBOX_PULSAR_TENANT", tenant,
 		"ONCEBOX_PULSAR_NAMESPACE", namespace)
 	p.RequireFindings()
@@ -37,6 +36,7 @@ func TestDoctorFindsWhatHurts(t *testing.T) {
 		"problem (broker): topic order: messages that were not handled are dropped after 1m0s (message TTL)",
 		"problem (broker): topic order: the oldest messages are dropped when the backlog is full (consumer_backlog_eviction)",
 	)
+	p.RequireUse(broker)
 	require.NoError(t, n.Admin(t.Context(), http.MethodPut, "/persistent/"+n.Name+"/lost/partitions", "1"))
 	require.Contains(t, p.Doctor("--topic", "lost")[0], "problem (broker): topic lost: it has no subscription and no retention")
 	require.Contains(t, p.Doctor("--topic", "invoice")[0], "/invoice not found")

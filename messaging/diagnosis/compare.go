@@ -2,6 +2,7 @@ package diagnosis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,6 +21,8 @@ type Topic struct {
 	Subscriptions []Subscription
 	// Publishers are the services that publish to the topic at present, as far as the broker knows them.
 	Publishers []Publisher
+	// Unused says that nobody publishes to the topic or ever has, see [messaging.UseReader]. Default: somebody has, or the broker does not know.
+	Unused bool
 }
 
 // Publisher is a service and its database.
@@ -44,9 +47,20 @@ type Subscription struct {
 	Remove string
 }
 
-// Compare finds the faults of a topic that look the same at each broker: messages that nobody receives, a subscription that two services or two
-// databases share, consumers without an order, and a broker that remembers for longer than the inbox.
-func (e *Examination) Compare(ctx context.Context, t *Topic) ([]Finding, error) {
+// Compare finds the faults of topics that look the same at each broker: messages that nobody receives, a subscription that two services or two
+// databases share, consumers without an order, a broker that remembers for longer than the inbox, and a subscription of this service at a topic to which
+// nobody publishes. If one of the topics is in use and has a similar name, the finding names it.
+func (e *Examination) Compare(ctx context.Context, topics []Topic) (found []Finding, err error) {
+	for n := range topics {
+		t := &topics[n]
+		more, failed := e.compare(ctx, t)
+		found = append(append(found, more...), e.unused(t, topics)...)
+		err = errors.Join(err, failed)
+	}
+	return found, err
+}
+
+func (e *Examination) compare(ctx context.Context, t *Topic) ([]Finding, error) {
 	about := "topic " + t.Name + ": "
 	var found []Finding
 	// The inbox recognizes a message that comes again only as long as it remembers it.

@@ -33,7 +33,7 @@ func billing() diagnosis.Subscription {
 func compare(t *testing.T, e diagnosis.Examination, topic diagnosis.Topic) []diagnosis.Finding {
 	t.Helper()
 	topic.Name = "order"
-	found, err := e.Compare(t.Context(), &topic)
+	found, err := e.Compare(t.Context(), []diagnosis.Topic{topic})
 	require.NoError(t, err)
 	return found
 }
@@ -123,7 +123,7 @@ func TestADatabaseThatDoesNotAnswerEndsTheComparison(t *testing.T) {
 	e.TakeOver = func(context.Context, string) (string, error) { return "", down }
 	s := billing()
 	s.Unordered = true
-	found, err := e.Compare(t.Context(), &diagnosis.Topic{Name: "order", Subscriptions: []diagnosis.Subscription{s}})
+	found, err := e.Compare(t.Context(), []diagnosis.Topic{{Name: "order", Subscriptions: []diagnosis.Subscription{s}}})
 	require.ErrorIs(t, err, down)
 	require.Len(t, found, 1, "what was found until then")
 }

@@ -22,6 +22,8 @@ type Examination struct {
 	Topics []string
 	// Source is the name of the service. Default: empty, it is not known.
 	Source string
+	// Prefix is the prefix of the service's topics. It is part of their names. Default: empty, there is none, or it is not known.
+	Prefix string
 	// Remembers is how long the inbox of the service recognizes a message that comes again; -1 means for ever. Default: it is not known, and
 	// nothing is compared with it.
 	Remembers time.Duration

@@ -8,7 +8,7 @@ type Severity string
 const (
 	// Problem is a fault that loses, doubles or stops events, or will do so.
 	Problem Severity = "problem"
-	// Warning is a fault that makes the service slower, or a guarantee weaker.
+	// Warning is a fault that makes the service slower, or a guarantee weaker, or a state that may be a mistake.
 	Warning Severity = "warning"
 	// Unknown means that a check failed, so that nothing is known about its subject.
 	Unknown Severity = "unknown"

@@ -81,6 +81,17 @@ func (b *Broker) Retention(ctx context.Context, topic string) (time.Duration, er
 	return b.keeper.Retention(ctx, topic)
 }
 
+// Unused implements [messaging.UseReader]. The broker does not know who will publish.
+func (b *Broker) Unused(ctx context.Context, topic string) (bool, error) {
+	if err := b.cfg.names().ValidateTopic(topic); err != nil {
+		return false, err
+	}
+	if err := b.start.Wait(ctx, "read the use of a topic"); err != nil {
+		return false, err
+	}
+	return b.keeper.Unused(ctx, topic)
+}
+
 // Examine implements [diagnosis.Examiner].
 func (b *Broker) Examine(ctx context.Context, e diagnosis.Examination) ([]diagnosis.Finding, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.OperationTimeout)

@@ -198,6 +198,17 @@ func (b *Broker) ReadSubscription(_ context.Context, topic, name string) (messag
 	return messaging.SubscriptionState{Missing: true}, nil
 }
 
+// Unused implements [messaging.UseReader].
+func (b *Broker) Unused(_ context.Context, topic string) (bool, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return false, fmt.Errorf("memory: read the use of a topic: %w: the broker is closed", messaging.ErrBrokerDown)
+	}
+	t := b.topics[topic]
+	return t == nil || t.next == 0, nil
+}
+
 // Close ends the broker: receivers return [messaging.ErrClosed], and Publish returns [messaging.ErrBrokerDown].
 func (b *Broker) Close() error {
 	b.mu.Lock()

@@ -11,6 +11,6 @@ func TestConformance(t *testing.T) {
 	messagingtest.Run(t, messagingtest.Harness{
 		Open:     func(*testing.T) messagingtest.Broker { return memory.New(nil) },
 		Cut:      func(_ *testing.T, b messagingtest.Broker) { b.(*memory.Broker).Disconnect() },
-		Declares: true, Owns: true,
+		Declares: true, Owns: true, Counts: true,
 	})
 }

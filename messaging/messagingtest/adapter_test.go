@@ -45,6 +45,7 @@ type fault struct {
 	publish   func(ctx context.Context, a *adapter, msgs []event.Envelope) error
 	subscribe func(ctx context.Context, a *adapter, s messaging.Subscription) (messaging.Receiver, error)
 	declare   func(ctx context.Context, a *adapter, subscriptions []messaging.Subscription) error
+	unused    func(ctx context.Context, a *adapter, topic string) (bool, error)
 	close     func(a *adapter) error
 	cut       func(a *adapter)
 	crash     func(a *adapter)
@@ -78,7 +79,7 @@ func sound(f *fault) Harness {
 			return b.(*adapter).crash(t)
 		},
 		Kill:            func(_ *testing.T, b Broker) func() { return b.(*adapter).kill() },
-		MaxMessageBytes: limit, Declares: true, Owns: true, Types: f.types, Forgets: f.forgets, Keeps: f.keeps,
+		MaxMessageBytes: limit, Declares: true, Owns: true, Counts: true, Types: f.types, Forgets: f.forgets, Keeps: f.keeps,
 	}
 }
 
@@ -90,6 +91,13 @@ func (a *adapter) Declare(ctx context.Context, topics []string, subscriptions []
 		a.note(s)
 	}
 	return a.memory.Declare(ctx, topics, subscriptions)
+}
+
+func (a *adapter) Unused(ctx context.Context, topic string) (bool, error) {
+	if a.fault.unused != nil {
+		return a.fault.unused(ctx, a, topic)
+	}
+	return a.memory.Unused(ctx, topic)
 }
 
 func (a *adapter) Publish(ctx context.Context, msgs []event.Envelope) error {

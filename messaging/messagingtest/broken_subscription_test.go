@@ -96,6 +96,26 @@ func brokenSubscriptions() map[string][]broken {
 				declare: func(context.Context, *adapter, []messaging.Subscription) error { return nil },
 			}},
 		},
+		"topic in use": {
+			{name: "takes every topic for used", says: "in use before its first message", fault: fault{
+				unused: func(context.Context, *adapter, string) (bool, error) { return false, nil },
+			}},
+			{name: "takes a subscription for use", says: "in use before its first message, and has a subscription", fault: fault{
+				unused: func(_ context.Context, a *adapter, _ string) (bool, error) { return len(a.all()) == 0, nil },
+			}},
+			{name: "takes every topic for unused", says: "unused after its first message", fault: fault{
+				unused: func(context.Context, *adapter, string) (bool, error) { return true, nil },
+			}},
+			{name: "knows only what waits", says: "unused after its only message is settled", fault: fault{
+				unused: func(ctx context.Context, a *adapter, topic string) (bool, error) {
+					state, err := a.memory.ReadSubscription(ctx, topic, "billing")
+					return state.Messages == 0, err
+				},
+			}},
+			{name: "has no answer", says: "read the use of the topic", fault: fault{
+				unused: func(context.Context, *adapter, string) (bool, error) { return false, errors.ErrUnsupported },
+			}},
+		},
 		"another service": {
 			{name: "forgets the service", says: "another service is let in", fault: fault{
 				subscribe: func(ctx context.Context, a *adapter, s messaging.Subscription) (messaging.Receiver, error) {

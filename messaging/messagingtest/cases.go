@@ -32,6 +32,7 @@ func (h Harness) cases() []testCase {
 		{promise: "bad subscription", run: testBadSubscription},
 		{promise: "type that is not there", run: testMissingType},
 		{promise: "topics of any name", run: testNames},
+		{promise: "topic in use", run: testUse},
 		{promise: "late subscription", run: testLateSubscription},
 		{promise: "two subscriptions", run: testTwoSubscriptions},
 		{promise: "receive ends with its context", run: testReceiveContext},

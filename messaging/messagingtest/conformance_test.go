@@ -41,7 +41,7 @@ func TestSoundAdapterPasses(t *testing.T) {
 	})
 	// With as little as a harness can have.
 	Run(t, Harness{
-		Open:            func(*testing.T) Broker { return memory.New(nil) },
+		Open:            func(*testing.T) Broker { return struct{ Broker }{memory.New(nil)} },
 		MaxMessageBytes: -1,
 	})
 	for name, f := range others() {

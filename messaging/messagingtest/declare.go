@@ -86,3 +86,34 @@ func testAnotherService(s *session) {
 	require.True(t, messaging.IsPermanent(err), "the error is not permanent: %v", err)
 	require.NoError(t, join(""), "no service is named")
 }
+
+// testUse publishes the first message of a topic. The topic is unused until then, also with a subscription, and in use afterwards, also when the message
+// is settled.
+func testUse(s *session) {
+	t := s.t
+	b, counts := s.broker.(messaging.UseReader)
+	require.Equal(t, s.h.Counts, counts, "Harness.Counts, and whether the adapter is a messaging.UseReader")
+	if !counts {
+		return
+	}
+	unused := func() bool {
+		type answer struct {
+			unused bool
+			err    error
+		}
+		got := within(s, "Unused", func() answer {
+			is, err := b.Unused(s.ctx, s.topic)
+			return answer{is, err}
+		})
+		require.NoError(t, got.err, "read the use of the topic")
+		return got.unused
+	}
+	require.True(t, unused(), "a topic is in use before its first message")
+	r := s.subscribe("billing", "")
+	require.True(t, unused(), "a topic is in use before its first message, and has a subscription")
+	sent := s.message("a", 1)
+	s.publish(sent)
+	require.False(t, unused(), "a topic is unused after its first message")
+	s.receiveThese(r, []event.Envelope{sent}, nil)
+	require.False(t, unused(), "a topic is unused after its only message is settled")
+}

@@ -35,6 +35,6 @@ func TestConformance(t *testing.T) {
 			return open(t)
 		},
 		MaxMessageBytes: 1 << 20, Types: []messaging.SubscriptionType{messaging.Failover, messaging.Shared},
-		Declares: true, Owns: true,
+		Declares: true, Owns: true, Counts: true,
 	})
 }

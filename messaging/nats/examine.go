@@ -36,17 +36,17 @@ func (b *Broker) Examine(ctx context.Context, e diagnosis.Examination) ([]diagno
 		}
 	}
 	var found []diagnosis.Finding
+	var read []diagnosis.Topic
 	var errs []error
 	for _, topic := range topics {
 		more, state, err := b.keeper.Examine(ctx, topic, b.cfg.PublishTimeout)
 		found = append(found, more...)
-		if err == nil && state != nil {
-			more, err = e.Compare(ctx, state)
-			found = append(found, more...)
-		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("nats: examine topic %q: %w", topic, err))
+		} else if state != nil {
+			read = append(read, *state)
 		}
 	}
-	return found, errors.Join(errs...)
+	same, err := e.Compare(ctx, read)
+	return append(found, same...), errors.Join(append(errs, err)...)
 }

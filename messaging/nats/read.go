@@ -73,3 +73,22 @@ func (b *Broker) Retention(ctx context.Context, topic string) (time.Duration, er
 	}
 	return -1, nil
 }
+
+// Unused implements [messaging.UseReader]. The server numbers the messages of a stream, and it keeps the last number after the message. It does not know
+// who will publish.
+func (b *Broker) Unused(ctx context.Context, topic string) (bool, error) {
+	if err := b.ValidateTopic(topic); err != nil {
+		return false, fmt.Errorf("nats: read the use of a topic: %w", err)
+	}
+	if err := b.start.Wait(ctx, "read the use of a topic"); err != nil {
+		return false, err
+	}
+	st, err := b.keeper.Existing(ctx, topic)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("nats: read the use of topic %q: %w", topic, err)
+	}
+	return st.IsUnused(), nil
+}

@@ -51,7 +51,7 @@ func conformance(t *testing.T, unbatched bool) messagingtest.Harness {
 			t.Cleanup(func() { linkOf(b).SetDown(false) }) // or it would wait for the answer to its goodbye
 			return open(t)
 		},
-		Patience: time.Minute, Declares: true, Owns: true,
+		Patience: time.Minute, Declares: true, Owns: true, Counts: true,
 	}
 	if !raced {
 		h.Cut = func(_ *testing.T, b messagingtest.Broker) { linkOf(b).Cut() }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/topics"
 )
@@ -97,6 +98,19 @@ func (b *Broker) Retention(ctx context.Context, topic string) (time.Duration, er
 		return 0, err
 	}
 	return b.keeper.Retention(ctx, topic)
+}
+
+// Unused implements [messaging.UseReader] with the admin API, and returns errors.ErrUnsupported where there is none. Pulsar forgets a message that all
+// subscriptions have settled, and remembers that a subscription has settled some. So a topic that was in use before its present subscriptions counts as
+// unused.
+func (b *Broker) Unused(ctx context.Context, topic string) (bool, error) {
+	if err := event.ValidateTopic(topic); err != nil {
+		return false, err
+	}
+	if err := b.start.Wait(ctx, "read the use of a topic"); err != nil {
+		return false, err
+	}
+	return b.keeper.Unused(ctx, topic)
 }
 
 // ReadSubscription implements [messaging.SubscriptionReader] with the admin API. Messages counts entries: a batch is one.

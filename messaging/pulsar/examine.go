@@ -44,14 +44,17 @@ func (b *Broker) Examine(ctx context.Context, e diagnosis.Examination) ([]diagno
 	if len(e.Topics) > 0 {
 		all = e.Topics
 	}
+	var read []diagnosis.Topic
 	for _, name := range all[:min(len(all), maxExamined)] {
-		list, err := examineTopic(ctx, b.keeper.Admin, name, b.cfg.Partitions, &e)
+		topic, list, err := examineTopic(ctx, b.keeper.Admin, name, b.cfg.Partitions)
 		found = append(found, list...)
 		if err != nil {
 			return found, fmt.Errorf("pulsar: examine topic %s: %w", name, err)
 		}
+		read = append(read, *topic)
 	}
-	return found, nil
+	same, err := e.Compare(ctx, read)
+	return append(found, same...), err
 }
 
 // existing returns a topic that exists, one of wanted if these are given; "" if there is none. A topic that does not exist must not be looked up,
@@ -140,12 +143,12 @@ func (b *Broker) probe(ctx context.Context, topic string) error {
 }
 
 // examineTopic finds settings of one topic that lose or delay messages.
-func examineTopic(ctx context.Context, a *topics.Admin, name string, wanted int, e *diagnosis.Examination) (found []diagnosis.Finding, err error) {
-	t := diagnosis.Topic{Name: name}
+func examineTopic(ctx context.Context, a *topics.Admin, name string, wanted int) (t *diagnosis.Topic, found []diagnosis.Finding, err error) {
+	t = &diagnosis.Topic{Name: name}
 	full := "persistent://" + a.Namespace() + "/" + name
-	partitions, err := readTopic(ctx, a, &t)
+	partitions, err := readTopic(ctx, a, t)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	add := func(severity diagnosis.Severity, mend, format string, args ...any) {
 		found = append(found, diagnosis.Find(diagnosis.Broker, severity, mend, "topic "+name+": "+format, args...))
@@ -163,7 +166,7 @@ func examineTopic(ctx context.Context, a *topics.Admin, name string, wanted int,
 	}
 	expires, err := a.Expires(ctx, name)
 	if err != nil {
-		return found, err
+		return nil, found, err
 	}
 	if expires > 0 {
 		add(diagnosis.Problem, "pulsar-admin topics remove-message-ttl "+full+", or pulsar-admin namespaces remove-message-ttl "+a.Namespace(),
@@ -171,14 +174,13 @@ func examineTopic(ctx context.Context, a *topics.Admin, name string, wanted int,
 	}
 	evicts, err := a.Evicts(ctx, name)
 	if err != nil {
-		return found, err
+		return nil, found, err
 	}
 	if evicts {
 		add(diagnosis.Problem, "pulsar-admin namespaces set-backlog-quota "+a.Namespace()+" --policy producer_request_hold, with the limit that it has",
 			"the oldest messages are dropped when the backlog is full (consumer_backlog_eviction)")
 	}
-	same, err := e.Compare(ctx, &t)
-	return append(found, same...), err
+	return t, found, nil
 }
 
 // readTopic reads one topic, and returns its number of partitions, 0 if it has none. Subscriptions and publishers are those of the first partition,
@@ -207,6 +209,11 @@ func readTopic(ctx context.Context, a *topics.Admin, t *diagnosis.Topic) (partit
 	}
 	for _, p := range stats.Publishers {
 		t.Publishers = append(t.Publishers, publisher(p.Metadata))
+	}
+	if len(t.Publishers) == 0 {
+		if t.Unused, err = a.IsEmpty(ctx, t.Name, partitions); err != nil {
+			return 0, err
+		}
 	}
 	slices.SortFunc(t.Subscriptions, func(a, b diagnosis.Subscription) int { return strings.Compare(a.Name, b.Name) })
 	return partitions, nil

@@ -42,10 +42,8 @@ func (b *Broker) Examine(ctx context.Context, e diagnosis.Examination) ([]diagno
 	seen, err := b.survey(ctx, e.Topics)
 	found, topics := seen.subscriptions(e.Topics)
 	found = append(seen.alarms(), found...)
-	for n := range topics {
-		list, compareErr := e.Compare(ctx, &topics[n])
-		found, err = append(found, list...), errors.Join(err, compareErr)
-	}
+	same, compareErr := e.Compare(ctx, topics)
+	found, err = append(found, same...), errors.Join(err, compareErr)
 	if err != nil {
 		return found, fmt.Errorf("rabbitmq: examine: %w", err)
 	}

@@ -29,7 +29,9 @@ func (e *examination) broker(ctx context.Context) (found []Finding, err error) {
 	if !ok {
 		return nil, fmt.Errorf("the adapter of %s cannot examine its broker: use the broker's own tools", e.Broker.Title)
 	}
-	about := diagnosis.Examination{Topics: e.Topics, Source: e.Config.UoW.Source, Remembers: e.remembered()}
+	about := diagnosis.Examination{
+		Topics: e.Topics, Source: e.Config.UoW.Source, Prefix: e.Config.UoW.TopicPrefix, Remembers: e.remembered(),
+	}
 	// Findings about this database's processes come first: they often explain what the topics below show.
 	processes, unknown := e.processes(ctx, &about)
 	list, err := examiner.Examine(ctx, about)

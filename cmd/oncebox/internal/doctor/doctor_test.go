@@ -17,9 +17,9 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/commandtest"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/internal/pulsartest"
-	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/brokers"
 	"github.com/oncebox/oncebox/messaging/diagnosis"
 	"github.com/oncebox/oncebox/messaging/pulsar"
@@ -68,7 +68,7 @@ func newSetUp(t *testing.T) *setUp {
 	broker, err := pulsar.Connect(t.Context(), s.broker())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, broker.Close()) })
-	require.NoError(t, broker.Declare(t.Context(), nil, []messaging.Subscription{{Topic: "order", Name: "billing", Source: "shop"}}))
+	commandtest.Use(t, broker, "order")
 	return s
 }
 
@@ -397,6 +397,16 @@ var plants = map[string]plant{
 			s.exec("UPDATE outbox_lane SET owner = NULL, lease_until = '-infinity'", "TRUNCATE outbox CASCADE")
 		},
 		check: "broker", says: "the relay host-1 is responsible for the waiting events, but they have waited since",
+	},
+	"a topic to which nobody publishes": {
+		fault: func(s *setUp) {
+			s.admin(http.MethodPut, "/persistent/{ns}/blue.order/partitions", "2")
+			s.admin(http.MethodPut, "/persistent/{ns}/blue.order/subscription/billing",
+				`{"ledgerId":-1,"entryId":-1,"partitionIndex":-1,"properties":{"oncebox.source":"shop"}}`)
+		},
+		mend:  func(s *setUp) { s.admin(http.MethodDelete, "/persistent/{ns}/blue.order/partitions?force=true", "") },
+		check: "broker", says: "nobody has ever published to it, so the subscription billing of this service gets no message, and there are messages in " +
+			"topic order: if that is the topic that was meant, correct the name or ONCEBOX_TOPIC_PREFIX",
 	},
 	"a second database has the subscription": {
 		fault: func(s *setUp) {

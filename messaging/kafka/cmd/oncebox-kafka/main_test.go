@@ -12,24 +12,23 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/oncebox/oncebox/internal/commandtest"
-	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/kafka"
 )
 
 func TestMain(m *testing.M) { commandtest.Main(m, main) }
 
-// start starts a cluster of three brokers on which a service shop has declared its topics.
-func start(t *testing.T, options ...kfake.Opt) (cluster *kfake.Cluster, url string) {
+// start starts a cluster of three brokers on which a service shop has handled a message of the topic order.
+func start(t *testing.T, options ...kfake.Opt) (cluster *kfake.Cluster, broker *kafka.Broker, url string) {
 	t.Helper()
 	cluster, err := kfake.NewCluster(append(options, kfake.NumBrokers(3))...)
 	require.NoError(t, err)
 	t.Cleanup(cluster.Close)
 	url = strings.Join(cluster.ListenAddrs(), ",")
-	broker, err := kafka.Connect(t.Context(), &kafka.Config{URL: url, Replication: 3, Partitions: 1})
+	broker, err = kafka.Connect(t.Context(), &kafka.Config{URL: url, Replication: 3, Partitions: 1})
 	require.NoError(t, err)
-	require.NoError(t, broker.Declare(t.Context(), []string{"order"}, []messaging.Subscription{{Topic: "order", Name: "billing", Source: "shop"}}))
-	require.NoError(t, broker.Close())
-	return cluster, url
+	t.Cleanup(func() { require.NoError(t, broker.Close()) })
+	commandtest.Use(t, broker, "order")
+	return cluster, broker, url
 }
 
 // set changes a setting of the topic order.
@@ -45,7 +44,7 @@ func set(t *testing.T, url, setting, value string) {
 
 // The settings that lose events or hold them back are found, each with the command that mends it.
 func TestDoctorFindsWhatHurts(t *testing.T) {
-	_, url := start(t)
+	_, broker, url := start(t)
 	p := commandtest.New(t, "oncebox-kafka", "ONCEBOX_KAFKA_URL", url)
 	set(t, url, "min.insync.replicas", "2")
 	p.RequireFindings()
@@ -58,6 +57,7 @@ func TestDoctorFindsWhatHurts(t *testing.T) {
 		"problem (broker): topic order: unclean.leader.election.enable is true",
 		"warning (broker): topic order: retention.ms is 1h0m0s, so a subscription that stands still for longer loses events",
 	)
+	p.RequireUse(broker)
 	found := p.Doctor("--topic", "invoice")
 	require.Len(t, found, 1)
 	require.Contains(t, found[0], "topic invoice: it does not exist: make it with: kafka-topics.sh")
@@ -65,7 +65,7 @@ func TestDoctorFindsWhatHurts(t *testing.T) {
 
 // A broker that is away, and a user that may not look, are findings: the command does not hang.
 func TestDoctorCannotLook(t *testing.T) {
-	cluster, url := start(t)
+	cluster, _, url := start(t)
 	cluster.ControlKey(int16(kmsg.DescribeConfigs), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.KeepControl()
 		answer := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
@@ -92,7 +92,7 @@ func TestAddressOfAnotherSystem(t *testing.T) {
 
 // A setting of the brokers is found, too, once and not for each topic.
 func TestDoctorLooksAtTheBrokers(t *testing.T) {
-	_, url := start(t, kfake.BrokerConfigs(map[string]string{"offsets.retention.minutes": "60"}))
+	_, _, url := start(t, kfake.BrokerConfigs(map[string]string{"offsets.retention.minutes": "60"}))
 	p := commandtest.New(t, "oncebox-kafka", "ONCEBOX_KAFKA_URL", url)
 	set(t, url, "min.insync.replicas", "2")
 	p.RequireFindings("warning (broker): offsets.retention.minutes is 60: a subscription that has no consumer for longer forgets its place")

@@ -38,6 +38,7 @@ func (k *Keeper) Examine(ctx context.Context, e *diagnosis.Examination, limit in
 	}
 	found, err := k.examineBroker(ctx)
 	errs := []error{err}
+	var read []diagnosis.Topic
 	groups, err := k.admin.ListGroups(ctx)
 	if err != nil {
 		errs = append(errs, fmt.Errorf("kafka: list the consumer groups: %w", err))
@@ -56,11 +57,16 @@ func (k *Keeper) Examine(ctx context.Context, e *diagnosis.Examination, limit in
 		}
 		found = append(found, k.examineCopies(name, settings, detail.Partitions.NumReplicas(), len(all.Brokers))...)
 		found = append(found, k.examineSettings(name, settings, limit)...)
-		more, err := k.examineSubscriptions(ctx, e, name, groups)
+		more, topic, err := k.examineSubscriptions(ctx, name, groups)
 		found = append(found, more...)
-		errs = append(errs, err)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		read = append(read, *topic)
 	}
-	return found, errors.Join(errs...)
+	same, err := e.Compare(ctx, read)
+	return append(found, same...), errors.Join(append(errs, err)...)
 }
 
 // examined returns the names of the topics to look at, all with the prefix of the configuration unless the examination names some.
@@ -158,13 +164,16 @@ func (k *Keeper) examineSettings(name string, settings map[string]string, limit 
 }
 
 // examineSubscriptions looks at the consumer groups of a topic.
-func (k *Keeper) examineSubscriptions(
-	ctx context.Context, e *diagnosis.Examination, name string, groups kadm.ListedGroups,
-) (found []diagnosis.Finding, err error) {
-	topic := diagnosis.Topic{Name: name}
-	if topic.Retained, err = k.Retention(ctx, name); err != nil {
-		return nil, err
+func (k *Keeper) examineSubscriptions(ctx context.Context, name string, groups kadm.ListedGroups) ([]diagnosis.Finding, *diagnosis.Topic, error) {
+	retained, err := k.Retention(ctx, name)
+	if err != nil {
+		return nil, nil, err
 	}
+	topic := &diagnosis.Topic{Name: name, Retained: retained}
+	if topic.Unused, err = k.Unused(ctx, name); err != nil {
+		return nil, nil, err
+	}
+	var found []diagnosis.Finding
 	for _, group := range groups.Sorted() {
 		subscription, ours := strings.CutPrefix(group.Group, k.cfg.FullName(name)+ofGroup)
 		if !ours {
@@ -173,11 +182,11 @@ func (k *Keeper) examineSubscriptions(
 		s := messaging.Subscription{Topic: name, Name: subscription}
 		lag, err := k.Lag(ctx, s)
 		if err != nil {
-			return found, err
+			return found, nil, err
 		}
 		_, is, err := k.admit(ctx, s)
 		if err != nil {
-			return found, err
+			return found, nil, err
 		}
 		state := k.stateOf(s, &lag)
 		topic.Subscriptions = append(topic.Subscriptions, diagnosis.Subscription{
@@ -187,8 +196,7 @@ func (k *Keeper) examineSubscriptions(
 		})
 		found = append(found, k.examineGroup(s, &group, &lag)...)
 	}
-	more, err := e.Compare(ctx, &topic)
-	return append(found, more...), err
+	return found, topic, nil
 }
 
 // examineGroup finds messages that were deleted before they were consumed, and members of a group that are other programs.

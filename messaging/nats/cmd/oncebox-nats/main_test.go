@@ -10,14 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/internal/commandtest"
-	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/nats"
 	own "github.com/oncebox/oncebox/messaging/nats/natsserver"
 )
 
 func TestMain(m *testing.M) { commandtest.Main(m, main) }
 
-// start starts a server on which a service shop has declared its topics.
+// start starts a server of a test.
 func start(t *testing.T, options func(*natsserver.Options)) *own.Server {
 	t.Helper()
 	server, err := own.Start(&own.Config{Dir: t.TempDir(), Options: options})
@@ -26,20 +25,23 @@ func start(t *testing.T, options func(*natsserver.Options)) *own.Server {
 	return server
 }
 
-func declare(t *testing.T, cfg *nats.Config) {
+// use makes the topic order, and has a message handled there.
+func use(t *testing.T, cfg *nats.Config) *nats.Broker {
 	t.Helper()
 	broker, err := nats.Connect(t.Context(), cfg)
 	require.NoError(t, err)
-	require.NoError(t, broker.Declare(t.Context(), []string{"order"}, []messaging.Subscription{{Topic: "order", Name: "billing", Source: "shop"}}))
-	require.NoError(t, broker.Close())
+	t.Cleanup(func() { require.NoError(t, broker.Close()) })
+	commandtest.Use(t, broker, "order")
+	return broker
 }
 
 // The settings that lose messages or store copies are found, each with the command that mends it.
 func TestDoctorFindsWhatHurts(t *testing.T) {
 	server := start(t, nil)
-	declare(t, &nats.Config{URL: server.URL(), Partitions: 1})
+	broker := use(t, &nats.Config{URL: server.URL(), Partitions: 1})
 	p := commandtest.New(t, "oncebox-nats", "ONCEBOX_NATS_URL", server.URL())
 	p.RequireFindings()
+	p.RequireUse(broker)
 
 	client, err := natsclient.Connect(server.URL())
 	require.NoError(t, err)
@@ -77,7 +79,7 @@ func TestDoctorCannotLook(t *testing.T) {
 			}},
 		}
 	})
-	declare(t, &nats.Config{URL: server.URL(), User: "all", Password: "p"})
+	use(t, &nats.Config{URL: server.URL(), User: "all", Password: "p"})
 	p := commandtest.New(t, "oncebox-nats", "ONCEBOX_NATS_URL", server.URL(), "ONCEBOX_NATS_USER", "all", "ONCEBOX_NATS_PASSWORD", "p")
 	p.RequireFindings()
 	p.With("ONCEBOX_NATS_USER", "writer").RequireFindings("list the streams: the user of this connection has no permission: ")

@@ -77,7 +77,7 @@ func (k *Keeper) Examine(ctx context.Context, topic string, publishTimeout time.
 	}
 	x.copies(&info.Config, publishTimeout)
 	x.storage(info)
-	state := &diagnosis.Topic{Name: topic, Retained: -1}
+	state := &diagnosis.Topic{Name: topic, Retained: -1, Unused: st.IsUnused()}
 	if info.Config.MaxAge > 0 {
 		state.Retained = info.Config.MaxAge
 	}

@@ -239,3 +239,6 @@ func (k *Keeper) Existing(ctx context.Context, topic string) (*Stream, error) {
 	}
 	return k.described(topic, handle)
 }
+
+// IsUnused reports whether no message was ever stored. The server keeps the last number of a stream whose messages are gone.
+func (s *Stream) IsUnused() bool { return s.Handle.CachedInfo().State.LastSeq == 0 }
