@@ -31,6 +31,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/uptrace/bun"
 
@@ -76,6 +77,7 @@ type App struct {
 	log      *slog.Logger
 	writable writable
 
+	unusedAfter time.Duration
 	declaration declaration
 }
 
@@ -102,7 +104,7 @@ func New(db *bun.DB, broker Broker, cfg config.Config, sinks ...uow.Sink) (*App,
 	if broker, ok := broker.(messaging.Observed); ok {
 		broker.Observe(cfg.Telemetry)
 	}
-	a := &App{db: db, broker: broker, cfg: cfg, log: cfg.Telemetry.Logger, Registry: cfg.UoW.Registry}
+	a := &App{db: db, broker: broker, cfg: cfg, log: cfg.Telemetry.Logger, Registry: cfg.UoW.Registry, unusedAfter: unusedAfter}
 	a.Outbox = outbox.NewStore(db, &cfg.Outbox)
 	a.UoW = uow.New(db, &cfg.UoW, append([]uow.Sink{a.Outbox}, sinks...)...)
 	a.Inbox = inbox.New(a.UoW, &cfg.Inbox)
