@@ -15,9 +15,11 @@ import (
 
 // listed is a package as go list shows it.
 type listed struct {
-	ImportPath string
-	Deps       []string
-	Module     *struct{ Path string }
+	ImportPath string   `json:"ImportPath"` //nolint:tagliatelle // of go list
+	Deps       []string `json:"Deps"`       //nolint:tagliatelle // of go list
+	Module     *struct {
+		Path string `json:"Path"` //nolint:tagliatelle // of go list
+	} `json:"Module"` //nolint:tagliatelle // of go list
 }
 
 func (p listed) module() string {
@@ -30,7 +32,8 @@ func (p listed) module() string {
 // list returns packages and all packages that they import. It uses no network: what this repository needs is in the cache of modules.
 func list(t *testing.T, args ...string) (all []listed) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-deps", "-json=ImportPath,Deps,Module"}, args...)...) //nolint:gosec // the callers are in this file
+	args = append([]string{"list", "-deps", "-json=ImportPath,Deps,Module"}, args...)
+	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir = "../.."
 	said := new(strings.Builder)
 	cmd.Stderr = said
@@ -120,7 +123,8 @@ func TestFirstProgramsLoadFewModulesOfTests(t *testing.T) {
 			found := surplus(t, product+"/"+c.program, c.more...)
 			unexpected := maps.Clone(found)
 			maps.DeleteFunc(unexpected, func(module string, _ []string) bool { return expected[module] })
-			require.Empty(t, unexpected, "modules by the packages whose tests import them: move the tests to a package that no program imports, as internal/apptest")
+			require.Empty(t, unexpected, "modules by the packages whose tests import them: move the tests to a package that no program imports, as "+
+				"internal/apptest")
 			require.Len(t, found, len(expected), "each allowed module is loaded: %v", slices.Collect(maps.Keys(found)))
 		})
 	}
