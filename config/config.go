@@ -16,68 +16,73 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// Config configures a whole application. Each field has an environment variable: its tag with the prefix ONCEBOX_. docs/config.md lists them all.
+// Config configures a whole application. The environment variable of a field is its tag with ONCEBOX_ before it; docs/config.md lists all variables.
 type Config struct {
-	// DatabaseURL is the address of the PostgreSQL database, for [OpenDB]. Default: none, OpenDB needs one.
+	// DatabaseURL is the address of the PostgreSQL database to which [OpenDB] connects. Default: none, and OpenDB returns an error.
 	DatabaseURL string `env:"DATABASE_URL"`
-	// Schema is the database schema of the tables. Default: the first one of the search_path that connections begin with.
+	// Schema is the schema of the database that has the tables of oncebox. Default: the first schema of the search_path with which connections begin.
 	Schema string `env:"SCHEMA"`
-	// Pooler must be true if a transaction-mode pooler stands between the program and the database. Default: false.
+	// Pooler must be true if a pooler in transaction mode, such as PgBouncer, stands between the program and the database; prepared statements are not
+	// used then. Default: false.
 	Pooler bool `env:"POOLER"`
 
-	// IdleInTransaction is how long a session may be idle within a transaction. After that PostgreSQL ends the session. Without a limit a process
-	// that is frozen, or whose machine has vanished, would keep the locks of its keys and rows for ever. Make it longer than the longest pause of a
-	// handler between two statements of its unit. It has no effect behind a Pooler, nor if the URL has idle_in_transaction_session_timeout. Default:
-	// 5m. With -1 the server's own setting stays.
+	// IdleInTransaction is how long a database session may be idle within an open transaction; then PostgreSQL ends the session and rolls the
+	// transaction back. With -1 the setting of the server stays. Without a limit, the session of a process that is frozen, or whose machine has
+	// vanished, keeps its locks on keys and rows for ever. Choose a time that is longer than the longest pause of a handler between two statements of
+	// its unit of work. IdleInTransaction has no effect if Pooler is true, or if the URL of the database has idle_in_transaction_session_timeout.
+	// Default: 5m.
 	IdleInTransaction time.Duration `env:"IDLE_IN_TRANSACTION"`
 
-	// TCPUserTimeout is how long the database host may be silent, at least 1s. After that the connection is given up. Without a limit a statement
-	// would wait for about 15 minutes if the host or the network has vanished. A new connection has a quarter of it until the host accepts, and all
-	// of it until the session has begun, unless the URL has connect_timeout. A long statement is not ended, because a living host confirms that it
-	// is there. A living proxy does so too, even if the host behind it is dead. Default: 20s. With -1 the settings of the operating system stay.
+	// TCPUserTimeout is how long the host of the database may leave data unacknowledged, at least 1s; then the connection ends with an error. With -1
+	// the settings of the operating system stay. The settings of Linux let a statement wait for about 15 minutes if the host or the network has
+	// vanished. TCPUserTimeout does not limit how long a statement runs: the host acknowledges data meanwhile. A proxy also acknowledges data, even if
+	// the database behind the proxy has vanished. The host has a quarter of TCPUserTimeout to accept a new connection. The session then has to begin
+	// within TCPUserTimeout. The parameter connect_timeout of the URL overrides both times. Default: 20s.
 	TCPUserTimeout time.Duration `env:"TCP_USER_TIMEOUT"`
 
-	// DatabaseWait is how long a starting process waits for a database that is away. A database is away if its server does not answer, its host is
-	// unknown, it recovers or shuts down, it has no connection left, or, with target_session_attrs, no server takes writes yet. The limit applies to
-	// each call of [OpenDB], [UseDB], [UsePool], App.Migrate, App.Run, Projector.Run and Inbox.Run by itself, and each logs that it waits. An error
-	// that waiting does not mend is returned at once: a wrong password, certificate or database name, or a missing table. Default: 0, for as long as
-	// the context lasts. With -1 a database that is away is an error at once, too.
+	// DatabaseWait is how long a starting process waits for a database that is away; then the call that waits returns an error. With -1 the call does
+	// not wait. A database is away if its server does not answer, its host is unknown, the server recovers or shuts down, the server has no connection
+	// left, or, with target_session_attrs, no server takes writes yet. Each call of [OpenDB], [UseDB], [UsePool], App.Migrate, App.Run, Projector.Run
+	// and Inbox.Run waits for up to DatabaseWait, and logs that it waits. An error that waiting does not mend is returned at once, whatever
+	// DatabaseWait is: a wrong password, certificate or database name, or a missing table. Default: 0, the call waits until its context ends.
 	DatabaseWait time.Duration `env:"DATABASE_WAIT"`
 
-	// RefusePool makes the pool refuse statements that belong into a unit of work, with [uow.ErrPool]. They are recognized by their context: it
-	// carries an open unit of this pool, or it is that of a handler that runs under a lease (inbox.Leased). Such a statement would commit by itself,
-	// and be executed again when the unit is repeated. Use [uow.Outside] for statements that are meant to go to the pool. A statement with another
-	// context is not refused, nor is a statement whose first argument is a pgx.QueryExecMode. The setting works with [OpenDB] only: with it, [UseDB]
-	// and [UsePool] return an error, because the service opened their connections itself. The analyzer unitpool of the module analysis finds many of
-	// these statements without running anything. Default: false.
+	// RefusePool makes the pool refuse, with [uow.ErrPool], a statement that belongs into a unit of work and was sent to the pool by mistake. In the
+	// pool such a statement is committed by itself, apart from the unit of work, and is executed again when the unit is run again. The pool recognizes
+	// the statement by its context: the context carries an open unit of this pool, or comes from a handler that runs under a lease (inbox.Leased). Use
+	// [uow.Outside] for a statement that is meant for the pool. A statement whose first argument is a pgx.QueryExecMode is not refused. RefusePool
+	// needs the connections of [OpenDB]. If RefusePool is true, [UseDB] and [UsePool] return an error, because the service has opened their connections
+	// itself. The analyzer unitpool of the module analysis finds many such statements without running the program. Default: false.
 	RefusePool bool `env:"REFUSE_POOL"`
 
 	// AuditRetention is how long the audit entries of outbox, inbox and idempotency keys are kept, at least 24h. Default: 9600h, which is 400 days.
-	// With -1 they are kept for ever.
+	// With -1 audit entries are kept for ever.
 	AuditRetention time.Duration `env:"AUDIT_RETENTION"`
 
-	// NoHistory keeps no history of the gauges. Otherwise one process writes backlog, ages, rates and failures of outbox and consumers into the table
-	// oncebox_history, a row for each minute, and for each ten minutes after two hours. The console draws the last 24 hours from it. Default: false.
+	// NoHistory keeps the process from writing the history of backlog, ages, rates and failures into the table oncebox_history. If NoHistory is false,
+	// one of all processes writes a row for each minute. After two hours the rows of ten minutes become one row. The console draws the last 24 hours
+	// from these rows. Default: false.
 	NoHistory bool `env:"NO_HISTORY"`
 
 	// UoW configures units of work. Its Registry, Source, DefaultTenant and MaxPayload are the defaults of the other packages.
 	UoW uow.Config
-	// Outbox configures the tables of events.
+	// Outbox configures the tables of events that wait to be published.
 	Outbox outbox.Config `envPrefix:"OUTBOX_"`
-	// Projector configures the relay. Its variables share the prefix of Outbox.
+	// Projector configures the relay, which publishes the events of the outbox. Its variables share the prefix of Outbox.
 	Projector projector.Config `envPrefix:"OUTBOX_"`
-	// Inbox configures the deduplication of consumers.
+	// Inbox configures how consumers recognize messages that come again, and what happens to messages whose handlers fail.
 	Inbox inbox.Config `envPrefix:"INBOX_"`
-	// Consumer configures the loop of consumers.
+	// Consumer configures how consumers receive messages and call their handlers.
 	Consumer messaging.ConsumerConfig `envPrefix:"CONSUMER_"`
-	// Idempotency configures the keys of HTTP requests.
+	// Idempotency configures the stored answers to HTTP requests with an Idempotency-Key.
 	Idempotency idempotency.Config `envPrefix:"IDEMPOTENCY_"`
 
-	// Telemetry sets where logs, traces and metrics go, for every package whose own Telemetry does not set it. Default: slog.Default() and the
-	// global providers.
+	// Telemetry sets where logs, traces and metrics go, for every package whose own Telemetry is not set. Default: slog.Default() and the global
+	// providers.
 	Telemetry telemetry.Config
-	// LogInterval is the time between two log lines about a failure that repeats, at least 1s; each line has the number of failures, see [Quiet]. It
-	// applies to the Logger of every package, unless [Quiet] made that Logger. Default: 1m. With -1 every failure is a line.
+	// LogInterval is the time between two log lines about the same failure, at least 1s. The first failure is logged at once. If the failure repeats,
+	// one line per LogInterval has the number of failures since the line before. LogInterval applies to the Logger of every package, except a Logger
+	// that [Quiet] has made. Default: 1m. With -1 every failure is a line.
 	LogInterval time.Duration `env:"LOG_INTERVAL"`
 }
 

@@ -24,26 +24,26 @@ const defaultRefresh = 15 * time.Second
 
 // Config configures a Console.
 type Config struct {
-	// Outbox is the store whose dead letters, delayed events and tenants are shown. One of Outbox, Inbox and Idempotency is required. Default: none,
-	// and no pages of it.
+	// Outbox is the store whose dead letters, delayed events and tenants are shown. At least one of Outbox, Inbox and Idempotency is required. Default:
+	// none, the console has no pages about the outbox.
 	Outbox *outbox.Store
-	// Inbox is the inbox whose consumers and dead letters are shown. Default: none, and no pages of it.
+	// Inbox is the inbox whose consumers and dead letters are shown. Default: none, the console has no pages about the inbox.
 	Inbox *inbox.Inbox
-	// Idempotency is the store whose steps of unknown outcome are shown. Default: none, and no page of it.
+	// Idempotency is the store whose steps of unknown outcome are shown. Default: none, the console has no page about steps.
 	Idempotency *idempotency.Store
 
-	// Title is the name of the installation, such as "shop, production", which is on every page. Default: "oncebox".
+	// Title is the name of the installation that each page shows, such as "shop, production". Default: "oncebox".
 	Title string
-	// TraceURL is the address of a trace, with {trace_id} where its id belongs, for example
-	// "https://tempo.example.com/trace/{trace_id}". Default: none, ids of traces are shown without a link.
+	// TraceURL is the address of a trace, with {trace_id} in place of the id, for example "https://tempo.example.com/trace/{trace_id}". Default: none,
+	// ids of traces are shown without a link.
 	TraceURL string
-	// Refresh is the pause after which a page loads itself again, at least a second. Pages with a form do not. Each actor can turn it off in the browser.
-	// Default: 15s. Negative: never.
+	// Refresh is the pause after which a page loads itself again, at least 1s; with a negative value pages do not load themselves again. Pages with a
+	// form never do. Each person can turn the loading off in the browser. Default: 15s.
 	Refresh time.Duration
 	// ReadOnly makes the console refuse every change, whatever the [Authorizer] allows. Default: false.
 	ReadOnly bool
-	// Secret is the key that signs the tokens of the forms, at least 32 bytes. Processes that serve the page under one address need the same one.
-	// Default: a random one, so a form that another process made is refused.
+	// Secret is the key that signs the tokens of forms, at least 32 bytes. All processes whose consoles have the same address need the same Secret.
+	// Default: a random key, so a form that another process made is refused.
 	Secret []byte
 	// Logger gets an error for each page or action that failed, and a line for each change. Default: that of Outbox, else of Inbox, else of
 	// Idempotency.

@@ -60,79 +60,87 @@ func DefaultKeep(status int) bool {
 
 // IdempotencyConfig configures [Idempotency].
 type IdempotencyConfig struct {
-	// Required refuses requests without a key, if their method is one of Methods. Default: false, requests without a key pass through, are not
+	// Required refuses a request without a key with 400, if its method is one of Methods. Default: false, requests without a key pass through, are not
 	// protected, and have no unit of work, unless [UnitOfWork] is mounted within.
 	Required bool
-	// RequireTenant answers 400 to a request with a key if neither the scope function nor [Tenant] has set a tenant. Set it if a service has tenants:
-	// without a Tenant middleware the keys of all tenants would belong to one. Default: false, a key without a tenant belongs to the default tenant of
-	// the store.
+	// RequireTenant answers 400 to a request with a key if neither the scope function nor [Tenant] has set a tenant. Set RequireTenant in a service
+	// with tenants: without a tenant, the requests of all tenants share one set of keys. Default: false, a key without a tenant belongs to the default
+	// tenant of the store.
 	RequireTenant bool
-	// Methods are the HTTP methods whose requests use keys. Requests with other methods pass through untouched, with or without a key. If Required
-	// is set, the first such request whose method is not safe, as GET is, is logged, because the repetition of a PUT or DELETE may do harm, too.
-	// Safe methods cannot be in the list. Default: POST and PATCH.
+	// Methods are the HTTP methods whose requests use keys. A request whose method is not in Methods passes through untouched, with or without a key.
+	// The list may not have a safe method, such as GET. If Required is true, the log has a warning about the first request with another method that is
+	// not safe, such as PUT or DELETE, because a repetition of that request may do harm. Default: POST and PATCH.
 	Methods []string
-	// MaxBody is the size of the largest request body, in bytes. Default: 1 MiB. With -1 there is no limit.
+	// MaxBody is the size of the largest request body, in bytes; a request with a larger body is answered 413. Default: 1 MiB. With -1 there is no
+	// limit.
 	MaxBody int64
-	// MaxAnswer is the size of the largest answer that is stored with its body, in bytes. Default: 1 MiB. With -1 there is no limit except MaxHeld.
+	// MaxAnswer is the size of the largest answer that is stored with its body, in bytes; a retry of a request with a larger answer is answered 410.
+	// With -1 there is no limit except MaxHeld. Default: 1 MiB.
 	MaxAnswer int
-	// MaxHeld is the size of the largest answer that a handler may give, in bytes. Default: 16 MiB. With -1 there is no limit.
+	// MaxHeld is the size of the largest answer that a handler may give, in bytes; a larger answer becomes a 500, and the work is rolled back. Default:
+	// 16 MiB. With -1 there is no limit.
 	MaxHeld int
-	// Headers are the names of headers that are stored in addition to [StoredHeaders]. X-Payment-* stands for all that begin with X-Payment-.
-	// Default: none.
+	// Headers are the names of headers of answers that are stored in addition to [StoredHeaders]. X-Payment-* stands for all headers that begin with
+	// X-Payment-. Default: none.
 	Headers []string
 	// TokenHeader is the header in which a successful answer carries the [uow.Token] of the request's events, for inbox.Inbox.Await. A value that the
-	// handler sets is replaced. Replays carry the same token. Answers without events, and answers from 400 on, have no token. It costs a round trip
-	// for each execution with events. With Lease the handler has units of its own: it sets the header itself, by [uow.WithToken], and this setting
-	// makes replays repeat it. Default: none.
+	// handler has set in this header is replaced. Replays carry the same token. Answers without events, and answers from 400 on, have no token. The
+	// token costs a round trip to the database for each execution with events. With Lease the handler has units of work of its own. Then the handler
+	// sets the header itself, by [uow.WithToken], and replays repeat the header. Default: none, answers carry no token.
 	TokenHeader string
-	// Timeout is the longest time for the work on one request, which goes on when the client goes away. Default: 30s. With -1 there is no limit.
+	// Timeout is the longest time for the work on one request; the work goes on when the client goes away. Default: 30s. With -1 there is no limit.
 	Timeout time.Duration
-	// RetryAfter is how long clients are asked to wait before they try again. If the process that holds a lease seems to be dead, they are asked to
-	// wait until the lease ends. Default: 1s.
+	// RetryAfter is how long a client is asked to wait before it sends a request again. If the process that holds a lease seems to be dead, the client
+	// is asked to wait until the lease ends. Default: 1s.
 	RetryAfter time.Duration
-	// RunOnce prevents that a handler is run again after a deadlock, a serialization failure or a conflict of versions: the client gets its answer.
-	// Under a lease no handler is run again anyway. Default: false.
+	// RunOnce prevents that a handler is run again after a deadlock, a serialization failure or a conflict of versions: the client gets the error
+	// answer. Under a lease a handler is never run again for these reasons. Default: false.
 	RunOnce bool
-	// Wait is how long a request waits for another one with the same key, to get its answer instead of a 409. It holds no connection to the database
-	// while it waits. The timeouts of clients and proxies must be longer. Default: 0, no wait.
+	// Wait is how long a request waits for another request with the same key, to get the answer of that request; then it is answered 409. A waiting
+	// request holds no connection to the database. The timeouts of clients and proxies must be longer than Wait. Default: 0, a 409 at once.
 	Wait time.Duration
-	// Exclude are JSON pointers ("/sent_at", "/client/trace_id") to members of JSON bodies that may differ between retries. They are not compared.
-	// Default: none.
+	// Exclude are JSON pointers ("/sent_at", "/client/trace_id") to members of JSON bodies. These members are not compared when a request is sent
+	// again, so they may differ between retries. Default: none.
 	Exclude []string
-	// Fingerprint returns the bytes that are compared in place of the body, content type and content encoding of a request, for a service that has its
-	// own rule for which requests are the same. Its argument body is the body as it came and must not be changed; the request's Body can be read as
-	// well. Method, path, query, preconditions and APIVersion are compared in addition. An error is answered 400, request-body-unreadable. For one
-	// request the result must stay the same for idempotency.Config.TTL, or retries of requests from before a deployment are refused. Exclude has no
-	// effect with it. Default: nil, the contents of bodies are compared.
+	// Fingerprint returns the bytes that are compared in place of the body, content type and content encoding of a request. Set Fingerprint if the
+	// service has its own rule for which requests are the same. Its argument body is the body as it came and must not be changed; the request's Body
+	// can be read as well. Method, path, query, preconditions and APIVersion are compared in addition. If Fingerprint returns an error, the answer is
+	// 400, request-body-unreadable. The result for a request must stay the same for idempotency.Config.TTL, also in a new version of the service;
+	// otherwise retries are refused. Exclude has no effect if Fingerprint is set. Default: nil, the contents of bodies are compared.
 	Fingerprint FingerprintFunc
-	// APIVersion returns the version of the interface that a request is for, if the path, the query and the content type do not show it: a key that
-	// was used for one version is not valid for another one. Default: nil, no version is compared.
+	// APIVersion returns the version of the interface for which a request is, if path, query and content type do not show the version. A key that was
+	// used for one version is refused for another version. Default: nil, no version is compared.
 	APIVersion func(*http.Request) string
-	// Keep reports which answers of 400 and more are stored for retries; other answers free the key. The work is rolled back in both cases; under a
-	// lease it stays in both cases. Keep is not called for answers below 400, which are always stored, nor for the 404 and 405 of a router that has no
-	// such route, which are never stored. Default: [DefaultKeep].
+	// Keep reports which answers of 400 and more are stored for retries; other answers free the key. The work is rolled back whether the answer is
+	// stored or not; under a lease the work stays. Keep is not called for answers below 400, which are always stored. It is not called for the 404 and
+	// 405 of a router that has no such route either; these answers are never stored. Default: [DefaultKeep].
 	Keep func(status int) bool
-	// StrictKey refuses keys without quotes, as the draft of the header demands them. Default: false, a key with and without quotes is the same.
+	// StrictKey refuses keys without quotes, as the draft of the header Idempotency-Key demands. Default: false, a key is the same with and without
+	// quotes.
 	StrictKey bool
-	// MinKey is the smallest number of characters of a key, up to 255. Default: 1.
+	// MinKey is the smallest number of characters of a key, up to 255; a shorter key is answered 400. Default: 1.
 	MinKey int
-	// ReusedStatus is the status, 400 to 499, of the answer to a key that was used with another request. Default: 422.
+	// ReusedStatus is the status, 400 to 499, of the answer to a request whose key was used before with another request. Default: 422.
 	ReusedStatus int
-	// Challenge is the header WWW-Authenticate of the 401 that is sent if there is a key and no principal (RFC 9110, section 11.6.1), unless a
-	// middleware further out has set one. Default: Bearer realm="api".
+	// Challenge is the header WWW-Authenticate of the 401 that answers a request with a key and without a principal (RFC 9110, section 11.6.1). A
+	// header that a middleware further out has set stays. Default: Bearer realm="api".
 	Challenge string
-	// WithoutUnit turns off a warning, for handlers that do nothing in the unit of work on purpose. Default: false, the log has a warning, once for
-	// each route, when a handler answers below 400 without having used its unit. A handler with a Lease has no unit.
+	// WithoutUnit turns off a warning of the log; set it for handlers that do nothing in the unit of work on purpose. The warning is logged once for
+	// each route, when a handler answers below 400 without having used its unit of work. A handler with a Lease has no unit of work, and causes no
+	// warning. Default: false, the warning is logged.
 	WithoutUnit bool
-	// EmptyAnswer answers 200 for a handler that writes neither a status nor a body, as net/http does. Default: false, the answer is 500, and nothing
-	// is committed or stored, because a failed handler looks the same if a framework renders its error further out.
+	// EmptyAnswer answers 200 for a handler that writes neither a status nor a body, as net/http does. Without EmptyAnswer a handler that writes
+	// nothing counts as failed, because handlers of some frameworks write nothing when they fail: the framework writes the error answer later. Default:
+	// false, the answer is 500, and nothing is committed or stored.
 	EmptyAnswer bool
-	// Lease runs the handler under a lease without a transaction, for handlers that call other services. Default: nil, atomic mode.
+	// Lease runs the handler under a lease without a transaction, for handlers that call other services. Default: nil, the handler runs in one
+	// transaction.
 	Lease *LeaseConfig
-	// ProblemBase is put before the name of a problem to make its type: a path, or the URL of a page about problems. Default: "/problems/".
+	// ProblemBase is put before the name of a problem to make the type of an error answer: a path, or the URL of a page about problems. Default:
+	// "/problems/".
 	ProblemBase string
-	// Refuse writes the middleware's own error answers in the format of the service's errors. Answers of handlers are not passed to it. Pass the
-	// same function to [WithRefuse] and [WithTenantRefuse]. Default: nil, application/problem+json.
+	// Refuse writes the error answers of the middleware in the format of the service's errors; answers of handlers are not changed. Pass the same
+	// function to [WithRefuse] and [WithTenantRefuse]. Default: nil, application/problem+json.
 	Refuse RefuseFunc
 
 	// Telemetry sets where logs, traces and metrics go. The log has the details that clients do not get, and a trace has a span for each request

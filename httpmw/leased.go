@@ -14,15 +14,15 @@ import (
 
 // LeaseConfig makes [Idempotency] hold a lease of the key instead of a transaction; see docs/http.md, Lease mode.
 type LeaseConfig struct {
-	// TTL is how long a process may be silent, at least 1s. After that another process takes over its request. The lease is renewed each third of
-	// this time. Default: 90s.
+	// TTL is the lease of a process on the key of a request that it works on, at least 1s. The process renews the lease each third of this time. If the
+	// process dies, another process takes over the request after this time. Default: 90s.
 	TTL time.Duration
-	// Recover asks the other system whether a step of [idempotency.StepOnce] was done that was begun and has no result. It is called before the
-	// handler is run again, by one request at a time, while the lease is renewed, and within IdempotencyConfig.Timeout. It gets that request, whose
-	// body can be read. After idempotency.StepDone the handler goes on with that result, after StepNotDone it does the step. The zero Outcome, as
-	// well as an error, leaves the step unknown: the client gets 503 and no handler runs. A call that was sent when the step began may still be on
-	// its way. The log has the type of an error and not its text, which may quote the request. Default: nil, steps stay unknown until an operator
-	// resolves them.
+	// Recover asks the other system whether a step of [idempotency.StepOnce] was done, if the step was begun and has no result. Recover is called
+	// before the handler is run again, by one request at a time, while the lease is renewed, and within IdempotencyConfig.Timeout. Its argument r is
+	// that request, whose body can be read. If Recover returns idempotency.StepDone, the handler goes on with the returned result. If Recover returns
+	// idempotency.StepNotDone, the handler does the step. After the zero Outcome or an error the step stays unknown: the client gets 503, and no
+	// handler runs. Recover has to consider that a call to the other system may still be on its way. The log has the type of an error and not its text,
+	// which may quote the request. Default: nil, steps stay unknown until an operator resolves them.
 	Recover func(ctx context.Context, r *http.Request, u idempotency.Unknown) (idempotency.Outcome, error)
 }
 

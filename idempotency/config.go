@@ -18,26 +18,26 @@ const (
 	KeepForever = time.Duration(-1)
 )
 
-// Config configures a [Store]. Stores with different configurations may share a table: one with a longer TTL for
-// payments, for example.
+// Config configures a [Store]. Stores with different configurations may share a table, for example a store with a longer TTL for payments.
 type Config struct {
-	// Schema is the database schema of the table. Default: the first one of the search_path that connections begin with.
+	// Schema is the schema of the database that has the tables of oncebox. Default: the first schema of the search_path with which connections begin.
 	Schema string
-	// Pooler must be true if a transaction-mode pooler stands between the program and the database. Prepared statements are not used then. Default:
+	// Pooler must be true if a pooler in transaction mode stands between the program and the database. Prepared statements are not used then. Default:
 	// false.
 	Pooler bool
 	// DefaultTenant is the tenant of scopes without a tenant. Default: "default".
 	DefaultTenant string
-	// TTL is how long an answer is kept after its completion. Default: 24h. With -1 (KeepForever) it is kept for ever.
+	// TTL is how long an answer is kept after its request was completed; a later request with the same key is executed anew. Default: 24h. With -1
+	// (KeepForever) answers are kept for ever.
 	TTL time.Duration `env:"TTL"`
-	// AuditRetention is how long audit entries are kept, at least 24h. Default: 9600h, which is 400 days. With -1 they are kept for ever.
+	// AuditRetention is how long audit entries are kept, at least 24h. Default: 9600h, which is 400 days. With -1 audit entries are kept for ever.
 	AuditRetention time.Duration
-	// PurgeBatch is the number of expired keys that one statement deletes. Default: 5000 rows.
+	// PurgeBatch is the number of expired keys that one statement of the cleaner deletes. Default: 5000 rows.
 	PurgeBatch int `env:"PURGE_BATCH"`
 
-	// Cache is the number of answers that are also kept in memory after their first retry, if they have up to 4 KiB with their headers. Further
-	// retries then cost no statement. An answer that was removed, by Release or by hand, may be served for a minute longer by other processes.
-	// Default: 4096. With -1 there is no cache.
+	// Cache is the number of answers that a process also keeps in memory, so that further retries need no statement. An answer gets into memory at its
+	// first retry, if it has up to 4 KiB with its headers. If an answer is removed, by Release or by hand, other processes may give it for up to a
+	// minute longer. Default: 4096. With -1 no answer is kept in memory.
 	Cache int `env:"CACHE"`
 
 	// Telemetry sets where logs, traces and metrics go. A trace has a span for each purge. Default: slog.Default() and the global providers.

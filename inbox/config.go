@@ -25,74 +25,74 @@ const (
 
 // Config configures an [Inbox]. The zero value is ready.
 type Config struct {
-	// Schema is the database schema of the tables. Default: the first one of the search_path that connections begin with.
+	// Schema is the schema of the database that has the tables of oncebox. Default: the first schema of the search_path with which connections begin.
 	Schema string
-	// Pooler must be true if a transaction-mode pooler stands between the program and the database. Prepared statements are not used then. Default:
-	// false.
+	// Pooler must be true if a pooler in transaction mode stands between the program and the database. Prepared statements are not used then. Default: false.
 	Pooler bool
 	// NoHistory keeps no history of waiting, handled and failed messages, which the console draws. Default: false.
 	NoHistory bool
-	// Retention is how long the inbox remembers that it has handled a message, at least 24h. A copy that comes later is handled again. So choose
-	// more than the time for which the broker may redeliver a message, and for which the sender's outbox keeps events for a replay. Default: 240h.
-	// With -1 (KeepForever) messages are remembered for ever.
+	// Retention is how long the inbox remembers that it has handled a message, at least 24h; a copy that arrives later is handled again. With -1 (KeepForever)
+	// messages are remembered for ever. Choose a longer Retention than the time in which the broker may deliver a message again, and than the time for which
+	// the outbox of the sender keeps published events for a replay. Default: 240h.
 	Retention time.Duration `env:"RETENTION"`
-	// DeadRetention is how long dead letters are kept, at least 24h. Then Clean deletes them. The deletion frees their keys, as a discard does, and
-	// leaves entries in the audit with their number. Default: 0. With 0 and -1 they are kept for ever.
+	// DeadRetention is how long dead letters are kept, at least 24h; then the cleaner deletes them. With 0 and -1 dead letters are kept for ever. The deletion
+	// of a dead letter lets the later messages of its ordering key go on, as a discard does. The audit has an entry for each deletion, with the number of dead
+	// letters. Default: 0.
 	DeadRetention time.Duration `env:"DEAD_RETENTION"`
-	// AuditRetention is how long audit entries are kept, at least 24h. Default: 9600h, which is 400 days. With -1 they are kept for ever.
+	// AuditRetention is how long audit entries are kept, at least 24h. Default: 9600h, which is 400 days. With -1 audit entries are kept for ever.
 	AuditRetention time.Duration
 
-	// Retry sets how often, and for how long, a message is tried whose handler fails. The option [Retry] overrides it for one consumer.
+	// Retry sets how often, and for how long, a message is tried again whose handler fails. The option [Retry] overrides it for one consumer.
 	Retry RetryPolicy
-	// Middleware wraps the handlers of all consumers; the first one is the outermost. The option [Use] adds middleware for one consumer,
-	// inside of this. Default: none.
+	// Middleware wraps the handlers of all consumers; the first middleware is the outermost. The option [Use] adds middleware for one consumer, inside of
+	// these. Default: none.
 	Middleware []messaging.Middleware
-	// ContinueAfterDead lets the later messages of a key go on when one of them becomes a dead letter. Their handlers then see a gap, and a
-	// replayed dead letter comes out of order. The option [ContinueAfterDead] sets it for one consumer. Default: false, they wait until
-	// somebody replays or discards it.
+	// ContinueAfterDead lets the later messages of an ordering key be handled after a message of the key has become a dead letter. The handlers of the later
+	// messages then do not see the effects of the dead letter, and a replayed dead letter is handled out of order. The option [ContinueAfterDead] sets the
+	// same for one consumer. Default: false, later messages wait until an operator replays or discards the dead letter.
 	ContinueAfterDead bool `env:"CONTINUE_AFTER_DEAD"`
-	// OnDead is called for each message that becomes a dead letter, by the process that gives it up, for a chat message or a ticket. What
-	// it does in u commits together with the dead letter, or not at all: announce the letter with [uow.Unit.Add], and call no other system
-	// from here. A transaction that fails may call it again, and so does a message that is replayed and becomes a dead letter again. If it
-	// returns an error, panics, or takes longer than OnDeadTimeout, the dead letter is made without it and an error is logged. It must
-	// return when ctx ends. Events that are emitted under ctx carry [event.DeadLetterOf]; if one of them becomes a dead letter, OnDead is
-	// not called for it, nor is it for a message that an operator gives up (package inbox/parked). Default: none.
+	// OnDead is called when a message becomes a dead letter, for example to open a ticket. What OnDead does in u is committed together with the dead letter,
+	// or not at all. So emit an event with [uow.Unit.Add], and call no other system. If the transaction fails, OnDead may be called again for the same dead
+	// letter; it is also called again if the message is replayed and becomes a dead letter again. If OnDead returns an error, panics, or takes longer than
+	// OnDeadTimeout, the dead letter is made without the work of OnDead, and the log has an error. OnDead must return when ctx ends. OnDead is not called for
+	// a message that an operator gives up (package inbox/parked). An event that is emitted under ctx carries [event.DeadLetterOf]; if such an event becomes a
+	// dead letter, OnDead is not called. Default: none.
 	OnDead func(ctx context.Context, u *uow.Unit, d DeadLetter) error
-	// OnDeadTimeout is the longest time for one call of OnDead. The key of the message is locked meanwhile. Default: 2s.
+	// OnDeadTimeout is the longest time for one call of OnDead; meanwhile other messages of the ordering key wait. Default: 2s.
 	OnDeadTimeout time.Duration `env:"ON_DEAD_TIMEOUT"`
-	// CrashGuard is the number of messages, after the start of a process, whose try is recorded before the handler runs. One of them may have killed
-	// the process before this one. Its recorded tries make it a dead letter after RetryPolicy.MaxCrashes crashes. Choose the number of messages that
-	// one consumer may have at once; [MaxInFlight] raises it to that. Default: 128. With -1 no try is recorded in advance.
+	// CrashGuard is the number of messages, after the start of a process, for which a try is recorded before the handler runs. The recorded tries show a
+	// message that kills each process that handles it: the message becomes a dead letter after RetryPolicy.MaxCrashes tries. Choose the number of messages
+	// that one consumer may have at once; the option [MaxInFlight] raises CrashGuard to that number. Default: 128. With -1 no try is recorded in advance.
 	CrashGuard int `env:"CRASH_GUARD"`
-	// HandlerTimeout is the longest time for one call of a handler, also for a call with several messages ([BatchFunc]). A batch whose handler gets
-	// one message at a time may take this long for each of them, in one transaction. When the time is over, the context of the handler is cancelled,
-	// its work is undone, and the try counts as failed. [HandlerTimeout] overrides it for one consumer. Default: 5m. With -1 there is no limit.
+	// HandlerTimeout is the longest time for one call of a handler, also for a call with several messages ([BatchFunc]). With -1 there is no limit. When
+	// HandlerTimeout is over, the context of the handler is cancelled, the work of the handler is rolled back, and the try counts as failed. If a batch is
+	// handled message by message in one transaction, each message may take this long. The option [HandlerTimeout] sets the time for one consumer. Default: 5m.
 	HandlerTimeout time.Duration `env:"HANDLER_TIMEOUT"`
-	// LockTimeout is how long a message waits while another process handles a message of the same key, or a copy of this one, at least 1ms. After
-	// that the message is postponed for 500 ms and its slot is freed, so that a process that hangs does not occupy the slots of others. A
-	// postponement is not counted as a try. Default: 250ms.
+	// LockTimeout is how long a message waits, at least 1ms, while another process handles a message of the same ordering key or a copy of this message. If
+	// the wait takes longer than LockTimeout, the message is postponed for 500 ms, and the consumer handles other messages meanwhile. So a process that hangs
+	// does not stop the consumers of other processes. A postponement does not count as a try. Default: 250ms.
 	LockTimeout time.Duration `env:"LOCK_TIMEOUT"`
-	// ParkedConcurrency is the number of keys with parked messages that one process works on at once, for each consumer. Default: 4.
+	// ParkedConcurrency is the number of ordering keys with parked messages that one process handles at once, for each consumer. Default: 4.
 	ParkedConcurrency int `env:"PARKED_CONCURRENCY"`
-	// ParkedLease is how long a process that has taken a key with parked messages may be silent, at least 1s. After that another process takes the
-	// key. Default: 30s.
+	// ParkedLease is the lease of a process on an ordering key whose parked messages it handles, at least 1s. The process renews the lease while it works. If
+	// the process dies, another process takes the key after this time. Default: 30s.
 	ParkedLease time.Duration `env:"PARKED_LEASE"`
-	// LeaseTTL is how long a process that handles a message of [Inbox.WrapLeased] may be silent, at least 1s. After that another process takes the
-	// message over. The lease is renewed each third of this time, so a handler may take longer. Default: 30s.
+	// LeaseTTL is the lease of a process on a message that it handles with [Inbox.WrapLeased], at least 1s. The process renews the lease each third of this
+	// time, so a handler may take longer. If the process dies, another process takes the message after this time. Default: 30s.
 	LeaseTTL time.Duration `env:"LEASE_TTL"`
-	// DrainTimeout is how long handlers of parked messages may go on after [Inbox.RunParked] was told to stop. Then their context is cancelled.
-	// Default: 30s. With -1 it is cancelled at once.
+	// DrainTimeout is how long the handlers of parked messages may go on after the context of [Inbox.RunParked] has ended; then their own context is
+	// cancelled. Default: 30s. With -1 their context is cancelled at once.
 	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT"`
-	// PollInterval is the interval at which a process looks for keys that other processes have parked. Default: 1s.
+	// PollInterval is the interval at which a process asks the database for ordering keys whose messages other processes have parked. Default: 1s.
 	PollInterval time.Duration `env:"POLL_INTERVAL"`
-	// DatabaseWait is how long [Inbox.Run] waits at its start for a database that cannot be reached. It matters where there is no broker. Default:
-	// 0, for as long as the context lasts. With -1 such a database is an error at once.
+	// DatabaseWait is how long [Inbox.Run] waits at its start for a database that is away. It matters where there is no broker. Default: 0, until the context
+	// ends. With -1 a database that is away is an error at once.
 	DatabaseWait time.Duration
 	// MaxPayload is the largest payload that ReplayEdited of package inbox/dead accepts, in bytes. Default: 1 MiB. With -1 there is no limit.
 	MaxPayload int
 
-	// Telemetry sets where logs, traces and metrics go. The log has an error for every dead letter. The span of the consumer has the outcome of a
-	// message. Default: that of the manager, see [uow.Manager.Telemetry].
+	// Telemetry sets where logs, traces and metrics go. The log has an error for every dead letter. The span of the consumer has the outcome of a message.
+	// Default: that of the manager, see [uow.Manager.Telemetry].
 	Telemetry telemetry.Config
 }
 

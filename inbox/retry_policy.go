@@ -12,32 +12,33 @@ import (
 	"github.com/oncebox/oncebox/retry"
 )
 
-// RetryPolicy says how often, and for how long, a message is tried whose handler fails. By default the process that
-// received it tries it three times, with the short pauses of the consumer ([messaging.ConsumerConfig]). Then the message is parked, and tried
-// again after pauses that grow from 5 seconds to 10 minutes, for three days. So a system that is down for a weekend causes no dead letters.
-// An error that is [messaging.Permanent] makes a dead letter at once.
+// RetryPolicy sets how often, and for how long, a message is tried again whose handler fails. By default the process that received the message tries
+// it three times, with the short pauses of the consumer ([messaging.ConsumerConfig]). Then the message is parked: it is stored in the database, and
+// tried again for three days, with pauses that grow from 5 seconds to 10 minutes. So a system that is down for a weekend causes no dead letters. An
+// error that is [messaging.Permanent] makes a dead letter at once.
 //
-// [Config.Retry] is the policy of all consumers, the option [Retry] is for one consumer.
+// [Config.Retry] is the policy of all consumers; the option [Retry] sets that of one consumer.
 type RetryPolicy struct {
-	// Tries is how often a message is tried in the process that received it, at least 1, while the later messages of its key wait there. After the
-	// last of these tries it is parked. The pauses between them are the consumer's. The message is parked earlier if the messages behind it fill the
-	// queue of the consumer ([messaging.Message.QueueFull]). Default: 3.
+	// Tries is how often a message is tried, at least 1, before it is parked in the database. The process that received the message makes these first tries,
+	// with the pauses of the consumer; later messages of the ordering key wait in this process. The message is parked earlier if the messages behind it fill
+	// the queue of the consumer ([messaging.Message.QueueFull]). Default: 3.
 	Tries int `env:"TRIES"`
-	// Policy sets the pauses between the tries of a parked message. [messaging.RetryAfter] overrides them. Default: 5s, up to 10m.
+	// Policy sets the pauses between the tries of a parked message. A handler that returns [messaging.RetryAfter] sets its own pause. Default: 5s, up to 10m.
 	retry.Policy `envPrefix:"PARKED_"`
-	// GiveUpAfter is how long a message is tried, counted from the moment when it was parked because it failed. The first try that fails after this
-	// time makes it a dead letter. Default: 72h. With -1 it is tried without end.
+	// GiveUpAfter is how long a message whose handler fails is tried, from the moment when it was parked. The first try that fails after GiveUpAfter makes the
+	// message a dead letter. Default: 72h. With -1 the message is tried without end.
 	GiveUpAfter time.Duration `env:"GIVE_UP_AFTER"`
-	// MaxAttempts is the total number of tries after which a message becomes a dead letter, if that comes before GiveUpAfter. A try counts also if
-	// its process died. Default: -1, no limit.
+	// MaxAttempts is the number of tries, in all, after which a message becomes a dead letter, if GiveUpAfter has not ended before. A try whose process died
+	// counts, too. Default: -1, no limit.
 	MaxAttempts int `env:"MAX_ATTEMPTS"`
-	// MaxCrashes is how many tries in a row may end with the death of their process, or without an outcome that could be stored. After that the
-	// message becomes a dead letter, because it would kill one process after the other. Default: 10. With -1 there is no limit.
+	// MaxCrashes is how many tries of a message in a row may end with the death of the process, or without a result that could be stored; then the message
+	// becomes a dead letter. So it does not kill one process after the other. Default: 10. With -1 there is no limit.
 	MaxCrashes int `env:"MAX_CRASHES"`
-	// DeployWait is how long a message stays parked whose schema version is newer than the registered one, or whose type is not registered
-	// ([messaging.Router.Strict]). It gives you time to deploy a build of the program that knows the message. After that the message becomes a dead
-	// letter. The time counts from the first try, as a parked message, that failed for this reason. Meanwhile the message is tried after pauses that
-	// grow from Delay to MaxDelay; these tries do not count for MaxAttempts. Default: 168h. With -1 it stays parked without end.
+	// DeployWait is how long a message stays parked whose type, or schema version, this build of the program does not know; then the message becomes a dead
+	// letter. With -1 it stays parked without end. DeployWait gives you time to deploy a build that knows the message. A schema version is unknown if it is
+	// newer than the registered version. A message of an unknown type is parked only if the router is [messaging.Router.Strict]. DeployWait begins with the
+	// first try of the parked message that fails for this reason. Until DeployWait is over, the message is tried with pauses from Delay to MaxDelay; these
+	// tries do not count for MaxAttempts. Default: 168h.
 	DeployWait time.Duration `env:"DEPLOY_WAIT"`
 }
 

@@ -23,48 +23,51 @@ type Partition = upkeep.Partition
 
 // Config configures a [Store].
 type Config struct {
-	// Schema is the database schema of the tables. Default: the first one of the search_path that connections begin with.
+	// Schema is the schema of the database that has the tables of oncebox. Default: the first schema of the search_path with which connections begin.
 	Schema string
-	// Pooler must be true if a transaction-mode pooler stands between the program and the database. Prepared statements are not used then. Default:
+	// Pooler must be true if a pooler in transaction mode stands between the program and the database. Prepared statements are not used then. Default:
 	// false.
 	Pooler bool
-	// PollOnly makes relays find new events by polling alone. If it is false, a commit wakes the relays of other processes: the writer sends NOTIFY,
-	// and each relay has a connection of its own on which it LISTENs. A store with Pooler does not LISTEN either. Default: false.
+	// PollOnly makes relays find new events by asking the database at intervals (projector.Config.SleepIdle), and by no other way. If PollOnly is
+	// false, a commit wakes the relays of other processes at once: the program that writes events sends NOTIFY, and each relay LISTENs on a connection
+	// of its own. A relay whose Pooler is true does not LISTEN. Default: false.
 	PollOnly bool `env:"POLL_ONLY"`
 	// NoHistory keeps no history of backlog, age, rates and failures, which the console draws. Default: false.
 	NoHistory bool
-	// Deployment is the name of the installation that the database belongs to, such as "production". It prevents a restored copy of the database
-	// from publishing its events a second time. The first relay with a name writes it into the database, as soon as no relay without a name is
-	// alive. From then on relays with another name, or with none, do not publish its events until Store.Upkeep().TakeOwnership is called. Default:
-	// none, which a database without a name does not mind.
+	// Deployment is the name of the installation to which the database belongs, such as "production". With a name, a copy of the database does not
+	// publish the events a second time. The first relay with a name enters the name in the database, as soon as no relay without a name is alive. From
+	// then on a relay with another name, or without a name, publishes no events until Store.Upkeep().TakeOwnership is called. Default: none, and any
+	// relay publishes the events of a database without a name.
 	Deployment string `env:"DEPLOYMENT"`
-	// Retention is how long published rows are kept, in whole days. It is entered in the database, and all processes use the value there. If
-	// processes have different settings, the longest one counts, and the others log a warning at their start; Store.Upkeep().SetRetention makes it
-	// shorter. Default: the database's, and 168h if no process has set one. NoRetention deletes rows when they are published. With -1 they are kept for
-	// ever.
+	// Retention is how long published rows are kept, in whole days, at least 24h. Retention is entered in the database, and all processes use the value
+	// there. If processes have different settings, the longest one is used, and processes with another setting log a warning at their start.
+	// Store.Upkeep().SetRetention enters a shorter time. The constant NoRetention deletes rows as soon as they are published. Default: the database's,
+	// and 168h if no process has set one. With -1 published rows are kept for ever.
 	Retention time.Duration `env:"RETENTION"`
-	// DeadRetention is how long dead letters are kept, at least 24h. Then Clean deletes them. The deletion frees their keys, as a discard does, and
-	// leaves entries in the audit with their number. Default: 0. With 0 and -1 they are kept for ever.
+	// DeadRetention is how long dead letters are kept, at least 24h; then the cleaner deletes them. With 0 and -1 dead letters are kept for ever. The deletion
+	// of a dead letter lets the later events of its ordering key go on, as a discard does. The audit has an entry for each deletion, with the number of dead
+	// letters. Default: 0.
 	DeadRetention time.Duration `env:"DEAD_RETENTION"`
-	// AuditRetention is how long audit entries are kept, at least 24h. Default: 9600h, which is 400 days. With -1 they are kept for ever.
+	// AuditRetention is how long audit entries are kept, at least 24h. Default: 9600h, which is 400 days. With -1 audit entries are kept for ever.
 	AuditRetention time.Duration
-	// DedupRetention is how long a producer's key ([event.WithDedupKey]) is remembered after its first event, at least 1h. Default: 168h. With -1 it
-	// is remembered for ever.
+	// DedupRetention is how long a producer's key ([event.WithDedupKey]) is remembered after its first event, at least 1h; a later event with the key
+	// is stored as a new event. Default: 168h. With -1 the key is remembered for ever.
 	DedupRetention time.Duration `env:"DEDUP_RETENTION"`
-	// BeforeDrop is called before a day of published rows is dropped, to archive it. It is called by one process at a time and may take hours. If it
-	// returns an error, the day stays, and the next Clean tries again; a warning and the metric oncebox.outbox.partitions_kept report it. It is
-	// called again for the same day if the drop itself fails, so an archive outside of Partition.DB must accept a day twice. Once a process has had
-	// a BeforeDrop, processes without one drop nothing, see Store.Upkeep().SetRetention. It is not called for rows that NoRetention deletes.
-	// Default: none.
+	// BeforeDrop is called before the published rows of a day are deleted, to archive them. One process at a time calls BeforeDrop, and the call may take
+	// hours. If BeforeDrop returns an error, the rows stay, and the cleaner calls BeforeDrop again at its next run. The log then has a warning, and the metric
+	// oncebox.outbox.partitions_kept counts the failure. BeforeDrop is called again for the same day if the deletion itself fails, so an archive outside of
+	// Partition.DB must accept a day twice. After a process with BeforeDrop has run, processes without BeforeDrop delete no rows; Store.Upkeep().SetRetention
+	// ends that. BeforeDrop is not called for rows that NoRetention deletes. Default: none.
 	BeforeDrop func(ctx context.Context, p Partition) error
 
-	// OnDead is called for each event that becomes a dead letter, by the process that gives it up, for a chat message or a ticket. What it does in
-	// tx is committed together with the dead letter, or not at all: announce the dead letter with [Store.Add], and call no other system from here.
-	// It may be called again if the transaction fails, and it is called again if the event is replayed and dies again. If it returns an error,
-	// panics, or takes longer than OnDeadTimeout, the dead letter is made without it and an error is logged. It must return when ctx ends. Events
-	// that are added under ctx carry [event.DeadLetterOf]; if they die, OnDead is not called for them. Default: none.
+	// OnDead is called when an event becomes a dead letter, for example to open a ticket. What OnDead does in tx is committed together with the dead
+	// letter, or not at all. So emit an event with [Store.Add], and call no other system. If the transaction fails, OnDead may be called again for the
+	// same dead letter; it is also called again if the event is replayed and becomes a dead letter again. If OnDead returns an error, panics, or takes
+	// longer than OnDeadTimeout, the dead letter is made without the work of OnDead, and the log has an error. OnDead must return when ctx ends. An
+	// event that is added under ctx carries [event.DeadLetterOf]; if such an event becomes a dead letter, OnDead is not called. Default: none.
 	OnDead func(ctx context.Context, tx bun.Tx, d DeadLetter) error
-	// OnDeadTimeout is the longest time for all calls of OnDead for events that die together. A worker of the relay waits for them. Default: 2s.
+	// OnDeadTimeout is the longest time for all calls of OnDead for events that become dead letters together. A worker of the relay waits for these
+	// calls before it goes on. Default: 2s.
 	OnDeadTimeout time.Duration `env:"ON_DEAD_TIMEOUT"`
 
 	// Registry has the event types of the service, for [Store.Add]. Required for payloads that are an event.Event.

@@ -21,51 +21,52 @@ type Config struct {
 	// Name identifies this projector among all projectors that are alive, so no two may have the same name. Default: host, process id and a random
 	// part.
 	Name string
-	// Group is the number of the lane group that this projector serves, see outbox.Store.Tenants().Move. Default: 0, the group of all tenants that
-	// have no group of their own.
+	// Group is the number of the lane group whose events this projector publishes. A tenant has a group of its own after outbox.Store.Tenants().Move.
+	// Default: 0, the group of all tenants that have no group of their own.
 	Group int16 `env:"GROUP"`
-	// Workers is the number of workers. They publish at the same time, each with lanes of its own: while one waits for the broker, another uses the
-	// database. Default: 3.
+	// Workers is the number of workers of the projector that publish at the same time. Each worker has a share of the lanes, which are the parts of the
+	// outbox. While a worker waits for the broker, another worker uses the database. Default: 3.
 	Workers int `env:"WORKERS"`
-	// BatchSize is the approximate number of rows that a worker publishes at once. Default: 1000.
+	// BatchSize is about how many events a worker publishes at once. Default: 1000.
 	BatchSize int `env:"BATCH_SIZE"`
-	// BatchBytes is the largest sum of payloads, in bytes, that a worker fetches and publishes at once. A larger payload is sent alone. The broker
-	// has to confirm a batch within PublishTimeout, so a slow link needs a smaller value. Default: 16777216, which is 16 MiB. With -1 there is no
-	// limit.
+	// BatchBytes is the largest sum of payloads, in bytes, that a worker fetches and publishes at once. An event whose payload is larger than
+	// BatchBytes is published by itself. The broker has to confirm a batch within PublishTimeout, so choose a smaller value if the connection to the
+	// broker is slow. Default: 16777216, which is 16 MiB. With -1 there is no limit.
 	BatchBytes int64 `env:"BATCH_BYTES"`
 
-	// MaxRetryAttempts is the number of refusals after which an event becomes a dead letter. After a permanent refusal ([messaging.Permanent]) it
-	// becomes one at once. Default: 5. With -1 an event is tried again until the broker takes it or an operator decides.
+	// MaxRetryAttempts is the number of refusals by the broker after which an event becomes a dead letter. An event that the broker refuses for good
+	// ([messaging.Permanent]) becomes a dead letter at the first refusal. Default: 5. With -1 both kinds of refused events are tried again without end,
+	// or until an operator discards them.
 	MaxRetryAttempts int `env:"MAX_RETRY_ATTEMPTS"`
-	// MaxCrashes is how often a projector may die while it publishes one event by itself. After that the event becomes a dead letter. An event is
-	// published by itself after two projectors have died while they published it together with others. Default: 10. With -1 there is no limit.
+	// MaxCrashes is how many projectors may die while they publish one event by itself; then the event becomes a dead letter. An event is published by
+	// itself after two projectors have died while they published the event together with others. Default: 10. With -1 there is no limit.
 	MaxCrashes int `env:"MAX_CRASHES"`
-	// ContinueAfterDead lists the topics whose ordering keys go on after a dead letter; "*" means all topics. On
-	// every other topic a dead letter blocks its key until an operator decides. Default: none.
+	// ContinueAfterDead lists the topics on which the later events of an ordering key go on after a dead letter; "*" means all topics. On other topics
+	// the later events wait until an operator replays or discards the dead letter. Default: none.
 	ContinueAfterDead []string `env:"CONTINUE_AFTER_DEAD"`
-	// BlockExpired makes an event that expired before it was published block its ordering key, as every other dead
-	// letter does. If it is false, the key goes on without the expired event. Default: false.
+	// BlockExpired makes the later events of an ordering key wait behind an event that expired before it was published, as behind any other dead
+	// letter. If BlockExpired is false, the later events are published without the expired event. Default: false.
 	BlockExpired bool `env:"BLOCK_EXPIRED"`
-	// Retry sets the pauses between a refusal of an event and its next try. Default: 1m, up to 1h.
+	// Retry sets the pauses between the tries of an event that the broker refuses. Default: 1m, up to 1h.
 	Retry retry.Policy `envPrefix:"RETRY_"`
-	// PublishTimeout is the time in which the broker has to confirm a batch. Default: 5s.
+	// PublishTimeout is the time in which the broker has to confirm a batch; events that are not confirmed by then are published again. Default: 5s.
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"`
 
-	// Lease is the longest time that a lane stays with a projector that has vanished. Default: 10s.
+	// Lease is how long the lanes of a projector that has vanished stay without another projector; their events wait. Default: 10s.
 	Lease time.Duration `env:"LEASE"`
-	// Renew is the interval at which leases are renewed and lanes are shared out again. Default: 3s.
+	// Renew is the interval at which a projector renews the leases of its lanes, and projectors share out the lanes again. Default: 3s.
 	Renew time.Duration `env:"RENEW"`
-	// SleepBusy is the first pause between two polls when there is nothing to publish. An event whose writer sent no
-	// NOTIFY waits at most this long, however busy the relay is. Default: 100ms.
+	// SleepBusy is the first pause of a worker that has found nothing to publish. The pause ends early when a NOTIFY reports a commit. While a worker
+	// finds events, it looks once per SleepBusy for events whose writer sent no NOTIFY. Default: 100ms.
 	SleepBusy time.Duration `env:"SLEEP_BUSY"`
-	// SleepIdle is the longest pause between two polls. The pause doubles from SleepBusy up to it while there is
-	// nothing to publish. Default: 2s.
+	// SleepIdle is the longest pause of a worker that finds nothing to publish; the pause begins with SleepBusy and doubles each time. So an event
+	// whose writer sent no NOTIFY waits for up to SleepIdle. Default: 2s.
 	SleepIdle time.Duration `env:"SLEEP_IDLE"`
-	// CleanInterval is the interval at which partitions are made and dropped, and lost lanes are entered again. Default: 1h. With -1 this is never
-	// done.
+	// CleanInterval is the interval at which partitions of the outbox are made and dropped, and missing rows of lanes are made again. Default: 1h. With
+	// -1 this is never done.
 	CleanInterval time.Duration `env:"CLEAN_INTERVAL"`
-	// DatabaseWait is how long [Projector.Run] waits at its start for a database that cannot be reached. Of several databases, one has to answer.
-	// Default: 0, for as long as the context lasts. With -1 such a database is an error at once.
+	// DatabaseWait is how long [Projector.Run] waits at its start for a database that is away. Of several databases, one has to answer. Default: 0,
+	// until the context ends. With -1 a database that is away is an error at once.
 	DatabaseWait time.Duration
 
 	// Telemetry sets where logs, traces and metrics go. A trace has a span for each publication. Default: that of the first store.

@@ -17,9 +17,9 @@ import (
 // The pause after the first try is Delay. It doubles with each further try, up to MaxDelay. Each pause is shortened by
 // a random part of up to half, so that tries that failed together do not come back together.
 type Policy struct {
-	// Delay is the pause between the first try and the second.
+	// Delay is the pause after the first failed try; each further pause is twice as long, up to MaxDelay.
 	Delay time.Duration `env:"DELAY"`
-	// MaxDelay is the longest pause. If it is less than Delay, all pauses are MaxDelay.
+	// MaxDelay is the longest pause between two tries. If MaxDelay is less than Delay, all pauses are MaxDelay.
 	MaxDelay time.Duration `env:"MAX_DELAY"`
 }
 

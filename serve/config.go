@@ -25,43 +25,46 @@ const (
 	Consumers = "consumers" // handles messages
 )
 
-// Config configures a process. The environment has it beside that of oncebox (config.Config).
+// Config configures a process. The process reads these variables from the environment, in addition to those of oncebox (config.Config).
 type Config struct {
-	// Addr is the address for requests, host:port. Port 0 is a free port, which the log names. Default: :8080.
+	// Addr is the address for requests, host:port. With port 0 the system chooses a free port, and the log names it. Default: :8080.
 	Addr string `env:"ADDR"`
-	// AdminAddr is a second address for /healthz, /readyz, /metrics and /console/, so that they can be kept apart from the requests. Default: none,
-	// they are at Addr.
+	// AdminAddr is a second address for /healthz, /readyz, /metrics and /console/, which clients then do not reach at Addr. Default: none, these pages
+	// are at Addr.
 	AdminAddr string `env:"ADMIN_ADDR"`
-	// Parts is what this process does: api answers requests, relay publishes, consumers handles messages. Rows whose retention has ended are removed
-	// by processes with api or consumers. Default: api,relay,consumers.
+	// Parts are what this process does: api answers requests, relay publishes events, consumers handles messages. Processes with api or consumers also
+	// remove rows whose retention has ended. Default: api,relay,consumers.
 	Parts []string `env:"PARTS"`
-	// Migrate makes or updates the tables at the start, those of oncebox and those of [Service].Migrate. The role of the database needs the right to
-	// do so. Default: false, the tables have to be there.
+	// Migrate makes or updates the tables at the start: the tables of oncebox, and those of [Service].Migrate. The role of the database needs the right
+	// to make tables. Default: false, the tables must exist.
 	Migrate bool `env:"MIGRATE"`
 
-	// ReadTimeout is how long a client may take to send a request, and how long it may take to read the answer. Default: 15s.
+	// ReadTimeout is how long a client may take to send a request, and again how long it may take to read the answer; then the connection is closed.
+	// Default: 15s.
 	ReadTimeout time.Duration `env:"READ_TIMEOUT"`
-	// RequestTimeout is how long the work for a request may take. Then its context ends. A request with an Idempotency-Key has the timeout of its
-	// middleware, and should not have a longer one. Default: 30s.
+	// RequestTimeout is how long the work for a request may take; then the context of the request ends. A request with an Idempotency-Key has the
+	// timeout of its middleware (httpmw.IdempotencyConfig.Timeout), which should not be longer. Default: 30s.
 	RequestTimeout time.Duration `env:"REQUEST_TIMEOUT"`
-	// EndTimeout is how long the process may take to end after SIGTERM, at least 1s. Requests that have begun get half of it, or all if the process has
-	// neither relay nor consumers. Give the process a little more before it is killed (terminationGracePeriodSeconds). Default: 80s.
+	// EndTimeout is how long the process may take to end after SIGTERM, at least 1s. Requests that have begun get half of EndTimeout, or all of it if
+	// the process has neither relay nor consumers. Let the system wait a little longer before it kills the process (terminationGracePeriodSeconds).
+	// Default: 80s.
 	EndTimeout time.Duration `env:"END_TIMEOUT"`
 
-	// Operators are the people who may see and change everything in the console: name:password, separated by commas. Default: none. Without Operators,
-	// Readers and [Service].Authorize there is no console.
+	// Operators are the people who may see and change everything in the console: name:password, separated by commas. There is no console if Operators,
+	// Readers and [Service].Authorize are not set. Default: none.
 	Operators []string `env:"CONSOLE_OPERATORS"`
-	// Readers are the people who may see everything in the console, and change nothing. Default: none.
+	// Readers are the people who may see everything in the console, and change nothing: name:password, separated by commas. Default: none.
 	Readers []string `env:"CONSOLE_READERS"`
-	// ConsoleSecret is console.Config.Secret, at least 32 bytes. Processes with the console at one address need the same one. Default: none, each
-	// process makes its own.
+	// ConsoleSecret is console.Config.Secret, the key that signs the tokens of forms, at least 32 bytes. All processes whose consoles have the same
+	// address need the same ConsoleSecret. Default: none, each process makes a key of its own.
 	ConsoleSecret string `env:"CONSOLE_SECRET"`
-	// TraceURL is console.Config.TraceURL, the address of a trace, with {trace_id} where its id belongs. Default: none.
+	// TraceURL is console.Config.TraceURL, the address of a trace, with {trace_id} in place of the id. Default: none, ids of traces are shown without a
+	// link.
 	TraceURL string `env:"CONSOLE_TRACE_URL"`
 
-	// LogFormat is text or json. Default: text.
+	// LogFormat is the format of the log lines: text or json. Default: text.
 	LogFormat string `env:"LOG_FORMAT"`
-	// LogLevel is the lowest level that is logged: debug, info, warn or error. Default: info.
+	// LogLevel is the lowest level of the lines that are logged: debug, info, warn or error. Default: info.
 	LogLevel string `env:"LOG_LEVEL"`
 }
 

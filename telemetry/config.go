@@ -7,9 +7,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Config is where logs, traces and metrics go.
+// Config sets where logs, traces and metrics go.
 type Config struct {
-	// Logger receives warnings and errors. Default: slog.Default().
+	// Logger receives all log lines. Default: slog.Default().
 	Logger *slog.Logger
 	// TracerProvider creates the spans. Default: the global provider of OpenTelemetry.
 	TracerProvider trace.TracerProvider

@@ -14,48 +14,50 @@ import (
 
 // Config configures a [Manager]. The zero value is enough for units that emit no events.
 type Config struct {
-	// Registry has the event types of the service. An event whose type is not registered fails the flush. Required for events.
+	// Registry has the event types of the service. A unit of work fails if it emits an event whose type is not registered. Required for events.
 	Registry *event.Registry
 	// Source is the name of this service, which each of its events carries. Required for events.
 	Source string `env:"SOURCE"`
-	// TopicPrefix is put before the name of each topic in the program: that of an aggregate, of [Unit.Add] and [Unit.Schedule], and of a consumer. A
-	// name that begins with "/" is absolute, as in "/billing.invoice": it gets no prefix, and loses the slash. Services that share events need the
-	// same prefix, or an absolute name. Default: "".
+	// TopicPrefix is put before each topic that the program names: the topic of an aggregate, of [Unit.Add] and [Unit.Schedule], and of a consumer. A topic
+	// that begins with "/" is absolute: "/billing.invoice" gets no prefix, and becomes billing.invoice. Services that share events need the same prefix, or
+	// absolute topics. Default: "".
 	TopicPrefix string `env:"TOPIC_PREFIX"`
-	// DefaultTenant is the tenant of events whose context has none. Default: "default".
+	// DefaultTenant is the tenant of an event if the context in which the event is emitted names no tenant. Default: "default".
 	DefaultTenant string `env:"DEFAULT_TENANT_ID"`
-	// Topic chooses the topic of an aggregate's event. All events of one aggregate should share a topic: brokers keep
-	// no order over several. TopicPrefix is put before the result. Default: the aggregate type.
+	// Topic chooses the topic of an aggregate's event. All events of one aggregate should have the same topic, because brokers keep the order only within a
+	// topic. TopicPrefix is put before the result. Default: the aggregate type.
 	Topic func(event.Envelope) string
-	// ValidateTopic checks the name of a topic by the broker's own rule, after event.ValidateTopic. If it refuses the topic of an event, the unit
-	// fails. Default: the rule of the broker that oncebox.New gets (messaging.Naming), or none.
+	// ValidateTopic checks the name of a topic by the rule of the broker, after event.ValidateTopic. If ValidateTopic returns an error for the topic of an
+	// event, the unit of work fails. Default: the rule of the broker that oncebox.New gets (messaging.Naming), or none.
 	ValidateTopic func(topic string) error
-	// MaxPayload is the largest payload of an event, in bytes. Default: 1 MiB. With -1 there is no limit.
+	// MaxPayload is the size of the largest payload of an event, in bytes; a unit of work with a larger event fails. Default: 1 MiB. With -1 there is no
+	// limit.
 	MaxPayload int `env:"MAX_PAYLOAD"`
-	// MaxHandled is how many events the handlers of [On] may cause in one unit, or in one outermost Do of the code within a unit of
-	// [WithNestedChecks]. Default: 1000. With -1 there is no limit.
+	// MaxHandled is how many events the handlers of [On] may cause in one unit of work; with more events the unit fails. The limit ends handlers that cause
+	// each other's events without end. Within a unit of [WithNestedChecks] each outermost Do of the code has a count of its own. Default: 1000. With -1 there
+	// is no limit.
 	MaxHandled int `env:"MAX_HANDLED"`
-	// Retry sets how often, and after which pauses, a function is run again.
+	// Retry sets how often, and after which pauses, the function of a unit of work is run again after a failure.
 	Retry RetryConfig `envPrefix:"UNIT_"`
-	// CommitTimeout is the longest time for COMMIT, together with the flush if they share a round trip. If the answer to COMMIT is lost, the search
-	// for the outcome may take as long again. Default: 30s.
+	// CommitTimeout is the longest time for COMMIT, and for the writing of the events if both are sent together. If the answer to COMMIT is lost, the unit
+	// asks the database whether the transaction was committed; this may take CommitTimeout once more. Default: 30s.
 	CommitTimeout time.Duration `env:"COMMIT_TIMEOUT"`
 
-	// Telemetry sets where logs, traces and metrics go. If the context of an event is in a trace, the trace gets a span for the creation of the
-	// event. Default: slog.Default() and the global providers.
+	// Telemetry sets where logs, traces and metrics go. If the context of an event is in a trace, the trace gets a span for the creation of the event.
+	// Default: slog.Default() and the global providers.
 	Telemetry telemetry.Config
 }
 
-// RetryConfig says when, how often and how fast a function is run again in a new transaction.
+// RetryConfig sets whether, how often and after which pauses the function of a unit of work is run again in a new transaction.
 type RetryConfig struct {
-	// If reports whether a function is run again after the error. It is not called if the outcome of COMMIT is unknown, nor after
-	// [ErrTransactionEnded]: such a function is never run again. Default: [IsRetryable].
+	// If reports whether the function of a unit of work is run again after an error. The function is never run again after [ErrCommitUnknown] and
+	// [ErrTransactionEnded]; If is not called for these errors. Default: [IsRetryable].
 	If func(error) bool
-	// MaxAttempts is the largest number of tries, the first one included. Default: 5. With -1 a function is never run again.
+	// MaxAttempts is how often the function of a unit of work is run at most, the first run included. Default: 5. With -1 the function is run once.
 	MaxAttempts int `env:"MAX_ATTEMPTS"`
-	// Policy sets the pauses between the tries. Default: 10ms, up to 1s.
+	// Policy sets the pauses between the runs of a function. Default: 10ms, up to 1s.
 	retry.Policy `envPrefix:"RETRY_"`
-	// MaxElapsed is the time in which new tries may begin, counted from the beginning of the first one. Default: 30s. With -1 there is no limit.
+	// MaxElapsed is how long after the beginning of the first run a further run may begin. Default: 30s. With -1 there is no limit.
 	MaxElapsed time.Duration `env:"MAX_ELAPSED"`
 }
 

@@ -25,11 +25,12 @@ type Struct struct {
 	Above []any
 }
 
-// longestCell is the length of the longest first sentence that fits into a cell.
+// longestCell is the length of the longest text that fits into a cell.
 const longestCell = 250
 
-// Tables returns the tables of the structs in Markdown, with a section for each type. root is the folder of the module. A cell has the first sentence of
-// a field's comment. The other sentences are below the table. A field without a variable that a section above has, too, is only named.
+// Tables returns the tables of the structs in Markdown, with a section for each type. root is the folder of the module. A cell has the comment of a field.
+// If the comment is too long, the cell has its first sentence, and the other sentences are below the table. A field without a variable that a section
+// above has, too, is only named.
 //
 // It returns an error that names each field whose comment states no default, or another one than the code sets.
 func Tables(root string, structs ...Struct) (string, error) {
@@ -78,6 +79,13 @@ type row struct{ variable, field, kind, cell, meaning, more string }
 
 func (r *row) String() string {
 	return fmt.Sprintf("|%s | `%s` | %s | %s | %s |\n", r.variable, r.field, r.kind, r.cell, r.meaning)
+}
+
+// fit moves the other sentences into the cell if there is room: a reader who has them below the table has to look for the first one.
+func (r *row) fit() {
+	if len(r.meaning)+len(r.more) < longestCell {
+		r.meaning, r.more = strings.TrimSpace(r.meaning+" "+r.more), ""
+	}
 }
 
 // isConfig reports whether the type is a struct of this module with a section of its own, and returns the
@@ -145,7 +153,7 @@ func (w *writer) section(t reflect.Type, text string, rows []row, again []string
 		w.out.WriteString("\n" + strings.Join(more, ""))
 	}
 	if len(again) > 0 {
-		w.out.WriteString("\nAlso, as in a section above: " + strings.Join(again, ", ") + ".\n")
+		w.out.WriteString("\nFurther fields, which a section above describes: " + strings.Join(again, ", ") + ".\n")
 	}
 }
 
@@ -181,7 +189,8 @@ func (w *writer) row(s Struct, of string, f reflect.StructField, value reflect.V
 	if r.cell, err = defaultCell(stated, value, slices.Contains(s.Varies, f.Name)); err != nil {
 		w.errs = append(w.errs, fmt.Errorf("%s.%s: %w", of, f.Name, err))
 	}
-	if r.meaning, r.more = sentence(f.Name, meaning); len(r.meaning) > longestCell {
+	r.meaning, r.more = sentence(f.Name, meaning)
+	if r.fit(); len(r.meaning) > longestCell {
 		w.errs = append(w.errs, fmt.Errorf("%s.%s: the first sentence of the comment has %d characters: make it shorter", of, f.Name, len(r.meaning)))
 	}
 	return r
@@ -200,7 +209,7 @@ func (w *writer) part(s Struct, part reflect.StructField, v reflect.Value, text 
 	if part.Anonymous {
 		path = ""
 	}
-	more := prose(meaning)
+	more := strings.Replace(prose(meaning), part.Name+" sets", "Delay and MaxDelay set", 1)
 	for f := range part.Type.Fields() {
 		value, said := v.FieldByIndex(f.Index), fields[f.Name]
 		code, agrees := compare(stated, value)
@@ -209,7 +218,8 @@ func (w *writer) part(s Struct, part reflect.StructField, v reflect.Value, text 
 		}
 		r := row{variable: of.variable(f), field: path + f.Name, kind: "`" + said.kind + "`", cell: "`" + code + "`"}
 		r.meaning, r.more = sentence(f.Name, said.text)
-		r.more = strings.TrimSpace(more + " " + r.more)
+		r.more = strings.TrimSpace(r.more + " " + more)
+		r.fit()
 		more = ""
 		rows = append(rows, r)
 	}

@@ -2,6 +2,7 @@ package configdoc
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,5 +77,18 @@ func TestCellHasTheFirstSentence(t *testing.T) {
 	} {
 		first, rest := sentence("Wait", text)
 		require.Equal(t, want, [2]string{first, rest}, text)
+	}
+}
+
+func TestShortCommentFitsIntoTheCell(t *testing.T) {
+	long := strings.Repeat("b", longestCell-3)
+	for _, c := range []struct{ before, after row }{
+		{row{meaning: "A.", more: "B."}, row{meaning: "A. B."}},
+		{row{meaning: "A."}, row{meaning: "A."}},
+		{row{meaning: "A.", more: long}, row{meaning: "A. " + long}},
+		{row{meaning: "A.", more: long + "b"}, row{meaning: "A.", more: long + "b"}},
+	} {
+		c.before.fit()
+		require.Equal(t, c.after, c.before)
 	}
 }

@@ -36,92 +36,98 @@ const (
 
 // Config configures [Connect]. Only URL is required.
 type Config struct {
-	// URL has the addresses of some brokers of the cluster (bootstrap servers), host:9092, separated by commas. The client learns the others from
-	// these. Required.
+	// URL has the addresses of some brokers of the cluster (bootstrap servers), host:9092, separated by commas. These brokers name the others to the
+	// client. Required.
 	URL string `env:"URL"`
 	// Prefix begins the names of all topics and consumer groups, so that several systems can share a cluster: with "test." the topic order is
-	// test.order. Letters, digits, ".", "_" and "-". Default: none.
+	// test.order. Prefix may have letters, digits, ".", "_" and "-". Default: none.
 	Prefix string `env:"PREFIX"`
-	// Name is the client id of this instance, which the broker shows. Default: the name of the host.
+	// Name is the name of this process at the broker (client.id). Default: the name of the host.
 	Name string `env:"NAME"`
 
-	// Declare says what happens with a topic that does not exist: "make" makes it, with Partitions, Replication and Retention; "check" reports it as
-	// an error, with the command that makes it. Topics are never made by the broker itself (auto.create.topics.enable). Default: make.
+	// Declare sets what happens if a topic does not exist: "make" makes the topic, with Partitions, Replication and Retention; "check" returns an
+	// error, with the command that makes the topic. The broker never makes a topic for oncebox by itself, whatever its setting
+	// auto.create.topics.enable is. Default: make.
 	Declare string `env:"DECLARE"`
-	// Topics are the names of topics that are made or checked at the start. Default: none.
+	// Topics are the names of topics that are made or checked at the start, see Declare. Default: none.
 	Topics []string `env:"TOPICS"`
-	// Subscriptions are made at the start, with their topics. They keep their place from then on. Default: none.
+	// Subscriptions are made at the start, with their topics. Messages that are published from then on wait for these subscriptions. Default: none.
 	Subscriptions []messaging.Subscription
-	// Partitions is the number of partitions of a new topic. At most this number of consumers of a subscription work at once. If partitions are
-	// added later, a process uses them after its next start, and keys move to other partitions then. Default: 4.
+	// Partitions is the number of partitions of a new topic; at most this number of consumers of a subscription work at once. If partitions are added
+	// later, a process uses the new partitions after its next start. Ordering keys then move to other partitions. Default: 4.
 	Partitions int `env:"PARTITIONS"`
-	// Replication is the number of copies of a new topic. Give 3 in production, and let the topics have min.insync.replicas 2. Default: 0, that
-	// of the broker (default.replication.factor).
+	// Replication is the number of copies of a new topic. In production use 3, and set min.insync.replicas of the topics to 2. Default: 0, that of the
+	// broker (default.replication.factor).
 	Replication int `env:"REPLICATION"`
-	// Retention is how long a new topic keeps messages, whether they were consumed or not (retention.ms). A subscription that is not consumed for
-	// longer loses messages. -1 is for ever. Default: 0, that of the broker (log.retention.ms, 7 days).
+	// Retention is how long a new topic keeps messages, whether they were consumed or not (retention.ms). With -1 messages are kept for ever. A
+	// subscription that is not consumed for a longer time loses messages. Default: 0, that of the broker (log.retention.ms, 7 days).
 	Retention time.Duration `env:"RETENTION"`
 
-	// MaxMessageBytes is the size of the largest message, in bytes, uncompressed, with its headers. A larger message is refused for good. If a
-	// topic's max.message.bytes is less, that counts. Default: 1 MiB, the limit of a broker without settings.
+	// MaxMessageBytes is the size of the largest message that is published, in bytes, uncompressed, with its headers. A larger message is refused for
+	// good. If max.message.bytes of the topic is less, that limit is used. Default: 1 MiB, the limit of a broker without settings.
 	MaxMessageBytes int `env:"MAX_MESSAGE_BYTES"`
-	// MaxReceivedBytes is the size of the largest message that is received, in bytes, uncompressed, with its headers. A larger message becomes a
-	// dead letter with the beginning of its payload. Default: 16 MiB. With -1 there is no limit.
+	// MaxReceivedBytes is the size of the largest message that is received, in bytes, uncompressed, with its headers. A larger message becomes a dead
+	// letter with the beginning of its payload. Default: 16 MiB. With -1 there is no limit.
 	MaxReceivedBytes int `env:"MAX_RECEIVED_BYTES"`
-	// FetchBytes is how many bytes of compressed messages a receiver requests at once from each broker, and so about how much waits in the memory
-	// of its client, beside the messages of Subscription.Queue. Default: 4 MiB.
+	// FetchBytes is how many bytes of compressed messages a receiver requests at once from each broker. About as many bytes wait in the memory of the
+	// client, in addition to the messages of Subscription.Queue. Default: 4 MiB.
 	FetchBytes int `env:"FETCH_BYTES"`
-	// Producers is the number of calls of Publish that may send at once; further calls wait. Each has connections of its own. Default: 4.
+	// Producers is the number of calls of Publish that may send at once; further calls wait. Each of these calls has connections of its own. Default:
+	// 4.
 	Producers int `env:"PRODUCERS"`
 
-	// CommitInterval is the time between two commits of the offsets of settled messages. After a crash the messages that were settled since the last
-	// commit come again. Default: 1s.
+	// CommitInterval is the interval at which a consumer commits the offsets of the messages that it has acknowledged. After a crash the broker
+	// delivers the messages since the last commit again. Default: 1s.
 	CommitInterval time.Duration `env:"COMMIT_INTERVAL"`
-	// SessionTimeout is how long the broker waits for a consumer that has died before it gives the partitions to others (session.timeout.ms). The
-	// broker allows 6s to 30m. Default: 20s.
+	// SessionTimeout is how long the broker waits for a consumer that has died before other consumers get its partitions (session.timeout.ms). A broker
+	// without settings allows 6s to 30m. Default: 20s.
 	SessionTimeout time.Duration `env:"SESSION_TIMEOUT"`
-	// HandoverTimeout is how long a partition that moves to another consumer waits until the messages in work are settled. After that they come
-	// again at the other consumer, while this one may still work on them. Default: 10s.
+	// HandoverTimeout is how long a partition that moves to another consumer waits for the handlers that are running; then the other consumer gets the
+	// messages of these handlers again, while the handlers may still be running. Default: 10s.
 	HandoverTimeout time.Duration `env:"HANDOVER_TIMEOUT"`
 
-	// Required makes Connect fail if the broker cannot be reached for ConnectTimeout. Default: false, Connect waits in the background.
+	// Required makes Connect return an error if the broker cannot be reached within ConnectTimeout. Default: false, Connect logs a warning and tries
+	// again in the background.
 	Required bool `env:"REQUIRED"`
-	// ConnectTimeout is how long Subscribe and Declare, and with Required also Connect, try to reach a broker that is away. Default: 30s.
+	// ConnectTimeout is how long Subscribe and Declare, and with Required also Connect, try to reach a broker that is away; then they return an error.
+	// Default: 30s.
 	ConnectTimeout time.Duration `env:"CONNECT_TIMEOUT"`
-	// ConnectionTimeout is the longest time for one attempt to open a TCP connection. Default: 5s.
+	// ConnectionTimeout is the longest time for one attempt to open a TCP connection; then the next attempt begins. Default: 5s.
 	ConnectionTimeout time.Duration `env:"CONNECTION_TIMEOUT"`
-	// OperationTimeout is how long the broker may take to answer a request. Default: 10s.
+	// OperationTimeout is how long the broker may take to answer a request; then the request has failed. Default: 10s.
 	OperationTimeout time.Duration `env:"OPERATION_TIMEOUT"`
-	// PublishTimeout is the longest time for a call of Publish whose context has no earlier deadline. Default: 30s.
+	// PublishTimeout is the longest time for a call of Publish; an earlier deadline of the context ends the call before. Default: 30s.
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"`
-	// CloseTimeout is how long Close waits for running calls, and after them for the broker. Default: 10s.
+	// CloseTimeout is how long Close waits for running calls to end, and then once more for the broker to answer. Default: 10s.
 	CloseTimeout time.Duration `env:"CLOSE_TIMEOUT"`
 
-	// SASL is the mechanism by which Username and Password authenticate this client: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. Default: none.
+	// SASL is the mechanism by which Username and Password authenticate this client: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. Default: none, no
+	// authentication by SASL.
 	SASL string `env:"SASL"`
-	// Username is the name for SASL. Default: none.
+	// Username is the name by which this client authenticates itself, with SASL. Default: none.
 	Username string `env:"USERNAME"`
-	// Password is the password for SASL. Default: none.
+	// Password is the password of Username. Default: none.
 	Password string `env:"PASSWORD"`
-	// PasswordFile is the path of a file with the password, in place of Password. The file is read for each connection. Default: none.
+	// PasswordFile is the path of a file with the password of Username, in place of Password. The file is read for each connection. Default: none.
 	PasswordFile string `env:"PASSWORD_FILE"`
-	// TLS makes all connections use TLS. Each of the following settings does the same. Default: false.
+	// TLS makes all connections use TLS. If one of the settings whose names begin with TLS is set, connections use TLS, too. Default: false.
 	TLS bool `env:"TLS"`
-	// TLSTrustCerts is the path of a file with the certificates of trusted authorities. Default: those of the system.
+	// TLSTrustCerts is the path of a file with the certificates of the authorities that the client trusts, in PEM. Default: those of the operating
+	// system.
 	TLSTrustCerts string `env:"TLS_TRUST_CERTS"`
-	// TLSCert is the path of a file with the certificate that authenticates this client. It needs TLSKey. Default: none.
+	// TLSCert is the path of a file with the certificate that authenticates this client. TLSCert needs TLSKey. Default: none.
 	TLSCert string `env:"TLS_CERT"`
-	// TLSKey is the path of the file with the key of TLSCert. Default: none.
+	// TLSKey is the path of the file with the private key of TLSCert. Default: none.
 	TLSKey string `env:"TLS_KEY"`
-	// TLSAllowInsecure makes the client accept any certificate of the broker. Default: false.
+	// TLSAllowInsecure makes the client accept any certificate of the broker, so anybody can pretend to be the broker. Default: false.
 	TLSAllowInsecure bool `env:"TLS_ALLOW_INSECURE"`
 
 	// Telemetry sets where logs, traces and metrics go. The log has the warnings and errors of the client, which begin with "Kafka's client: ".
 	// Payloads and headers are never logged. A trace has a span for each call of Publish. Default: that of the application, see
 	// [messaging.Observed], else slog.Default() and the global providers.
 	Telemetry telemetry.Config
-	// LogInterval is the time between two log lines about a failure that repeats; each line has the number of failures since the line before, as
-	// with config.Quiet. Default: 1m. With -1 every failure is a line.
+	// LogInterval is the time between two log lines about the same failure, at least 1s. The first failure is logged at once. If the failure repeats,
+	// one line per LogInterval has the number of failures since the line before. Default: 1m. With -1 every failure is a line.
 	LogInterval time.Duration `env:"LOG_INTERVAL"`
 
 	dial        func(ctx context.Context, network, host string) (net.Conn, error) // of tests; nil: the network

@@ -28,91 +28,100 @@ const (
 
 // Config configures [Connect]. Only URL is required.
 type Config struct {
-	// URL is the address of the server: nats://host:4222, or tls://host:4222; several servers of one cluster are separated by commas. It may contain
-	// a user and a password. Required.
+	// URL is the address of the server: nats://host:4222, or tls://host:4222; several servers of one cluster are separated by commas. The address may
+	// have a user and a password. Required.
 	URL string `env:"URL"`
-	// Name is the name of this instance: that of its connection at the server, and the first part of the names of its consumers. Keep it the same after
-	// a restart, so that few partitions move. Default: the name of the host.
+	// Name is the name of this process at the server, and the beginning of the names of its consumers. Keep the name after a restart, so that few
+	// partitions move to other processes. Default: the name of the host.
 	Name string `env:"NAME"`
 	// Prefix is the first part of the names of streams and subjects: a topic "order" is the stream oncebox-order with the subjects oncebox.order.0,
 	// oncebox.order.1 and so on. Default: oncebox.
 	Prefix string `env:"PREFIX"`
-	// Domain is the JetStream domain, for a server behind a leaf node. Default: none.
+	// Domain is the JetStream domain to use, if the server is behind a leaf node. Default: none.
 	Domain string `env:"DOMAIN"`
-	// InboxPrefix is the subject below which this client receives answers, if its user may not use the usual one. Default: _INBOX.
+	// InboxPrefix is the beginning of the subjects on which this client receives answers; set it if the user of the client has no right to the usual
+	// subject. Default: _INBOX.
 	InboxPrefix string `env:"INBOX_PREFIX"`
 
-	// Declare says who makes streams and consumers. With "make" this program makes what does not exist. Existing ones are used as they are if
-	// they keep the guarantees, and are refused if not. With "check" it makes none, and reports missing ones as an error. Default: make.
+	// Declare says whether this program makes streams and consumers ("make") or only checks them ("check"). With "make" the program makes streams and
+	// consumers that do not exist. With "check" a missing stream or consumer is an error. In both cases an existing stream or consumer is used if its
+	// settings keep the guarantees of oncebox, and is an error if not. Default: make.
 	Declare string `env:"DECLARE"`
-	// Topics are the names of topics that are made at the start. Others are made when they are first used. Default: none.
+	// Topics are the names of topics that are made at the start. Other topics are made when they are first used. Default: none.
 	Topics []string `env:"TOPICS"`
 	// Subscriptions are made at the start, with their topics. Default: none.
 	Subscriptions []messaging.Subscription
-	// Partitions is the number of subjects of a new topic. At most this number of processes of a [messaging.Failover] subscription work at once. Each
-	// subscription has a consumer for each partition, and in a cluster each of them is a Raft group, so choose no more than needed. The number of an
-	// existing topic cannot be changed without breaking the order of keys, and this setting does not change it. Default: 8.
+	// Partitions is the number of subjects of a new topic; at most this number of processes of a [messaging.Failover] subscription work at once. Each
+	// subscription has a consumer of NATS for each partition, and in a cluster each of these consumers is a Raft group; so choose no more than needed.
+	// Partitions does not change an existing topic, because a change would break the order of ordering keys. Default: 8.
 	Partitions int `env:"PARTITIONS"`
-	// Replicas is the number of servers that store a new topic. Set it behind a leaf node, where the default is that of the leaf's side. Default: 3 in a
-	// cluster, 1 on a single server.
+	// Replicas is the number of servers that store a new topic. Set Replicas if the program connects to a leaf node, because the default is found on
+	// the side of the leaf node. Default: 3 in a cluster, 1 on a single server.
 	Replicas int `env:"REPLICAS"`
-	// MaxAge is how long a new topic keeps messages, whether they were received or not. Choose a shorter time than inbox.Config.Retention, and a longer
-	// one than any outage of a consumer. Default: 168h, a week. With -1 messages are kept for ever.
+	// MaxAge is how long a new topic keeps messages, whether they were received or not; then they are deleted. With -1 messages are kept for ever.
+	// Choose a shorter time than inbox.Config.Retention, and a longer time than any outage of a consumer. Default: 168h, a week.
 	MaxAge time.Duration `env:"MAX_AGE"`
-	// MaxBytes is the size in bytes that a new topic may have. A topic that is full takes no messages; they wait in the outbox. Default: 0, no limit.
+	// MaxBytes is the largest size of a new topic, in bytes. A topic that is full takes no messages; further messages wait in the outbox. Default: 0,
+	// no limit.
 	MaxBytes int64 `env:"MAX_BYTES"`
-	// DuplicateWindow is a period in which a new topic recognizes a message that is published again, and does not store it twice. It must be longer than
-	// PublishTimeout, after which the relay publishes a message again that was not confirmed. The server keeps about 100 bytes in memory for each
-	// message of this time. Default: 5m.
+	// DuplicateWindow is how long a new topic recognizes a message that is published again, and does not store it twice. DuplicateWindow must be longer
+	// than PublishTimeout, because the relay publishes a message again that was not confirmed within PublishTimeout. For each message of this time the
+	// server keeps about 100 bytes in memory. Default: 5m.
 	DuplicateWindow time.Duration `env:"DUPLICATE_WINDOW"`
-	// TakeoverTimeout is how long a process may be silent before others get its messages: its partitions with [messaging.Failover], its unsettled
-	// messages with [messaging.Shared]. It is stored in new consumers; existing ones keep theirs. Default: 15s.
+	// TakeoverTimeout is how long the server waits for a process that gives no sign of life before other processes get its messages. With
+	// [messaging.Failover] the others get the partitions of the process, with [messaging.Shared] the messages that the process has not acknowledged.
+	// The server stores TakeoverTimeout in a consumer of NATS when the consumer is made; a new value has no effect on existing consumers. Default: 15s.
 	TakeoverTimeout time.Duration `env:"TAKEOVER_TIMEOUT"`
-	// HandoverTimeout is how long a process that gives a partition to another one waits for its running handlers. Default: 10s. With -1 it does not
-	// wait: the other process gets their messages, too.
+	// HandoverTimeout is how long a process that gives a partition to another process waits for its own running handlers; then the other process gets
+	// the messages of these handlers, too. Default: 10s. With -1 it does not wait.
 	HandoverTimeout time.Duration `env:"HANDOVER_TIMEOUT"`
-	// InFlight is how many messages of one topic a call of Publish sends without waiting for their receipts. Default: 1000.
+	// InFlight is how many messages of one topic a call of Publish sends before it waits for confirmations of the server. Default: 1000.
 	InFlight int `env:"IN_FLIGHT"`
 
-	// Required makes Connect fail if the server cannot be reached for ConnectTimeout. Default: false, Connect waits in the background.
+	// Required makes Connect return an error if the server cannot be reached within ConnectTimeout. Default: false, Connect logs a warning and tries
+	// again in the background.
 	Required bool `env:"REQUIRED"`
-	// ConnectTimeout is how long Subscribe and Declare, and with Required also Connect, try to reach a server that is away. Default: 30s.
+	// ConnectTimeout is how long Subscribe and Declare, and with Required also Connect, try to reach a server that is away; then they return an error.
+	// Default: 30s.
 	ConnectTimeout time.Duration `env:"CONNECT_TIMEOUT"`
-	// ConnectionTimeout is the longest time for one attempt to open a connection. Default: 5s.
+	// ConnectionTimeout is the longest time for one attempt to open a connection; then the next attempt begins. Default: 5s.
 	ConnectionTimeout time.Duration `env:"CONNECTION_TIMEOUT"`
-	// OperationTimeout is how long the server may take to answer a request. Default: 10s.
+	// OperationTimeout is how long the server may take to answer a request; then the request has failed. Default: 10s.
 	OperationTimeout time.Duration `env:"OPERATION_TIMEOUT"`
-	// PingInterval is the interval at which the connection is probed. Two failed probes end it. Default: 10s.
+	// PingInterval is the interval at which the client sends a probe to the server. After two probes without an answer the connection is closed and
+	// opened again. Default: 10s.
 	PingInterval time.Duration `env:"PING_INTERVAL"`
-	// PublishTimeout is the longest time for a call of Publish whose context has no earlier deadline. Default: 30s.
+	// PublishTimeout is the longest time for a call of Publish; an earlier deadline of the context ends the call before. Default: 30s.
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"`
-	// CloseTimeout is how long Close waits for running calls, and after them for the server. Default: 10s.
+	// CloseTimeout is how long Close waits for running calls to end, and then once more for the server to answer. Default: 10s.
 	CloseTimeout time.Duration `env:"CLOSE_TIMEOUT"`
 
-	// User authenticates this client, with Password. Default: that of URL.
+	// User is the name by which this client authenticates itself, with Password. Default: that of URL.
 	User string `env:"USER"`
 	// Password is the password of User. Default: that of URL.
 	Password string `env:"PASSWORD"`
-	// Token authenticates this client. Default: none.
+	// Token is the token by which this client authenticates itself. Default: none.
 	Token string `env:"TOKEN"`
-	// NKeyFile is the path of a file with the seed of an NKey. Default: none.
+	// NKeyFile is the path of a file with the seed of the NKey by which this client authenticates itself. Default: none.
 	NKeyFile string `env:"NKEY_FILE"`
-	// CredsFile is the path of a file with a user's JWT and seed, as nsc writes it. Default: none.
+	// CredsFile is the path of a file, as nsc writes it, with the JWT and the seed of the user by which this client authenticates itself. Default:
+	// none.
 	CredsFile string `env:"CREDS_FILE"`
-	// TLSTrustCerts is the path of a file with the certificates of trusted authorities. Default: those of the system.
+	// TLSTrustCerts is the path of a file with the certificates of the authorities that the client trusts, in PEM. Default: those of the operating
+	// system.
 	TLSTrustCerts string `env:"TLS_TRUST_CERTS"`
-	// TLSCert is the path of a file with the certificate that authenticates this client. It needs TLSKey. Default: none.
+	// TLSCert is the path of a file with the certificate that authenticates this client. TLSCert needs TLSKey. Default: none.
 	TLSCert string `env:"TLS_CERT"`
-	// TLSKey is the path of the file with the key of TLSCert. Default: none.
+	// TLSKey is the path of the file with the private key of TLSCert. Default: none.
 	TLSKey string `env:"TLS_KEY"`
-	// TLSAllowInsecure makes the client accept any certificate of the server. Default: false.
+	// TLSAllowInsecure makes the client accept any certificate of the server, so anybody can pretend to be the server. Default: false.
 	TLSAllowInsecure bool `env:"TLS_ALLOW_INSECURE"`
 
 	// Telemetry sets where logs, traces and metrics go. Payloads and headers are never logged. A trace has a span for each call of Publish. Default:
 	// that of the application, see [messaging.Observed], else slog.Default() and the global providers.
 	Telemetry telemetry.Config
-	// LogInterval is the time between two log lines about a failure that repeats; each line has the number of failures since the line before, as
-	// with config.Quiet. Default: 1m. With -1 every failure is a line.
+	// LogInterval is the time between two log lines about the same failure, at least 1s. The first failure is logged at once. If the failure repeats,
+	// one line per LogInterval has the number of failures since the line before. Default: 1m. With -1 every failure is a line.
 	LogInterval time.Duration `env:"LOG_INTERVAL"`
 }
 

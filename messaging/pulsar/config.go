@@ -23,89 +23,95 @@ import (
 type Config struct {
 	// URL is the address of the broker: pulsar://host:6650, or pulsar+ssl://host:6651; several hosts are separated by commas. Required.
 	URL string `env:"URL"`
-	// AdminURL is the address of the broker's admin API, which makes topics and subscriptions and shows their state. Without it the broker makes
-	// topics and subscriptions at their first use, and topics get no partitions. An API that gives no answer for AdminTimeout counts as missing for
-	// a minute, and publishing does not wait for it. Default: the first host of URL, http and port 8080, for pulsar+ssl https and port 8443. User
-	// and password of the URL are sent (Basic) unless there is a token.
+	// AdminURL is the address of the broker's admin API. oncebox makes topics and subscriptions through this API, and shows their state. Without the
+	// admin API the broker makes topics and subscriptions at their first use, and topics get no partitions. If the admin API gives no answer for
+	// AdminTimeout, oncebox does not ask it again for a minute. Publishing does not wait for the admin API. A user and password in AdminURL are sent
+	// (Basic) unless there is a token. Default: the first host of URL, http and port 8080, for pulsar+ssl https and port 8443.
 	AdminURL string `env:"ADMIN_URL"`
-	// AdminTimeout is how long the program waits at its start for the admin API, which may come up later than the broker. Default: 20s if
-	// AdminURL is given, 2s if it is guessed.
+	// AdminTimeout is how long the program waits at its start for the admin API, which may come up later than the broker; then it goes on without the
+	// API. Default: 20s if AdminURL is given, 2s if it is guessed.
 	AdminTimeout time.Duration `env:"ADMIN_TIMEOUT"`
-	// Tenant is the name of Pulsar's tenant. It has nothing to do with the tenants of the service. Default: public.
+	// Tenant is the name of the Pulsar tenant that has the namespace. Tenants of Pulsar have nothing to do with the tenants of the service. Default:
+	// public.
 	Tenant string `env:"TENANT"`
 	// Namespace is the name of the Pulsar namespace that has all topics. Default: default.
 	Namespace string `env:"NAMESPACE"`
-	// Name is the name of this instance at the broker, the first part of the names of its consumers. Keep it the same after a restart, so
-	// that few keys move. Default: the name of the host.
+	// Name is the name of this process at the broker, and the beginning of the names of its consumers. Keep the name after a restart, so that few
+	// ordering keys move to other processes. Default: the name of the host.
 	Name string `env:"NAME"`
 
-	// Topics are the names of topics that are made at the start, with Partitions. A topic that exists is used as it is. Declare every topic that the
-	// program publishes to: a topic that is made by publishing has one partition and no subscription. Default: none.
+	// Topics are the names of topics that are made at the start, with Partitions. A topic that exists is used as it is. Name every topic to which the
+	// program publishes: a topic that is made by publishing has one partition and no subscription. Default: none.
 	Topics []string `env:"TOPICS"`
-	// Partitions is the number of partitions of a new topic. At most this number of consumers of a [messaging.Failover] subscription work at once.
-	// If partitions are added later, keys move to other partitions, and their order breaks at that moment. Default: 4.
+	// Partitions is the number of partitions of a new topic; at most this number of consumers of a [messaging.Failover] subscription work at once. If
+	// partitions are added later, ordering keys move to other partitions, and the order of these keys breaks at that moment. Default: 4.
 	Partitions int `env:"PARTITIONS"`
-	// Subscriptions are made at the start, with their topics. They keep messages from then on. Default: none.
+	// Subscriptions are made at the start, with their topics. From then on the broker keeps messages for these subscriptions. Default: none.
 	Subscriptions []messaging.Subscription
-	// DisableBatching sends each message as an entry of its own, at a third of the speed. [messaging.KeyShared] consumers need it in all programs
-	// that publish to their topic. Without this setting, batching is off only for topics with a KeyShared subscription that the program knows. It
-	// knows a subscription that was declared or subscribed here, or that was found at the broker (declared by any program that uses oncebox, or with
-	// a consumer) when publishing began or at a later check, see AudienceInterval. Default: false.
+	// DisableBatching sends each message as an entry of its own, at a third of the speed. All programs that publish to a topic with a
+	// [messaging.KeyShared] subscription have to send each message as an entry of its own. If DisableBatching is false, the program sends messages in
+	// this way only to topics with a KeyShared subscription that the program knows: a subscription that it has declared or subscribed itself, or has
+	// found at the broker. It looks for subscriptions when it begins to publish to a topic and at the checks of AudienceInterval. It finds only
+	// subscriptions that oncebox has declared or that have a consumer. Default: false.
 	DisableBatching bool `env:"DISABLE_BATCHING"`
 	// Producers is the number of calls of Publish that may send to one topic at once; further calls wait. Default: 4.
 	Producers int `env:"PRODUCERS"`
-	// ProducerIdle is how long an unused producer is kept. An idle producer costs some CPU, a new one some milliseconds. Default: 1m. With -1 it is
-	// kept for ever.
+	// ProducerIdle is how long an unused producer is kept before it is closed. An idle producer costs some CPU; a new producer costs some milliseconds.
+	// Default: 1m. With -1 producers are kept for ever.
 	ProducerIdle time.Duration `env:"PRODUCER_IDLE"`
-	// AudienceInterval is the interval at which the program checks, through the admin API, whether the topics to which it publishes still have their
-	// subscriptions. Default: 1m. With -1 it checks only before the first message.
+	// AudienceInterval is the interval at which the program checks that the topics to which it publishes still have their subscriptions. With -1 it
+	// checks only before the first message. The program checks subscriptions through the admin API. Without a subscription the broker may delete
+	// messages before anybody has received them. Default: 1m.
 	AudienceInterval time.Duration `env:"AUDIENCE_INTERVAL"`
-	// MaxMessageBytes must be equal to the broker's maxMessageSize, in bytes. A message that may exceed it together with its properties is refused
-	// for good. A received message that came in chunks and is not larger than this becomes a dead letter, because it may be the last chunk alone.
-	// The setting is important if the broker's limit is below 256 KiB: messages share batches of up to half of this (128 KiB at most), and if only
-	// the broker finds out that a batch is too large, the order of a key may break. Default: 5 MiB.
+	// MaxMessageBytes must be equal to the setting maxMessageSize of the broker, in bytes. A message that may be larger than MaxMessageBytes, with its
+	// properties, is refused for good. A received message that came in chunks and is not larger than MaxMessageBytes becomes a dead letter, because it
+	// may be the last chunk alone. A wrong value is dangerous if the limit of the broker is below 256 KiB. Messages share batches of up to half of
+	// MaxMessageBytes, at most 128 KiB. If a batch is larger than the limit of the broker, the order of an ordering key may break. Default: 5 MiB.
 	MaxMessageBytes int `env:"MAX_MESSAGE_BYTES"`
 
-	// MaxReceivedBytes is the size of the largest message that is received, in bytes, uncompressed, with its properties. A larger message becomes a
-	// dead letter with the beginning of its payload: a compressed message can be hundreds of times larger than the broker's limit. Default: 16 MiB.
-	// With -1 there is no limit.
+	// MaxReceivedBytes is the size of the largest message that is received, in bytes, uncompressed, with its properties. With -1 there is no limit. A
+	// message that is larger than MaxReceivedBytes becomes a dead letter with the beginning of its payload. A compressed message can be hundreds of
+	// times larger than the limit of the broker. Default: 16 MiB.
 	MaxReceivedBytes int `env:"MAX_RECEIVED_BYTES"`
 
-	// Required makes Connect fail if the broker cannot be reached for ConnectTimeout. Default: false, Connect waits in the background.
+	// Required makes Connect return an error if the broker cannot be reached within ConnectTimeout. Default: false, Connect logs a warning and tries
+	// again in the background.
 	Required bool `env:"REQUIRED"`
-	// ConnectTimeout is how long Subscribe and Declare, and with Required also Connect, try to reach a broker that is away. Default: 30s.
+	// ConnectTimeout is how long Subscribe and Declare, and with Required also Connect, try to reach a broker that is away; then they return an error.
+	// Default: 30s.
 	ConnectTimeout time.Duration `env:"CONNECT_TIMEOUT"`
-	// ConnectionTimeout is the longest time for one attempt to open a TCP connection. Default: 5s.
+	// ConnectionTimeout is the longest time for one attempt to open a TCP connection; then the next attempt begins. Default: 5s.
 	ConnectionTimeout time.Duration `env:"CONNECTION_TIMEOUT"`
-	// OperationTimeout is how long the broker may take to answer a request. Default: 10s.
+	// OperationTimeout is how long the broker may take to answer a request; then the request has failed. Default: 10s.
 	OperationTimeout time.Duration `env:"OPERATION_TIMEOUT"`
-	// KeepAliveInterval is the interval at which each connection is probed. Two failed probes end the connection. Default: 10s.
+	// KeepAliveInterval is the interval at which the client sends a probe on each connection. After two probes without an answer the connection is
+	// closed and opened again. Default: 10s.
 	KeepAliveInterval time.Duration `env:"KEEP_ALIVE_INTERVAL"`
-	// PublishTimeout is the longest time for a call of Publish whose context has no earlier deadline. Default: 30s.
+	// PublishTimeout is the longest time for a call of Publish; an earlier deadline of the context ends the call before. Default: 30s.
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"`
-	// CloseTimeout is how long Close waits for running calls, and after them for the broker. Default: 10s.
+	// CloseTimeout is how long Close waits for running calls to end, and then once more for the broker to answer. Default: 10s.
 	CloseTimeout time.Duration `env:"CLOSE_TIMEOUT"`
 
 	// Token is a JSON Web Token that authenticates this client. Default: none, no authentication.
 	Token string `env:"TOKEN"`
-	// TokenFile is the path of a file with the token, in place of Token. The file is read each time that the token is needed. Default:
-	// none.
+	// TokenFile is the path of a file with the token, in place of Token. The file is read each time that the token is needed. Default: none.
 	TokenFile string `env:"TOKEN_FILE"`
-	// TLSTrustCerts is the path of a file with the certificates of trusted authorities. Default: those of the system.
+	// TLSTrustCerts is the path of a file with the certificates of the authorities that the client trusts, in PEM. Default: those of the operating
+	// system.
 	TLSTrustCerts string `env:"TLS_TRUST_CERTS"`
-	// TLSCert is the path of a file with the certificate that authenticates this client. It needs TLSKey. Default: none.
+	// TLSCert is the path of a file with the certificate that authenticates this client. TLSCert needs TLSKey. Default: none.
 	TLSCert string `env:"TLS_CERT"`
-	// TLSKey is the path of the file with the key of TLSCert. Default: none.
+	// TLSKey is the path of the file with the private key of TLSCert. Default: none.
 	TLSKey string `env:"TLS_KEY"`
-	// TLSAllowInsecure makes the client accept any certificate of the broker. Default: false.
+	// TLSAllowInsecure makes the client accept any certificate of the broker, so anybody can pretend to be the broker. Default: false.
 	TLSAllowInsecure bool `env:"TLS_ALLOW_INSECURE"`
 
 	// Telemetry sets where logs, traces and metrics go. The log has the warnings and errors of Pulsar's client, which begin with "Pulsar's client: "
 	// and name the component that uses it; lines of the client at info level are logged as debug. Payloads and properties are never logged. A trace
 	// has a span for each call of Publish. Default: that of the application, see [messaging.Observed], else slog.Default() and the global providers.
 	Telemetry telemetry.Config
-	// LogInterval is the time between two log lines about a failure that repeats; each line has the number of failures since the line before, as
-	// with config.Quiet. Default: 1m. With -1 every failure is a line.
+	// LogInterval is the time between two log lines about the same failure, at least 1s. The first failure is logged at once. If the failure repeats,
+	// one line per LogInterval has the number of failures since the line before. Default: 1m. With -1 every failure is a line.
 	LogInterval time.Duration `env:"LOG_INTERVAL"`
 }
 

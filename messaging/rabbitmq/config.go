@@ -27,67 +27,71 @@ const (
 // Config configures [Connect]. Only URL is required.
 type Config struct {
 	// URL is the address of the broker with user, password and virtual host: amqp://user:password@host:5672/vhost, or amqps:// with TLS. Special
-	// characters are percent-encoded; the default virtual host "/" is the one of a URL without a path. The hosts of a cluster are separated by commas
-	// and tried in turn. With ?auth_mechanism=external behind it, the certificate of TLSCert is the login (plugin rabbitmq_auth_mechanism_ssl).
-	// Required.
+	// characters are percent-encoded. A URL without a path names the default virtual host "/". The hosts of a cluster are separated by commas, and are
+	// tried in turn. If the URL ends with ?auth_mechanism=external, TLSCert is the login (plugin rabbitmq_auth_mechanism_ssl). Required.
 	URL string `env:"URL"`
-	// ManagementURL is the address of the management plugin, http://host:15672. Only Examine uses it, because AMQP does not show policies. User and
-	// password are those of URL unless it has its own. Default: none, Examine does not look at policies.
+	// ManagementURL is the address of the management plugin of the broker, http://host:15672. Only the function Examine uses the plugin, because AMQP
+	// does not show policies. User and password are those of URL unless ManagementURL has its own. Default: none, Examine does not look at policies.
 	ManagementURL string `env:"MANAGEMENT_URL"`
-	// Name is the name of this instance at the broker, a part of the names of its connections and consumers. Default: the name of the host.
+	// Name is the name of this process at the broker, a part of the names of its connections and consumers. Default: the name of the host.
 	Name string `env:"NAME"`
 
-	// Exchange is the name of the topic exchange to which all topics are published. The names of the exchanges and queues of subscriptions begin with
-	// it. Default: oncebox.
+	// Exchange is the name of the topic exchange to which all messages are published. The names of the exchanges and queues of subscriptions begin with
+	// this name. Default: oncebox.
 	Exchange string `env:"EXCHANGE"`
-	// Queues is the number of queues of a new [messaging.Failover] subscription. Each key has one of them, and each queue has one active consumer at a
-	// time. More queues mean more keys side by side, and more consensus groups for the broker to keep. The number of a subscription that exists cannot
-	// be changed, because keys would move to other queues and lose their order: Subscribe and Declare return an error. At most 32. Default: 8.
+	// Queues is the number of queues of a new [messaging.Failover] subscription, at most 32. All messages of an ordering key go to one queue, and each
+	// queue has one active consumer at a time. With more queues, more ordering keys are handled side by side, and the broker keeps more consensus
+	// groups. Subscribe and Declare return an error if an existing subscription has another number, because ordering keys would move to other queues
+	// and lose their order. Default: 8.
 	Queues int `env:"QUEUES"`
-	// Declare says who makes exchanges and queues: "make", this program does; or "check", an operator does, and this program only checks that they
-	// exist. AMQP does not show arguments, so "check" does not compare them, and the owner of a subscription only for a user who may configure it; Examine
-	// compares both. Default: make.
+	// Declare says whether this program makes exchanges and queues ("make") or only checks that they exist ("check"). The check does not compare the
+	// arguments of exchanges and queues, because AMQP does not show them. It compares the owner of a subscription only if the user of the program may
+	// configure the subscription. The function Examine compares arguments and owner. Default: make.
 	Declare string `env:"DECLARE"`
-	// Subscriptions are made at the start. They keep messages from then on. Default: none.
+	// Subscriptions are made at the start. From then on the broker keeps messages for these subscriptions. Default: none.
 	Subscriptions []messaging.Subscription
 
-	// Prefetch is how many messages a receiver may hold that are not settled, in all queues of its subscription together. Each queue gets an equal
-	// share, but no less than Subscription.Queue. Default: 4000.
+	// Prefetch is how many messages a receiver may have that it has not acknowledged, in all queues of its subscription together. Each queue gets an
+	// equal share of Prefetch, but at least Subscription.Queue. Default: 4000.
 	Prefetch int `env:"PREFETCH"`
-	// InFlight is how many messages of one topic a call of Publish sends without waiting for their receipts. Default: 256.
+	// InFlight is how many messages of one topic a call of Publish sends before it waits for confirmations of the broker. Default: 256.
 	InFlight int `env:"IN_FLIGHT"`
-	// MaxMessageBytes is the size of the largest payload that is published, in bytes. A larger one is refused for good. Do not set it above the broker's
-	// max_message_size, which is 16 MiB in RabbitMQ 4 and 128 MiB before. Default: 16 MiB.
+	// MaxMessageBytes is the size of the largest payload that is published, in bytes. A larger payload is refused for good. MaxMessageBytes must not be
+	// larger than max_message_size of the broker, which is 16 MiB in RabbitMQ 4 and 128 MiB in older versions. Default: 16 MiB.
 	MaxMessageBytes int `env:"MAX_MESSAGE_BYTES"`
 
-	// Required makes Connect fail if the broker cannot be reached for ConnectTimeout. Default: false, Connect waits in the background.
+	// Required makes Connect return an error if the broker cannot be reached within ConnectTimeout. Default: false, Connect logs a warning and tries
+	// again in the background.
 	Required bool `env:"REQUIRED"`
-	// ConnectTimeout is how long Subscribe and Declare, and with Required also Connect, try to reach a broker that is away. Default: 30s.
+	// ConnectTimeout is how long Subscribe and Declare, and with Required also Connect, try to reach a broker that is away; then they return an error.
+	// Default: 30s.
 	ConnectTimeout time.Duration `env:"CONNECT_TIMEOUT"`
-	// ConnectionTimeout is the longest time for one attempt to open a connection, with the handshakes of TLS and AMQP. It is also how long the broker may
-	// take nothing from a connection before the connection counts as lost. Default: 10s.
+	// ConnectionTimeout is the longest time for one attempt to open a connection, with the handshakes of TLS and AMQP; then the next attempt begins. An
+	// open connection from which the broker reads nothing for this time counts as lost. Default: 10s.
 	ConnectionTimeout time.Duration `env:"CONNECTION_TIMEOUT"`
-	// Heartbeat is the interval at which both sides expect a sign of life. Two missed ones end the connection. Default: 10s.
+	// Heartbeat is the interval at which client and broker send each other a sign of life. A connection that misses two of these signs ends, and is
+	// opened again. Default: 10s.
 	Heartbeat time.Duration `env:"HEARTBEAT"`
-	// PublishTimeout is the longest time for a call of Publish whose context has no earlier deadline. Default: 30s.
+	// PublishTimeout is the longest time for a call of Publish; an earlier deadline of the context ends the call before. Default: 30s.
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"`
-	// CloseTimeout is how long Close waits for running calls, and after them for the broker. Default: 10s.
+	// CloseTimeout is how long Close waits for running calls to end, and then once more for the broker to answer. Default: 10s.
 	CloseTimeout time.Duration `env:"CLOSE_TIMEOUT"`
 
 	// Telemetry sets where logs, traces and metrics go. Payloads and headers are never logged. A trace has a span for each call of Publish. Default:
 	// that of the application, see [messaging.Observed], else slog.Default() and the global providers.
 	Telemetry telemetry.Config
-	// LogInterval is the time between two log lines about a failure that repeats; each line has the number of failures since the line before, as
-	// with config.Quiet. Default: 1m. With -1 every failure is a line.
+	// LogInterval is the time between two log lines about the same failure, at least 1s. The first failure is logged at once. If the failure repeats,
+	// one line per LogInterval has the number of failures since the line before. Default: 1m. With -1 every failure is a line.
 	LogInterval time.Duration `env:"LOG_INTERVAL"`
 
-	// TLSTrustCerts is the path of a file with the certificates of trusted authorities. Default: those of the system.
+	// TLSTrustCerts is the path of a file with the certificates of the authorities that the client trusts, in PEM. Default: those of the operating
+	// system.
 	TLSTrustCerts string `env:"TLS_TRUST_CERTS"`
-	// TLSCert is the path of a file with the certificate that authenticates this client. It needs TLSKey. Default: none.
+	// TLSCert is the path of a file with the certificate that authenticates this client. TLSCert needs TLSKey. Default: none.
 	TLSCert string `env:"TLS_CERT"`
-	// TLSKey is the path of the file with the key of TLSCert. Default: none.
+	// TLSKey is the path of the file with the private key of TLSCert. Default: none.
 	TLSKey string `env:"TLS_KEY"`
-	// TLSAllowInsecure makes the client accept any certificate of the broker. Default: false.
+	// TLSAllowInsecure makes the client accept any certificate of the broker, so anybody can pretend to be the broker. Default: false.
 	TLSAllowInsecure bool `env:"TLS_ALLOW_INSECURE"`
 }
 

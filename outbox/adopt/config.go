@@ -7,13 +7,14 @@ import (
 	"github.com/oncebox/oncebox/internal/configs"
 )
 
-// Config configures a [Mover].
+// Config configures a [Mover], which moves the rows of an old outbox.
 type Config struct {
-	// BatchSize is how many rows are moved in one transaction. The locks of their ordering keys are held as long. Default: 500.
+	// BatchSize is how many rows are moved in one transaction. The locks of their ordering keys are held until the transaction ends. Default: 500.
 	BatchSize int
-	// Interval is the pause of [Mover.Run] between two looks at a table that was empty, and so the longest delay of a row. Default: 200ms.
+	// Interval is the pause of [Mover.Run] after it has found the old table empty, and so the longest delay of a new row. Default: 200ms.
 	Interval time.Duration
-	// Recheck is how often rows that stayed are looked at again, because somebody may have mended them. Default: 10s.
+	// Recheck is the interval at which [Mover.Run] tries again to move rows that it could not move, because somebody may have mended them. Default:
+	// 10s.
 	Recheck time.Duration
 }
 
