@@ -153,7 +153,11 @@ func TestAnEditedPayloadIsReplayed(t *testing.T) {
 	s.killedMessages(1)
 	b := s.serve(s.config())
 	for _, box := range []string{"outbox", "inbox"} {
-		edit := b.page(b.page(b.page("dead?box=" + box).links("letter?")[0]).links("edit?")[0])
+		letter := b.page(b.page("dead?box=" + box).links("letter?")[0])
+		require.NotContains(t, letter.body, `class="button primary"`, "neither Replay nor Edit is the usual choice")
+		require.Contains(t, letter.text(), "Edit if the payload itself is wrong")
+		edit := b.page(letter.links("edit?")[0])
+		require.Contains(t, edit.text(), "It keeps no payload, neither the old nor the new one")
 		require.Contains(t, edit.text(), `"order": "poison `)
 		form := edit.form()
 		for wrong, says := range map[string]string{"{": "not any more: unexpected end of JSON input.", "": "The payload is empty."} {

@@ -128,6 +128,10 @@ func TestDeadLettersOfOneCause(t *testing.T) {
 	require.Len(t, list.links("failure?"), 2)
 	require.Len(t, b.page("").links("failure?"), 2, "the last errors")
 	require.Contains(t, list.text(), "All 2 Tried again 0 Dead 2 Archived 0")
+	for _, page := range []string{"failures", ""} {
+		require.Regexp(t, `no schema for order \d`, b.page(page).text(), "a real error, with its number")
+		require.NotContains(t, b.page(page).text(), "no schema for order …", page)
+	}
 	require.Len(t, b.page(b.page("dead").links("failures?")[0]).links("failure?"), 2, "by cause")
 	require.Contains(t, b.page("failures?show=failing").text(), "Nothing fails.")
 	require.Equal(t, http.StatusBadRequest, b.get("failures?show="+url.QueryEscape(hostile)).status)
@@ -138,6 +142,9 @@ func TestDeadLettersOfOneCause(t *testing.T) {
 			many, box = 2, "inbox"
 		}
 		require.Contains(t, group.text(), fmt.Sprintf("%d dead letters", many))
+		if box == "outbox" {
+			require.Regexp(t, `no schema for order \d .* The failures of this cause share: no schema for order …`, group.text())
+		}
 		require.Len(t, group.links("bulk?action=discard"), 1)
 		letters := b.page(group.links("dead?box=" + box)[0])
 		require.Len(t, letters.links("letter?"), many)

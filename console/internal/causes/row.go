@@ -1,6 +1,7 @@
 package causes
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -38,6 +39,9 @@ func (r *Row) Where() string {
 	return "consumer " + r.Consumer
 }
 
+// LatestError returns the latest error of the cause in full, with the numbers that the failures do not share. Without one it returns what they share.
+func (r *Row) LatestError() string { return cmp.Or(r.Example().Error, r.Cause) }
+
 // Fails returns how many messages or events are tried again, "" if none is.
 func (r *Row) Fails() string {
 	if r.Consumer == "" {
@@ -67,7 +71,7 @@ func Line(c *ops.Cause, now time.Time) string {
 	if where == "" {
 		where = "topic " + c.Topic
 	}
-	text := where + ": " + Many(c) + ", " + words.Cause(c.Text) + ", since " + words.Since(now, c.Since)
+	text := where + ": " + Many(c) + ", " + words.Cause(cmp.Or(c.Error, c.Text)) + ", since " + words.Since(now, c.Since)
 	if !c.Next.IsZero() {
 		text += ", next try " + words.Due(now, c.Next)
 	}
