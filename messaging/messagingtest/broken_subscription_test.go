@@ -133,6 +133,41 @@ func brokenSubscriptions() map[string][]broken {
 				},
 			}},
 		},
+		"refused declaration": {
+			{name: "makes one after the other", says: "has left a subscription behind", fault: fault{
+				declare: func(ctx context.Context, a *adapter, subscriptions []messaging.Subscription) error {
+					return oneByOne(subscriptions, func(s messaging.Subscription) error {
+						return a.memory.Declare(ctx, nil, []messaging.Subscription{s})
+					})
+				},
+			}},
+			{name: "makes all that it can", says: "has left a subscription behind", fault: fault{
+				declare: func(ctx context.Context, a *adapter, subscriptions []messaging.Subscription) error {
+					var errs []error
+					for _, s := range subscriptions {
+						errs = append(errs, a.memory.Declare(ctx, nil, []messaging.Subscription{s}))
+					}
+					return errors.Join(errs...)
+				},
+			}},
+			{name: "forgets the service", says: "another service is let in", fault: fault{
+				declare: func(ctx context.Context, a *adapter, subscriptions []messaging.Subscription) error {
+					return oneByOne(subscriptions, func(s messaging.Subscription) error {
+						s.Source = ""
+						return a.memory.Declare(ctx, nil, []messaging.Subscription{s})
+					})
+				},
+			}},
+			{name: "refuses for now", says: "the error is not permanent", fault: fault{
+				declare: func(ctx context.Context, a *adapter, subscriptions []messaging.Subscription) error {
+					err := a.memory.Declare(ctx, nil, subscriptions)
+					if found, ok := errors.AsType[*messaging.SourceError](err); ok {
+						return found
+					}
+					return err
+				},
+			}},
+		},
 		"late subscription": {{name: "starts at the latest", says: "deadline exceeded", fault: fault{subscribe: latest}}},
 		"two subscriptions": {
 			{name: "one position for both", says: "deadline exceeded", fault: fault{
@@ -170,6 +205,16 @@ func brokenSubscriptions() map[string][]broken {
 			}}},
 		},
 	}
+}
+
+// oneByOne calls declare for each subscription, up to the first error.
+func oneByOne(all []messaging.Subscription, declare func(messaging.Subscription) error) error {
+	for _, s := range all {
+		if err := declare(s); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // renames uses another name for each topic. Its messages carry the name that was asked for only if that is the name of its topic.

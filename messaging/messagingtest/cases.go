@@ -57,6 +57,9 @@ func (h Harness) cases() []testCase {
 	if h.Owns {
 		cases = append(cases, testCase{promise: "another service", run: testAnotherService})
 	}
+	if h.Owns && h.Declares {
+		cases = append(cases, testCase{promise: "refused declaration", run: testRefusedDeclaration})
+	}
 	for _, kind := range h.Types {
 		typed := map[string]func(*session){
 			"unsettled comes again": testUnsettled,

@@ -87,6 +87,31 @@ func testAnotherService(s *session) {
 	require.NoError(t, join(""), "no service is named")
 }
 
+// testRefusedDeclaration declares three subscriptions, and the one in the middle belongs to another service. The declaration must be refused as a whole: a
+// third service declares the other two.
+func testRefusedDeclaration(s *session) {
+	t := s.t
+	d, ok := s.broker.(messaging.Declarer)
+	require.True(t, ok, "the broker is no messaging.Declarer")
+	declare := func(source string, topics ...string) error {
+		var list []messaging.Subscription
+		for _, topic := range topics {
+			list = append(list, messaging.Subscription{Topic: topic, Name: "billing", Source: source})
+		}
+		return within(s, "Declare", func() error { return d.Declare(s.ctx, nil, list) })
+	}
+	first, taken, last := s.h.Topic(s.test), s.topic, s.h.Topic(s.test)
+	require.NoError(t, declare("shop", taken), "declare")
+	err := declare("mailer", first, taken, last)
+	require.Error(t, err, "another service is let in")
+	found, ok := errors.AsType[*messaging.SourceError](err)
+	require.True(t, ok, "the error is no messaging.SourceError: %v", err)
+	require.Equal(t, []string{taken, "shop", "mailer"}, []string{found.Topic, found.Owner, found.Source})
+	require.True(t, messaging.IsPermanent(err), "the error is not permanent: %v", err)
+	require.NoError(t, declare("bank", first, last), "a declaration that was refused has left a subscription behind")
+	require.NoError(t, declare("shop", taken), "declare what is its own")
+}
+
 // testUse publishes the first message of a topic. The topic is unused until then, also with a subscription, and in use afterwards, also when the message
 // is settled.
 func testUse(s *session) {
