@@ -2,7 +2,6 @@ package pgtest
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"net/url"
 	"strings"
@@ -14,28 +13,21 @@ import (
 	"github.com/oncebox/oncebox/internal/pgerr"
 )
 
-// Apart is a [DB] in a database that no other test uses.
+// Apart is a [DB] whose database can leave, and refuse to write.
 type Apart struct {
 	*DB
 
 	// Database is its name, safe in SQL without quotes.
 	Database string
-	// URL is its connection string.
-	URL string
 }
 
-// OpenApart is [Migrated] in a new database on the same server. The database is dropped when the test ends.
+// OpenApart is [Migrated] for a test that makes its database unusable for a while.
 func OpenApart(t testing.TB) *Apart {
 	t.Helper()
-	a := &Apart{Database: "test_" + strings.ToLower(rand.Text()[:16])}
-	onServer(t, "CREATE DATABASE "+a.Database)
-	t.Cleanup(func() { onServer(t, "DROP DATABASE "+a.Database+" WITH (FORCE)") })
-	u, err := url.Parse(URL(t))
+	db := Migrated(t)
+	u, err := url.Parse(db.URL)
 	require.NoError(t, err)
-	u.Path = "/" + a.Database
-	a.URL = u.String()
-	a.DB = migrated(t, a.URL)
-	return a
+	return &Apart{DB: db, Database: strings.TrimPrefix(u.Path, "/")}
 }
 
 // Leave ends all sessions of the database and refuses new ones, as if the server were gone.

@@ -3,7 +3,6 @@ package pgtest
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"fmt"
 	"net/url"
 	"strings"
@@ -106,11 +105,10 @@ func (a *Apart) Beside(t testing.TB) *Apart {
 
 func (a *Apart) beside(t testing.TB, how string) *Apart {
 	t.Helper()
-	name := "test_" + strings.ToLower(rand.Text()[:16])
+	name := newName()
 	onServer(t, "CREATE DATABASE "+name+how)
 	t.Cleanup(func() { onServer(t, "DROP DATABASE "+name+" WITH (FORCE)") })
-	c := &Apart{Database: name, URL: at(t, a.URL, name)}
-	c.DB = &DB{Schema: a.Schema, DSN: at(t, a.DSN, name)}
+	c := &Apart{Database: name, DB: &DB{Schema: a.Schema, DSN: at(t, a.DSN, name), URL: at(t, a.URL, name)}}
 	c.DB.DB = c.Another(t)
 	return c
 }
@@ -126,7 +124,7 @@ func at(t testing.TB, dsn, database string) string {
 // Swap exchanges the names of the two databases. It ends all their sessions.
 func (a *Apart) Swap(t testing.TB, other *Apart) {
 	t.Helper()
-	spare := "test_" + strings.ToLower(rand.Text()[:16])
+	spare := newName()
 	for _, d := range []*Apart{a, other} {
 		d.Leave(t)
 	}

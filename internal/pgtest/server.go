@@ -2,6 +2,7 @@ package pgtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -44,7 +45,7 @@ func Stop() error {
 	if shared.server == nil {
 		return nil
 	}
-	err := shared.server.Stop()
+	err := errors.Join(dropTemplates(context.Background(), shared.server.URL), shared.server.Stop())
 	shared.server = nil
 	return err
 }
