@@ -56,7 +56,7 @@ func (f *fixture) hasHeard(other *outbox.Store, name string) {
 func (f *fixture) listeners() (pids []int) {
 	f.t.Helper()
 	err := f.db.NewRaw(`SELECT pid FROM pg_stat_activity, oncebox_settings l
-		WHERE query = 'LISTEN "oncebox_outbox_' || l.tableoid || '"'`).Scan(f.t.Context(), &pids)
+		WHERE datname = current_database() AND query = 'LISTEN "oncebox_outbox_' || l.tableoid || '"'`).Scan(f.t.Context(), &pids)
 	require.NoError(f.t, err)
 	return pids
 }
