@@ -57,8 +57,7 @@ type Kit struct {
 // called again for each start after a crash, see [Kit.CrashAt].
 func New(t testing.TB, build func(Setup) (*oncebox.App, error)) *Kit {
 	t.Helper()
-	// A schema and no database of its own: the role of a service may not be allowed to make databases.
-	db := pgtest.MigratedAt(t, pgtest.URL(t))
+	db := pgtest.Migrated(t)
 	k := &Kit{
 		DB: db.DB, Schema: db.Schema, t: t, build: build, dsn: db.DSN, broker: newBroker(), plan: &plan{}, reported: map[string]bool{},
 	}

@@ -28,7 +28,6 @@ type exampleTB struct {
 	cleanups []func()
 }
 
-func (*exampleTB) Name() string                      { return "example" }
 func (*exampleTB) Helper()                           {}
 func (*exampleTB) Context() context.Context          { return context.Background() }
 func (*exampleTB) Errorf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }

@@ -41,7 +41,7 @@ func New(t *testing.T, name string, variables ...string) *Program {
 	t.Helper()
 	db := pgtest.Migrated(t)
 	p := &Program{t: t, name: name, env: []string{
-		called + "=1", "ONCEBOX_DATABASE_URL=" + db.URL, "ONCEBOX_SCHEMA=" + db.Schema, "ONCEBOX_SOURCE=shop",
+		called + "=1", "ONCEBOX_DATABASE_URL=" + pgtest.URL(t), "ONCEBOX_SCHEMA=" + db.Schema, "ONCEBOX_SOURCE=shop",
 	}}
 	for n := 0; n+1 < len(variables); n += 2 {
 		p.env = append(p.env, variables[n]+"="+variables[n+1])

@@ -2,6 +2,7 @@ package pgtest
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"net/url"
 	"strings"
@@ -13,21 +14,28 @@ import (
 	"github.com/oncebox/oncebox/internal/pgerr"
 )
 
-// Apart is a [DB] whose database can leave, and refuse to write.
+// Apart is a [DB] in a database that no other test uses.
 type Apart struct {
 	*DB
 
 	// Database is its name, safe in SQL without quotes.
 	Database string
+	// URL is its connection string.
+	URL string
 }
 
-// OpenApart is [Migrated] for a test that makes its database unusable for a while.
+// OpenApart is [Migrated] in a new database on the same server. The database is dropped when the test ends.
 func OpenApart(t testing.TB) *Apart {
 	t.Helper()
-	db := Migrated(t)
-	u, err := url.Parse(db.URL)
+	a := &Apart{Database: "test_" + strings.ToLower(rand.Text()[:16])}
+	onServer(t, "CREATE DATABASE "+a.Database)
+	t.Cleanup(func() { onServer(t, "DROP DATABASE "+a.Database+" WITH (FORCE)") })
+	u, err := url.Parse(URL(t))
 	require.NoError(t, err)
-	return &Apart{DB: db, Database: strings.TrimPrefix(u.Path, "/")}
+	u.Path = "/" + a.Database
+	a.URL = u.String()
+	a.DB = migrated(t, a.URL)
+	return a
 }
 
 // Leave ends all sessions of the database and refuses new ones, as if the server were gone.

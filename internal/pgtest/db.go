@@ -2,6 +2,7 @@ package pgtest
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"fmt"
 	"io/fs"
@@ -33,9 +34,6 @@ type DB struct {
 
 	// DSN is the connection string of the pool, for further processes and pools of the test.
 	DSN string
-
-	// URL is the connection string of the database, without the schema.
-	URL string
 }
 
 // Open makes an empty schema and a pool of up to 20 connections. Both are removed when the test ends.
@@ -55,23 +53,18 @@ func open(t testing.TB, server string) *DB {
 // kept is Open for a server that ends with the test, so that nothing has to be removed.
 func kept(t testing.TB, server string) *DB {
 	t.Helper()
-	db := inSchema(t, server, newName())
-	_, err := db.ExecContext(t.Context(), "CREATE SCHEMA "+db.Schema)
-	require.NoError(t, err)
-	return db
-}
-
-// inSchema opens a pool on a schema, which need not exist yet.
-func inSchema(t testing.TB, server, schema string) *DB {
-	t.Helper()
+	schema := "test_" + strings.ToLower(rand.Text()[:16])
 	dsn, err := withParams(server, url.Values{"search_path": {schema}, "default_query_exec_mode": {"exec"}})
 	require.NoError(t, err)
-	db := &DB{Schema: schema, DSN: dsn, URL: server}
+	db := &DB{Schema: schema, DSN: dsn}
 	db.DB = db.Another(t)
+	_, err = db.ExecContext(t.Context(), "CREATE SCHEMA "+schema)
+	require.NoError(t, err)
 	return db
 }
 
-// Family is the set of tables that one file of package migrations makes.
+// Family is the set of tables that one file of package migrations makes. A test that needs only some of them is faster,
+// because each table takes about a millisecond.
 type Family string
 
 // The families.
@@ -81,15 +74,19 @@ const (
 	Idempotency Family = "idempotency"
 )
 
-// Migrated makes a database with oncebox's tables, those of the families, or all if none is named. They are in a schema with a
-// name of its own, and the pool is that of [Open]. The database is dropped when the test ends.
+// Migrated is Open with oncebox's tables: those of the families, or all if none is named.
 func Migrated(t testing.TB, families ...Family) *DB {
 	t.Helper()
-	return copied(t, templateOf(t, families))
+	return migrated(t, URL(t), families...)
 }
 
-// MigratedAt is Open with oncebox's tables in the database that server names.
+// MigratedAt is Migrated on another server.
 func MigratedAt(t testing.TB, server string, families ...Family) *DB {
+	t.Helper()
+	return migrated(t, server, families...)
+}
+
+func migrated(t testing.TB, server string, families ...Family) *DB {
 	t.Helper()
 	db := open(t, server)
 	db.migrate(t, families...)

@@ -63,7 +63,7 @@ func (db *DB) PooledBy(t testing.TB, servers int) *DB {
 	u, err := url.Parse(db.DSN)
 	require.NoError(t, err)
 	u.Host, u.RawQuery = p.listener.Addr().String(), "sslmode=disable&default_query_exec_mode=exec"
-	pooled := &DB{Schema: db.Schema, DSN: u.String(), URL: db.URL}
+	pooled := &DB{Schema: db.Schema, DSN: u.String()}
 	pooled.DB = pooled.Another(t)
 	return pooled
 }

@@ -3,6 +3,7 @@ package pgtest
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"net/url"
 	"strings"
@@ -105,10 +106,11 @@ func (a *Apart) Beside(t testing.TB) *Apart {
 
 func (a *Apart) beside(t testing.TB, how string) *Apart {
 	t.Helper()
-	name := newName()
+	name := "test_" + strings.ToLower(rand.Text()[:16])
 	onServer(t, "CREATE DATABASE "+name+how)
 	t.Cleanup(func() { onServer(t, "DROP DATABASE "+name+" WITH (FORCE)") })
-	c := &Apart{Database: name, DB: &DB{Schema: a.Schema, DSN: at(t, a.DSN, name), URL: at(t, a.URL, name)}}
+	c := &Apart{Database: name, URL: at(t, a.URL, name)}
+	c.DB = &DB{Schema: a.Schema, DSN: at(t, a.DSN, name)}
 	c.DB.DB = c.Another(t)
 	return c
 }
@@ -124,7 +126,7 @@ func at(t testing.TB, dsn, database string) string {
 // Swap exchanges the names of the two databases. It ends all their sessions.
 func (a *Apart) Swap(t testing.TB, other *Apart) {
 	t.Helper()
-	spare := newName()
+	spare := "test_" + strings.ToLower(rand.Text()[:16])
 	for _, d := range []*Apart{a, other} {
 		d.Leave(t)
 	}

@@ -2,7 +2,6 @@ package pgtest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -45,7 +44,7 @@ func Stop() error {
 	if shared.server == nil {
 		return nil
 	}
-	err := errors.Join(dropTemplates(context.Background(), shared.server.URL), shared.server.Stop())
+	err := shared.server.Stop()
 	shared.server = nil
 	return err
 }

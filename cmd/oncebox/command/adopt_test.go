@@ -49,7 +49,7 @@ func (a *adopting) write(payloads ...string) {
 
 func (a *adopting) oncebox(ctx context.Context, args ...string) answer {
 	a.t.Helper()
-	return commandWithin(ctx, &cli.Terminal{}, append([]string{"--database-url", a.db.URL, "--schema", a.db.Schema, "adopt"}, args...)...)
+	return commandWithin(ctx, &cli.Terminal{}, append([]string{"--database-url", pgtest.URL(a.t), "--schema", a.db.Schema, "adopt"}, args...)...)
 }
 
 // All steps of a way over: a mapping is suggested, looked at, and used.
@@ -98,7 +98,7 @@ func TestStatusOfAnOldTable(t *testing.T) {
 	suggested := a.oncebox(t.Context(), "--from", a.app+".outbox", "--suggest")
 	require.NoError(t, os.WriteFile(a.file, []byte(suggested.out), 0o600))
 	run := func(args ...string) answer {
-		return commandWithin(t.Context(), &cli.Terminal{}, append([]string{"--database-url", a.db.URL, "--schema", a.db.Schema}, args...)...)
+		return commandWithin(t.Context(), &cli.Terminal{}, append([]string{"--database-url", pgtest.URL(t), "--schema", a.db.Schema}, args...)...)
 	}
 	require.NotContains(t, run("status").out, "OLD TABLE")
 	require.Zero(t, a.oncebox(t.Context(), "--map", a.file, "--source", "shop", "--forward").code)

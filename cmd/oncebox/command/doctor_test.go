@@ -20,7 +20,7 @@ func TestDoctorTellsWhatItFound(t *testing.T) {
 	_, err := db.Exec("DROP INDEX inbox_dead_tenant")
 	require.NoError(t, err)
 	oncebox := func(args ...string) answer {
-		return command(t, &cli.Terminal{Shows: true}, append([]string{"--database-url", db.URL, "--schema", db.Schema}, args...)...)
+		return command(t, &cli.Terminal{Shows: true}, append([]string{"--database-url", pgtest.URL(t), "--schema", db.Schema}, args...)...)
 	}
 	a := oncebox("doctor", "--json")
 	require.Equal(t, cli.ExitFindings, a.code)

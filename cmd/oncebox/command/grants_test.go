@@ -20,7 +20,7 @@ func TestGrantsCanBeRun(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _, _ = db.Exec("DROP OWNED BY " + quoted + "; DROP ROLE " + quoted) })
 	oncebox := func(args ...string) answer {
-		return command(t, &cli.Terminal{}, append([]string{"--database-url", db.URL, "--schema", db.Schema}, args...)...)
+		return command(t, &cli.Terminal{}, append([]string{"--database-url", pgtest.URL(t), "--schema", db.Schema}, args...)...)
 	}
 	for _, duty := range []string{"service", "writer", "caller", "reader"} {
 		a := oncebox("grants", duty, "--to", role)

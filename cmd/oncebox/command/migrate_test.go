@@ -15,7 +15,7 @@ func TestTablesAreMadeAndChecked(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
 	oncebox := func(args ...string) answer {
-		return command(t, &cli.Terminal{}, append([]string{"--database-url", db.URL, "--schema", db.Schema}, args...)...)
+		return command(t, &cli.Terminal{}, append([]string{"--database-url", pgtest.URL(t), "--schema", db.Schema}, args...)...)
 	}
 	var v verdict
 	a := oncebox("migrate", "status", "--json")

@@ -45,7 +45,7 @@ func TestRelayPublishesWhatSQLAdds(t *testing.T) {
 	code := make(chan int, 1)
 	go func() {
 		code <- runPulsar(ctx, &cli.Terminal{Out: io.Discard, Errs: &book}, []string{
-			"--database-url", db.URL, "--schema", db.Schema, "relay", "--listen", "127.0.0.1:0",
+			"--database-url", pgtest.URL(t), "--schema", db.Schema, "relay", "--listen", "127.0.0.1:0",
 		})
 	}()
 	t.Cleanup(func() { stop(); <-code })
@@ -87,7 +87,7 @@ func TestRelayNeedsABroker(t *testing.T) {
 	t.Setenv("PULSAR_URL", "")
 	db := pgtest.Migrated(t)
 	var errs bytes.Buffer
-	code := runPulsar(t.Context(), &cli.Terminal{Out: io.Discard, Errs: &errs}, []string{"--database-url", db.URL, "--schema", db.Schema, "relay"})
+	code := runPulsar(t.Context(), &cli.Terminal{Out: io.Discard, Errs: &errs}, []string{"--database-url", pgtest.URL(t), "--schema", db.Schema, "relay"})
 	require.Equal(t, cli.ExitFailed, code)
 	require.Contains(t, errs.String(), "ONCEBOX_PULSAR_URL is not set: set the variable, for example to pulsar://localhost:6650")
 }
