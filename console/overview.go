@@ -154,6 +154,9 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 	for _, text := range consumer.Down(view.Consumers, now) {
 		down(text)
 	}
+	for _, text := range consumer.Behind(view.Consumers, now) {
+		add(stateWarn, text, pageStuck)
+	}
 	for _, name := range consumer.Unknown(view.Consumers) {
 		add(stateWarn, "Nobody knows what waits for "+name+" at the broker.", pageStuck)
 	}
@@ -247,4 +250,16 @@ func (o *overviewView) DeadAtConsumers() string {
 		}
 	}
 	return words.Group(int64(n)) + more
+}
+
+// AtLeast explains the numbers of a broker that counts batches, "" if there is none.
+func (o *overviewView) AtLeast() string {
+	for n := range o.Consumers {
+		for _, t := range o.Consumers[n].Topics {
+			if t.Waiting.AtLeast {
+				return "At least: the broker counts batches, and each has one message or more."
+			}
+		}
+	}
+	return ""
 }

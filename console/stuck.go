@@ -147,7 +147,7 @@ func stuckRowOf(v *visit, cause *ops.Cause) stuckRow {
 	switch s.Kind {
 	case ops.EventDead, ops.MessageDead, ops.StepUnknown, ops.RelayMissing, ops.RelayLate, ops.ConsumerMissing, ops.ConsumerAway, ops.ConsumerLate:
 		row.State = stateBad
-	case ops.EventFailing, ops.MessageFailing, ops.TenantPaused, ops.ConsumerPaused:
+	case ops.EventFailing, ops.MessageFailing, ops.ConsumerBehind, ops.TenantPaused, ops.ConsumerPaused:
 	}
 	if s.Fingerprint != "" {
 		row.Group, row.Said = causes.Href(s.Fingerprint), causes.Said(cause.Failures)
@@ -185,7 +185,7 @@ func actsOn(v *visit, s *ops.Stuck) []link {
 		return []link{{Name: "Tenants", Href: pageTenants, Class: classPrimary}}
 	case ops.ConsumerPaused, ops.ConsumerMissing:
 		return []link{{Name: titleConsumers, Href: pageConsumers, Class: classPrimary}}
-	case ops.RelayMissing, ops.RelayLate, ops.ConsumerAway, ops.ConsumerLate, ops.EventFailing:
+	case ops.RelayMissing, ops.RelayLate, ops.ConsumerAway, ops.ConsumerLate, ops.ConsumerBehind, ops.EventFailing:
 	}
 	return nil
 }
@@ -205,7 +205,7 @@ func actsOnMany(v *visit, c *ops.Cause) []link {
 	case ops.StepUnknown:
 		each := frame.Address(pageStuck, url.Values{"each": {"1"}, fieldStep: {c.Step}})
 		return []link{{Name: "Resolve", Href: pageKeys, Class: classPrimary}, {Name: "Show each", Href: each}}
-	case ops.RelayMissing, ops.RelayLate, ops.ConsumerMissing, ops.ConsumerAway, ops.ConsumerLate, ops.ConsumerPaused, ops.TenantPaused:
+	case ops.RelayMissing, ops.RelayLate, ops.ConsumerMissing, ops.ConsumerAway, ops.ConsumerLate, ops.ConsumerBehind, ops.ConsumerPaused, ops.TenantPaused:
 	}
 	return nil
 }
@@ -260,6 +260,8 @@ func advice(s *ops.Stuck) string {
 		return "Mend the broker, or the way to it; the consumer connects again by itself. The command oncebox doctor asks the broker."
 	case ops.ConsumerLate:
 		return "Read the log of its processes. If a handler hangs, start them anew."
+	case ops.ConsumerBehind:
+		return "Nothing is lost. Start more processes of the service, up to the number of the topic's partitions, or find out who sends so much."
 	case ops.ConsumerPaused:
 		return "Resume the consumer when its messages may be handled."
 	case ops.EventFailing:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -178,15 +179,20 @@ func TestBacklogOfAConsumerThatNobodyRuns(t *testing.T) {
 	w.awaitStates("connected")
 	await.True(t, func() bool { return len(column[string](t, w.db.DB, "SELECT topic FROM inbox_topic")) == 1 }, "the topic is known")
 	stop()
-	require.NoError(t, broker.Publish(t.Context(), []event.Envelope{ordered("1", "o1").Envelope, ordered("2", "o1").Envelope}))
+	var many []event.Envelope
+	for n := range state.Many + 1 {
+		many = append(many, ordered(strconv.Itoa(n), "o1").Envelope)
+	}
+	require.NoError(t, broker.Publish(t.Context(), many))
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	watching := make(chan struct{})
 	go func() { defer close(watching); w.hasty(nil).State().WatchBrokers(ctx, broker) }()
-	await.True(t, func() bool { return w.trouble().Waiting.Messages == 2 }, "the backlog is known")
+	await.True(t, func() bool { return w.trouble().Waiting.Messages > state.Many }, "the backlog is known")
 	require.Equal(t, state.TroubleMissing, w.trouble().Kind)
 	require.True(t, w.trouble().Waiting.Known)
+	require.False(t, w.trouble().Waiting.Many.IsZero(), "there are many")
 	cancel()
 	<-watching
 
@@ -216,6 +222,9 @@ func TestTroublesOfAConsumer(t *testing.T) {
 	fresh := func(backlog, stands string) string {
 		return "INSERT INTO inbox_topic VALUES ('order', 'billing', true, false, NULL, " + backlog + ", 1, 1, 0, false, now(), " + stands + ")"
 	}
+	many := func(since string) string {
+		return "UPDATE inbox_topic SET many_since = now() - interval '" + since + "'"
+	}
 	paused := func(since, ends string) string {
 		return "INSERT INTO inbox_pause VALUES ('billing', now() - interval '" + since + "', 'ann', 'smtp is down', " + ends + ")"
 	}
@@ -236,6 +245,12 @@ func TestTroublesOfAConsumer(t *testing.T) {
 		"killed again and again": {[]string{
 			process(1, "CONNECTED", "45 seconds", idle), process(2, "CONNECTED", "3 seconds", idle), fresh("7", "now() - interval '5 minutes'"),
 		}, state.TroubleLate},
+		"behind":          {[]string{process(1, "CONNECTED", "1 hour", idle), fresh("1001", "NULL"), many("181 seconds")}, state.TroubleBehind},
+		"a burst":         {[]string{process(1, "CONNECTED", "1 hour", idle), fresh("20000", "NULL"), many("2 minutes")}, ""},
+		"behind, hangs":   {[]string{process(1, "CONNECTED", "1 hour", idle), fresh("2000", "now() - interval '5 minutes'"), many("1 hour")}, state.TroubleLate},
+		"behind, paused":  {[]string{process(1, "PAUSED", "1 hour", idle), fresh("2000", "NULL"), many("1 hour")}, ""},
+		"behind, cut off": {[]string{process(1, "AWAY", "5 minutes", idle), fresh("2000", "NULL"), many("1 hour")}, state.TroubleAway},
+
 		"paused":             {[]string{process(1, "PAUSED", "1 hour", idle), fresh("7", "now() - interval '5 minutes'")}, ""},
 		"forgotten":          {[]string{process(1, "PAUSED", "25 hours", idle), paused("25 hours", "NULL")}, state.TroublePaused},
 		"with an end":        {[]string{process(1, "PAUSED", "25 hours", idle), paused("25 hours", "now() + interval '1 hour'")}, ""},

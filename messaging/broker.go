@@ -64,8 +64,9 @@ type SubscriptionReader interface {
 type SubscriptionState struct {
 	// Missing says that there is no such subscription: the topic was deleted, or somebody unsubscribed.
 	Missing bool
-	// Messages is the number of unsettled messages. A broker that stores messages in batches may count batches.
+	// Messages is the number of unsettled messages. With AtLeast it is a lower bound: the broker counts batches, and each has one message or more.
 	Messages int64
+	AtLeast  bool
 	// Settled is a number that changes whenever any consumer settles a message. Only changes mean something, not the value.
 	Settled int64
 	// Consumers is the number of connected consumers.

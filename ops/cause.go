@@ -62,8 +62,8 @@ func causesOf(g *failures.Group) (list []Cause) {
 	return list
 }
 
-// Group groups stuck things by cause, in the order in which each cause comes first.
-func Group(all []Stuck) (list []Cause) {
+// group groups stuck things by cause, in the order in which each cause comes first.
+func group(all []Stuck) (list []Cause) {
 	ofKind := map[Kind]int{}
 	found := map[causeKey]int{}
 	for i := range all {

@@ -67,7 +67,7 @@ func missing(c *state.Consumer, since time.Time, parked bool) (Stuck, bool) {
 	var whys []string
 	found := c.Troubles()
 	for _, t := range found {
-		s.Backlog += t.Waiting.Messages
+		s.Backlog, s.AtLeast = s.Backlog+t.Waiting.Messages, s.AtLeast || t.Waiting.AtLeast
 		// Connections at the broker without a sign of life in the database mean that the processes live, see fate.
 		s.Connections += t.Waiting.Connections
 		if !t.Waiting.Known {
@@ -80,7 +80,7 @@ func missing(c *state.Consumer, since time.Time, parked bool) (Stuck, bool) {
 		s.Topic = found[0].Topic
 	}
 	if s.BacklogKnown && s.Backlog > 0 {
-		whys = append([]string{waitingAt(s.Backlog)}, whys...)
+		whys = append([]string{waitingAt(&s)}, whys...)
 	}
 	s.Error = strings.Join(append(whys, fate(&s, c.Stopped)), "; ")
 	return s, parked || len(found) > 0
@@ -102,19 +102,23 @@ func fate(s *Stuck, stopped bool) string {
 }
 
 // waitingAt returns a sentence about how many messages wait at the broker.
-func waitingAt(n int64) string {
-	if n == 1 {
-		return "1 message waits at the broker"
+func waitingAt(s *Stuck) string {
+	if s.Backlog == 1 {
+		return messages(1, s.AtLeast) + " waits at the broker"
 	}
-	return messages(n) + " wait at the broker"
+	return messages(s.Backlog, s.AtLeast) + " wait at the broker"
 }
 
 // messages is the number with its noun.
-func messages(n int64) string {
-	if n == 1 {
-		return "1 message"
+func messages(n int64, atLeast bool) string {
+	least := ""
+	if atLeast {
+		least = "at least "
 	}
-	return fmt.Sprintf("%d messages", n)
+	if n == 1 {
+		return least + "1 message"
+	}
+	return fmt.Sprintf("%s%d messages", least, n)
 }
 
 // unknownWaiting returns a sentence that it is unknown how many messages wait, and why.
@@ -122,7 +126,7 @@ func unknownWaiting(topic string, w *state.Waiting) string {
 	text := "it is not known how many messages of topic " + topic + " wait at the broker"
 	// The number of an earlier answer is better than none, but it must be shown as old.
 	if !w.At.IsZero() {
-		text += fmt.Sprintf("; at %[2]s it was %[1]s", messages(w.Messages), w.At.UTC().Format(time.RFC3339))
+		text += fmt.Sprintf("; at %[2]s it was %[1]s", messages(w.Messages, w.AtLeast), w.At.UTC().Format(time.RFC3339))
 	}
 	if w.Error != "" {
 		text += " (" + w.Error + ")"
@@ -133,18 +137,19 @@ func unknownWaiting(topic string, w *state.Waiting) string {
 // troubles returns a finding for each trouble of a running consumer.
 func troubles(c *state.Consumer) (list []Stuck) {
 	kinds := map[state.TroubleKind]Kind{
-		state.TroubleMissing: ConsumerMissing, state.TroubleAway: ConsumerAway, state.TroubleLate: ConsumerLate, state.TroublePaused: ConsumerPaused,
+		state.TroubleMissing: ConsumerMissing, state.TroubleAway: ConsumerAway, state.TroubleLate: ConsumerLate, state.TroubleBehind: ConsumerBehind,
+		state.TroublePaused: ConsumerPaused,
 	}
 	for _, t := range c.Troubles() {
 		s := Stuck{
 			Kind: kinds[t.Kind], Since: t.Since, Consumer: c.Consumer, Topic: t.Topic, Error: t.Error,
-			Backlog: t.Waiting.Messages, BacklogKnown: t.Waiting.Known,
+			Backlog: t.Waiting.Messages, AtLeast: t.Waiting.AtLeast, BacklogKnown: t.Waiting.Known,
 		}
 		if s.Kind == ConsumerMissing {
-			s.Error = waitingAt(s.Backlog) + ", and no process runs the consumer for this topic"
+			s.Error = waitingAt(&s) + ", and no process runs the consumer for this topic"
 			// A late consumer's error has the number already.
 		} else if s.BacklogKnown && s.Backlog > 0 && t.Kind != state.TroubleLate {
-			s.Error = strings.TrimPrefix(s.Error+"; "+waitingAt(s.Backlog), "; ")
+			s.Error = strings.TrimPrefix(s.Error+"; "+waitingAt(&s), "; ")
 		}
 		list = append(list, s)
 	}

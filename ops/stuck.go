@@ -30,6 +30,8 @@ const (
 	// ConsumerLate: a consumer is connected, messages have waited for more than a minute, and none was settled. A
 	// handler hangs, or the broker delivers nothing.
 	ConsumerLate Kind = "consumer late"
+	// ConsumerBehind: a consumer handles messages, and more than 1,000 have waited at the broker for minutes. See [state.TroubleBehind].
+	ConsumerBehind Kind = "consumer behind"
 	// ConsumerPaused: an operator has paused a consumer for longer than [LongPause], without an end. Resume it (inbox.Inbox.Consumers).
 	ConsumerPaused Kind = "consumer paused"
 	// EventDead: the relay has given an event up. Replay or discard it.
@@ -138,9 +140,9 @@ type Stuck struct {
 	// Connections is the number of consumers that the broker has connected for a missing consumer.
 	Connections int
 	// Backlog is the number of messages that wait for the consumer at the broker, at present if
-	// BacklogKnown, else when it was last known.
-	Backlog      int64
-	BacklogKnown bool
+	// BacklogKnown, else when it was last known. With AtLeast it is a lower bound, because the broker counts batches.
+	Backlog               int64
+	AtLeast, BacklogKnown bool
 }
 
 // Stuck lists the stuck things that the filter selects, at most limit of each kind (0: 100), the oldest
@@ -196,7 +198,7 @@ func byAge(a, b *Stuck) int {
 // isPart reports whether the stuck thing is a relay or a consumer, on which everything else depends.
 func isPart(k Kind) bool {
 	switch k {
-	case RelayMissing, RelayLate, ConsumerMissing, ConsumerAway, ConsumerLate, ConsumerPaused:
+	case RelayMissing, RelayLate, ConsumerMissing, ConsumerAway, ConsumerLate, ConsumerBehind, ConsumerPaused:
 		return true
 	default:
 		return false

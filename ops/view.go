@@ -90,7 +90,7 @@ func (v *View) Causes(ctx context.Context, filter Filter) (list []Cause, archive
 			}
 		}
 	}
-	list = append(list, Group(slices.DeleteFunc(all, func(s Stuck) bool { return isArchived(archived, s.Fingerprint) }))...)
+	list = append(list, group(slices.DeleteFunc(all, func(s Stuck) bool { return isArchived(archived, s.Fingerprint) }))...)
 	for n := range list {
 		list[n].Failures = known[list[n].Fingerprint]
 	}

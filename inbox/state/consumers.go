@@ -21,8 +21,8 @@ SELECT consumer, topic, process::text, name, state, since, unsettled, progress_a
 FROM {schema}.inbox_process ORDER BY consumer, topic, name, process`
 
 	listSubscriptions = `
-SELECT consumer, topic, coalesce(backlog, 0), coalesce(connections, 0), coalesce(unattended, 0), missing, asked_at, stands_since, error, failed_at,
-	clock_timestamp()
+SELECT consumer, topic, coalesce(backlog, 0), coalesce(connections, 0), coalesce(unattended, 0), missing, asked_at, stands_since, many_since, at_least, error,
+	failed_at, clock_timestamp()
 FROM {schema}.inbox_topic WHERE subscribed ORDER BY consumer, topic`
 )
 
@@ -88,16 +88,19 @@ type Waiting struct {
 	// one), and Error is why there was none since, as far as that is known.
 	Known bool
 	At    time.Time
-	// Messages is the number of unsettled messages, including messages that processes have in hand. A broker that stores messages in
-	// batches may count batches.
+	// Messages is the number of unsettled messages, including messages that processes have in hand. With AtLeast it is a lower bound: the
+	// broker counts batches, and each has one message or more.
 	Messages int64
+	AtLeast  bool
 	// Connections is the number of connected consumers, Unattended the number of partitions that have messages and no consumer.
 	Connections, Unattended int
 	// Missing says that the subscription does not exist.
 	Missing bool
 	// Stands is the time since which messages wait and none was settled. Zero if messages are being settled, or none wait.
 	Stands time.Time
-	Error  string
+	// Many is the time since which more than [Many] messages wait. Zero if no more wait.
+	Many  time.Time
+	Error string
 }
 
 // Consumers lists the consumers that have ever run on this database, by their names, except for consumers that were
@@ -146,12 +149,13 @@ func (r *Reader) readProcesses(ctx context.Context, all *states) error {
 func (r *Reader) readSubscriptions(ctx context.Context, all *states) error {
 	return pgsql.Each(r.h.Patient.Query(ctx, r.h.DB(ctx), listSubscriptions), func(scan pgsql.Scan) error {
 		var s subscriptionRow
-		var at, stands, failed *time.Time
-		err := scan(&s.consumer, &s.topic, &s.Messages, &s.Connections, &s.Unattended, &s.Missing, &at, &stands, &s.Error, &failed, &all.now)
+		var at, stands, many, failed *time.Time
+		err := scan(&s.consumer, &s.topic, &s.Messages, &s.Connections, &s.Unattended, &s.Missing, &at, &stands, &many, &s.AtLeast,
+			&s.Error, &failed, &all.now)
 		if err != nil {
 			return err
 		}
-		s.At, s.Stands = zero(at), zero(stands)
+		s.At, s.Stands, s.Many = zero(at), zero(stands), zero(many)
 		if !zero(failed).After(s.At) {
 			s.Error = "" // it has answered since
 		}

@@ -16,8 +16,17 @@ const (
 	TroubleAway TroubleKind = "away"
 	// TroubleLate: it is connected and settles nothing, although there is work.
 	TroubleLate TroubleKind = "late"
+	// TroubleBehind: it settles messages, and more than [Many] have waited at the broker for [BehindAfter].
+	TroubleBehind TroubleKind = "behind"
 	// TroublePaused: an operator paused it more than a day ago, and the pause has no end.
 	TroublePaused TroubleKind = "paused"
+)
+
+// A consumer with more messages at the broker than Many, for as long as BehindAfter, is behind. The alert OnceboxConsumerBehind has the same rule. A
+// burst that is handled sooner is none.
+const (
+	Many        = 1000
+	BehindAfter = 3 * time.Minute
 )
 
 // The durations from which on it is trouble.
@@ -83,6 +92,9 @@ func (c *Consumer) trouble(t *Topic) Trouble {
 	}
 	if since, why := c.standing(t); !since.IsZero() {
 		return is(TroubleLate, since, why)
+	}
+	if w := t.Waiting; w.Known && !w.Many.IsZero() && allPaused(t).IsZero() && c.now.Sub(w.Many) > BehindAfter {
+		return is(TroubleBehind, w.Many, "more messages come than it handles")
 	}
 	return Trouble{}
 }

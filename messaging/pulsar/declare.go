@@ -113,7 +113,8 @@ func (b *Broker) Unused(ctx context.Context, topic string) (bool, error) {
 	return b.keeper.Unused(ctx, topic)
 }
 
-// ReadSubscription implements [messaging.SubscriptionReader] with the admin API. Messages counts entries: a batch is one.
+// ReadSubscription implements [messaging.SubscriptionReader] with the admin API. Messages counts entries, and a batch is one, so it
+// is a lower bound.
 func (b *Broker) ReadSubscription(ctx context.Context, topic, name string) (messaging.SubscriptionState, error) {
 	if !b.keeper.HasAdmin(ctx) {
 		return messaging.SubscriptionState{}, errNoAdmin

@@ -82,6 +82,8 @@ CREATE TABLE inbox_topic (
     stands_since timestamptz,      -- since when messages have waited and none was settled; NULL: that is not so
     error        text    NOT NULL DEFAULT '', -- why it did not say so later
     failed_at    timestamptz,      -- when it was last asked in vain
+    many_since   timestamptz,      -- since when more than 1,000 messages have waited there; NULL: that is not so
+    at_least     boolean NOT NULL DEFAULT false, -- the backlog is a lower bound: the broker counts batches
     PRIMARY KEY (topic, consumer)
 ) WITH (fillfactor = 50);
 

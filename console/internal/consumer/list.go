@@ -69,6 +69,14 @@ func Down(rows []Row, now time.Time) (list []string) {
 	return list
 }
 
+// Behind returns a finding for each consumer that handles messages, and less than come.
+func Behind(rows []Row, now time.Time) (list []string) {
+	for n := range rows {
+		list = append(list, rows[n].behind(now)...)
+	}
+	return list
+}
+
 // Unknown returns the names of the running consumers whose broker has not reported how many messages wait.
 func Unknown(rows []Row) (names []string) {
 	for n := range rows {

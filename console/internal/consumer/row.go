@@ -35,8 +35,10 @@ func (r *Row) failed(text, href string, at time.Time) {
 // whether they do: it may have been stopped on purpose.
 func (r *Row) State() string {
 	switch {
-	case r.Runs && len(r.Troubles()) > 0:
+	case r.Runs && slices.ContainsFunc(r.Troubles(), stops):
 		return skin.Bad
+	case r.Runs && len(r.Troubles()) > 0:
+		return skin.Warn
 	case r.Runs && (!r.isConnected() || r.Failed > 0):
 		return skin.Warn
 	case r.Runs:
@@ -48,11 +50,14 @@ func (r *Row) State() string {
 	}
 }
 
+// stops reports whether a consumer with the trouble handles nothing.
+func stops(t state.Trouble) bool { return t.Kind != state.TroubleBehind }
+
 // Word returns the consumer's state, as the page calls it. The first word that fits wins, so the reason why nothing runs comes before complaints about what
 // runs.
 func (r *Row) Word() string {
 	troubles := map[state.TroubleKind]string{
-		state.TroubleAway: "no connection", state.TroubleLate: "does not get on", state.TroublePaused: "paused", state.TroubleMissing: "does not run",
+		state.TroubleBehind: "is behind", state.TroubleAway: "no connection", state.TroubleLate: "does not get on", state.TroublePaused: "paused", state.TroubleMissing: "does not run",
 	}
 	switch found := r.Troubles(); {
 	case r.Stopped:
@@ -94,14 +99,17 @@ func (r *Row) all(states ...string) bool {
 
 // AtBroker returns how many messages wait at the broker, in all topics of the consumer. "" if there is no broker or it has not answered.
 func (r *Row) AtBroker() string {
-	n, known := int64(0), len(r.Topics) > 0
+	n, known, least := int64(0), len(r.Topics) > 0, ""
 	for _, t := range r.Topics {
+		if t.Waiting.AtLeast {
+			least = "at least "
+		}
 		known = known && t.Waiting.Known
 		n += t.Waiting.Messages
 	}
 	switch {
 	case known:
-		return words.Group(n)
+		return least + words.Group(n)
 	case len(r.Unknown()) > 0:
 		return "?"
 	default:
@@ -149,6 +157,15 @@ func (r *Row) Since() (since time.Time) {
 	return since
 }
 
+// waiting says how many messages wait at the broker.
+func waiting(w *state.Waiting) string {
+	least := ""
+	if w.AtLeast {
+		least = "at least "
+	}
+	return least + words.Counted(w.Messages, "message waits", "messages wait") + " at the broker"
+}
+
 // down returns the findings about this consumer: that it does not run or makes no progress. A pause is no such finding.
 func (r *Row) down(now time.Time) (list []string) {
 	name := r.Stats.Consumer
@@ -161,7 +178,7 @@ func (r *Row) down(now time.Time) (list []string) {
 	for _, t := range r.Troubles() {
 		waits := ""
 		if t.Waiting.Known && t.Waiting.Messages > 0 {
-			waits = ", and " + words.Counted(t.Waiting.Messages, "message waits", "messages wait") + " at the broker"
+			waits = ", and " + waiting(&t.Waiting)
 		}
 		ago := words.Short(now.Sub(t.Since))
 		switch t.Kind {
@@ -170,21 +187,40 @@ func (r *Row) down(now time.Time) (list []string) {
 				waits = ", and it is unknown how many messages wait for it at the broker"
 			}
 			if r.vanished() {
-				list = append(list, "The processes of "+name+" vanished "+ago+" ago"+waits+".")
+				list = append(list, "The processes of "+name+r.at(t.Topic)+" vanished "+ago+" ago"+waits+".")
 			} else {
-				list = append(list, "No process has run "+name+" for "+ago+waits+".")
+				list = append(list, "No process has run "+name+r.at(t.Topic)+" for "+ago+waits+".")
 			}
 		case state.TroubleAway:
 			why := "."
 			if t.Error != "" {
 				why = ": " + words.Cause(t.Error)
 			}
-			list = append(list, name+" has had no connection to the broker for "+ago+waits+why)
+			list = append(list, name+" has had no connection to the broker"+r.at(t.Topic)+" for "+ago+waits+why)
 		case state.TroubleLate:
-			list = append(list, name+" has settled nothing for "+ago+waits+".")
+			list = append(list, name+" has settled nothing"+r.at(t.Topic)+" for "+ago+waits+".")
 		case state.TroublePaused:
 			list = append(list, name+" has been paused for "+ago+": "+words.Cause(t.Error)+waits+".")
 		}
 	}
 	return list
+}
+
+// behind returns a finding for each topic that brings more messages than the consumer handles.
+func (r *Row) behind(now time.Time) (list []string) {
+	for _, t := range r.Troubles() {
+		if t.Kind == state.TroubleBehind {
+			list = append(list, r.Stats.Consumer+" is behind"+r.at(t.Topic)+": "+waiting(&t.Waiting)+", more than "+words.Group(state.Many)+" since "+
+				words.Since(now, t.Since)+".")
+		}
+	}
+	return list
+}
+
+// at names a topic of a consumer that has several.
+func (r *Row) at(topic string) string {
+	if len(r.Topics) < 2 || topic == "" {
+		return ""
+	}
+	return " at the topic " + topic
 }

@@ -56,10 +56,12 @@ type TopicItem struct {
 	Topic string `json:"topic"`
 	// Backlog is the number of messages that wait at the broker. null: unknown; BacklogError is the reason,
 	// if that is known.
-	Backlog       *int64     `json:"backlog"`
-	BacklogAt     *time.Time `json:"backlog_at,omitempty"`
-	BacklogError  string     `json:"backlog_error,omitempty"`
-	StandingSince *time.Time `json:"standing_since,omitempty"`
+	Backlog *int64 `json:"backlog"`
+	// BacklogAtLeast says that Backlog is a lower bound: the broker counts batches, and each has one message or more.
+	BacklogAtLeast bool       `json:"backlog_at_least,omitempty"`
+	BacklogAt      *time.Time `json:"backlog_at,omitempty"`
+	BacklogError   string     `json:"backlog_error,omitempty"`
+	StandingSince  *time.Time `json:"standing_since,omitempty"`
 	// Connections is the number of consumers that the broker has connected.
 	Connections int           `json:"connections"`
 	Missing     bool          `json:"missing"`
@@ -103,7 +105,7 @@ func topicOf(t *state.Topic) TopicItem {
 		Processes: []ProcessItem{},
 	}
 	if w.Known {
-		item.Backlog = &w.Messages
+		item.Backlog, item.BacklogAtLeast = &w.Messages, w.AtLeast
 	}
 	for _, p := range t.Processes {
 		item.Processes = append(item.Processes, ProcessItem{p.Name, p.State, p.Since, p.Unsettled, cli.TimeOf(p.Progress), p.Error, cli.TimeOf(p.FailedAt)})
@@ -153,10 +155,10 @@ func (c *Item) HowItRuns() string {
 	return "yes, but " + strings.Join(parts, "; ")
 }
 
-// AtBroker returns how many messages wait at the broker in all topics of the consumer: "?" if that is
-// unknown, "-" if there is no broker.
+// AtBroker returns how many messages wait at the broker in all topics of the consumer: "at least 7" if the broker counts
+// batches, "?" if that is unknown, "-" if there is no broker.
 func (c *Item) AtBroker() string {
-	sum, stored, known := int64(0), true, true
+	sum, least, stored, known := int64(0), "", true, true
 	for _, t := range c.Topics {
 		stored = stored && len(t.Processes) > 0
 		for _, p := range t.Processes {
@@ -166,12 +168,15 @@ func (c *Item) AtBroker() string {
 		if known = known && t.Backlog != nil; known {
 			sum += *t.Backlog
 		}
+		if t.BacklogAtLeast {
+			least = "at least "
+		}
 	}
 	switch {
 	case stored:
 		return "-"
 	case known:
-		return strconv.FormatInt(sum, 10)
+		return least + strconv.FormatInt(sum, 10)
 	default:
 		return "?"
 	}

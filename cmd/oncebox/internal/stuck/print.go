@@ -102,7 +102,8 @@ func causeLine(c *ops.Cause, now time.Time) string {
 		where, what = c.Consumer, "keys fail"
 	case ops.StepUnknown:
 		where, what = "step "+c.Step, "requests are refused, because it is unknown whether the step was done"
-	case ops.EventFailing, ops.RelayMissing, ops.RelayLate, ops.ConsumerMissing, ops.ConsumerAway, ops.ConsumerLate, ops.ConsumerPaused, ops.TenantPaused:
+	case ops.EventFailing, ops.RelayMissing, ops.RelayLate, ops.ConsumerMissing, ops.ConsumerAway, ops.ConsumerLate, ops.ConsumerBehind,
+		ops.ConsumerPaused, ops.TenantPaused:
 	}
 	more := ""
 	if c.More {
@@ -149,6 +150,8 @@ func printOne(s *cli.Session, i *Item) error {
 		what = i.Consumer + " has no connection to the broker"
 	case i.Kind == ops.ConsumerLate:
 		what = i.Consumer + " is connected, but makes no progress"
+	case i.Kind == ops.ConsumerBehind:
+		what = i.Consumer + " is behind"
 	case i.Kind == ops.ConsumerPaused:
 		what = i.Consumer + " handles no messages"
 	case i.Kind == ops.StepUnknown:
