@@ -96,3 +96,31 @@ func TestDeadLettersAreShownWhereTheyAre(t *testing.T) {
 	}
 	require.Contains(t, b.page("dead?box=outbox&type=none").text(), "No dead letter matches.")
 }
+
+// An outage stops messages of several types. It is one line, which names them, and one button tries all of them.
+func TestAnOutageOfSeveralTypesIsRetriedAtOnce(t *testing.T) {
+	s := newShop(t)
+	b := s.serve(s.config())
+	s.failing.Store(true)
+	for n := range 4 {
+		s.place(fmt.Sprint("o-", n))
+	}
+	require.Len(t, s.DrainFailing(), 4)
+	s.failing.Store(false)
+	_, err := s.DB.ExecContext(t.Context(), `UPDATE inbox_parked SET event_type = 'order.shipped', fingerprint = 'of another type'
+		WHERE message_key IN (SELECT message_key FROM inbox_parked ORDER BY message_key LIMIT 2)`)
+	require.NoError(t, err)
+
+	first := b.page("")
+	require.Regexp(t, `billing: 4 keys fail, not now .* \(order\.placed, order\.shipped\), since`, first.text())
+	require.Equal(t, 1, strings.Count(first.text(), "keys fail, not now"))
+	stuck := b.page(first.links("stuck?consumer=billing")[0])
+	require.Contains(t, stuck.text(), "4 things are stuck, for 1 reason.")
+	require.Contains(t, stuck.text(), "4 keys fail order.placed, order.shipped")
+	require.Len(t, stuck.links("bulk?"), 1)
+	form := b.page(stuck.links("bulk?")[0])
+	require.Contains(t, form.text(), "4 messages that failed match.")
+	fields := form.form()
+	fields.Set("reason", "the bank is back")
+	require.Contains(t, b.post("bulk", fields).text(), "4 retried. The work is done.")
+}

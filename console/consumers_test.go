@@ -43,7 +43,8 @@ func TestConsumersOfEachStateAreShown(t *testing.T) {
 	_, err := s.DB.ExecContext(t.Context(), consumersOfEachState)
 	require.NoError(t, err)
 	b := s.serve(s.config())
-	_, err = s.DB.ExecContext(t.Context(), "UPDATE inbox_topic SET backlog = 2712, at_least = true, many_since = now() - interval '4 minutes' WHERE topic = 'parcel'")
+	_, err = s.DB.ExecContext(t.Context(), `UPDATE inbox_topic SET backlog = 2712, at_least = true, many_since = now() - interval '4 minutes'
+		WHERE topic = 'parcel'`)
 	require.NoError(t, err)
 	text := b.page("").text()
 	for _, row := range []string{
@@ -55,7 +56,8 @@ func TestConsumersOfEachStateAreShown(t *testing.T) {
 		require.Contains(t, text, row)
 	}
 	require.Contains(t, text, "At least: the broker counts batches")
-	require.Regexp(t, "look mailer is behind at the topic parcel: at least 2 712 messages wait at the broker, more than 1 000 since [-0-9 ]*\\d\\d:\\d\\d\\.", text)
+	require.Regexp(t, "look mailer is behind at the topic parcel: at least 2 712 messages wait at the broker, "+
+		"more than 1 000 since [-0-9 ]*\\d\\d:\\d\\d\\.", text)
 	require.Regexp(t, "consumer behind .* consumer mailer topic parcel .*at least 2712 messages wait at the broker", b.page("stuck").text())
 	for _, finding := range []string{
 		"printer has had no connection to the broker for 1 h, and 8 messages wait at the broker: connection refused",

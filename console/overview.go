@@ -8,6 +8,7 @@ import (
 
 	"github.com/oncebox/oncebox/console/internal/causes"
 	"github.com/oncebox/oncebox/console/internal/consumer"
+	"github.com/oncebox/oncebox/console/internal/outage"
 	"github.com/oncebox/oncebox/console/internal/plot"
 	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/idempotency"
@@ -49,6 +50,7 @@ type finding struct {
 	State, Text, Href string
 	Word              string // the link's text: what the finding asks for
 	Said              string // what operators said about it before
+	Under             []finding
 }
 
 // wordLook is the link's text of a finding that needs no decision.
@@ -124,7 +126,7 @@ func (o *overviewView) draw(shown plot.Span, now time.Time) {
 		o.Spans = append(o.Spans, l)
 	}
 	if o.Outbox != nil {
-		c := &plot.Course{Span: shown, Now: now, History: o.history}
+		c := &plot.Course{Span: shown, Now: now, History: o.history, Consumers: o.went}
 		o.Trend, o.Plots = c.Trend(o.Outbox.Backlog()), c.Plots()
 	}
 	o.Sparks = map[string]*plot.Plot{}
@@ -140,25 +142,47 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 		if state == stateBad {
 			word = "decide"
 		}
-		list = append(list, finding{state, text, href, word, ""})
+		list = append(list, finding{State: state, Text: text, Href: href, Word: word})
 	}
-	down := func(text string) { list = append(list, finding{stateBad, text, pageStuck, "down", ""}) }
+	down := func(text string) finding { return finding{State: stateBad, Text: text, Href: pageStuck, Word: "down"} }
+	away := outage.Of(view.processes, view.Consumers)
+	var under []finding // what follows from the outage
 	for n := range view.Overdue {
-		down(view.overdue(&view.Overdue[n], now))
+		if o := &view.Overdue[n]; away.Mute && o.Relayed {
+			under = append(under, down(view.overdue(o, now)))
+		} else {
+			list = append(list, down(view.overdue(o, now)))
+		}
+	}
+	stopped, cutOff := consumer.Down(view.Consumers, now)
+	for _, text := range cutOff {
+		if away.Deaf {
+			under = append(under, down(text))
+		} else {
+			list = append(list, down(text))
+		}
+	}
+	for _, text := range stopped {
+		list = append(list, down(text))
 	}
 	for n := range view.processes {
 		if p := &view.processes[n]; !p.Alive {
 			add(stateWarn, "The process "+p.Name+" has vanished: it was last seen "+words.Ago(now, p.SeenAt)+".", pageProcesses)
 		}
 	}
-	for _, text := range consumer.Down(view.Consumers, now) {
-		down(text)
-	}
 	for _, text := range consumer.Behind(view.Consumers, now) {
 		add(stateWarn, text, pageStuck)
 	}
 	for _, name := range consumer.Unknown(view.Consumers) {
-		add(stateWarn, "Nobody knows what waits for "+name+" at the broker.", pageStuck)
+		f := finding{State: stateWarn, Text: "Nobody knows what waits for " + name + " at the broker.", Href: pageStuck, Word: wordLook}
+		if away.Mute || away.Deaf {
+			under = append(under, f)
+		} else {
+			list = append(list, f)
+		}
+	}
+	if text := away.Line(view.waiting()); text != "" {
+		list = append([]finding{{State: stateBad, Text: text, Href: pageProcesses, Word: "down", Under: under}}, list...)
 	}
 	if o := view.Outbox; o != nil && o.Dead > 0 {
 		add(stateBad, words.Counted(o.Dead, "event", "events")+" could not be published.", "dead?box=outbox")
@@ -187,7 +211,15 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 			"The command oncebox doctor shows which one.",
 			pageStuck)
 	}
-	return append(list, failing(view.Causes, now)...)
+	return append(list, failing(causes.Together(view.Causes), now)...)
+}
+
+// waiting returns how many events should be published.
+func (o *overviewView) waiting() int64 {
+	if o.Outbox == nil {
+		return 0
+	}
+	return o.Outbox.Backlog()
 }
 
 // overdue says for how long events have waited, and why.
@@ -231,11 +263,13 @@ func failing(all []ops.Cause, now time.Time) (list []finding) {
 			others++
 			continue
 		}
-		list = append(list, finding{stateWarn, causes.Line(c, now) + ".", causes.Href(c.Fingerprint), wordLook, causes.Said(c.Failures)})
+		list = append(list, finding{
+			State: stateWarn, Text: causes.Line(c, now) + ".", Href: causes.Shows(c), Word: wordLook, Said: causes.Said(c.Failures),
+		})
 	}
 	if others > 0 {
 		text := "More fails, for " + words.Counted(int64(others), "other reason", "other reasons") + "."
-		list = append(list, finding{stateWarn, text, causes.ListPage, wordLook, ""})
+		list = append(list, finding{State: stateWarn, Text: text, Href: causes.ListPage, Word: wordLook})
 	}
 	return list
 }

@@ -46,6 +46,10 @@ func TestOverviewDrawsTheHistory(t *testing.T) {
 	require.Equal(t, 3, strings.Count(picture, `class="gap"`))
 	require.NotContains(t, hour.body, "<script")
 
+	_, err := s.DB.ExecContext(t.Context(), "UPDATE oncebox_history SET failing = 760 WHERE part = 'inbox'")
+	require.NoError(t, err)
+	require.Regexp(t, "keys that fail at consumers now 760 .*at most 760", b.page("").text())
+
 	day := b.page("?span=24h")
 	require.Contains(t, day.body, `aria-current="page">24 hours`)
 	require.Contains(t, day.links("./?span"), "./?span=24h")
@@ -84,4 +88,48 @@ func TestProcessesAndTheirBroker(t *testing.T) {
 	require.Regexp(t, `Pulsar has taken nothing since \d\d:\d\d:\d\d UTC \(relay relay-16159\), `+
 		`and events have waited for 2.min.*: context deadline exceeded`, first)
 	require.Contains(t, first, "The process vm-1 has vanished")
+}
+
+// While the broker is away, one line says so, with what it means. The lines about single consumers and topics are below it, each of them once.
+func TestABrokerThatIsAwayIsOneFinding(t *testing.T) {
+	s := newShop(t)
+	b := s.serve(s.config())
+	s.place("waits")
+	for _, statement := range []string{
+		`INSERT INTO oncebox_process (process, name, host, service, version, library, parts, relay, reporter, broker, seen_until) VALUES
+			(gen_random_uuid(), 'web-1', 'vm', 'shop', '', '', 'relay', 'relay-1', NULL, 'Pulsar', now() + interval '1 hour'),
+			(gen_random_uuid(), 'worker-1', 'vm', 'shop', '', '', 'consumers', '', '00000000-0000-0000-0000-000000000001', 'Pulsar',
+				now() + interval '1 hour')`,
+		`INSERT INTO outbox_projector (owner, seen_until, error, failed_at, failing_since) VALUES
+			('relay-1', now() + interval '1 hour', 'web: connection refused', now() + interval '1 second', now() - interval '2 minutes')`,
+		`UPDATE outbox_lane SET owner = 'relay-1', lease_until = now() + interval '1 hour'`,
+		`DELETE FROM inbox_consumer`, `DELETE FROM inbox_topic`,
+		`INSERT INTO inbox_consumer (consumer, beat_at) VALUES ('mailer', now())`,
+		`INSERT INTO inbox_topic (topic, consumer, subscribed, error, failed_at) VALUES
+			('order', 'mailer', true, 'no answer', now()), ('parcel', 'mailer', true, 'no answer', now())`,
+		`INSERT INTO inbox_process (consumer, topic, process, name, state, since, unsettled, progress_at, error, failed_at, seen_until)
+			SELECT 'mailer', t, '00000000-0000-0000-0000-000000000001', 'worker-1', 'AWAY', now() - interval '100 seconds', 0, NULL,
+				'worker: connection refused', now(), now() + interval '1 hour' FROM unnest(ARRAY['order', 'parcel']) t`,
+	} {
+		_, err := s.DB.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	page := b.page("")
+	require.Regexp(t, `stop down Pulsar has not answered since \d\d:\d\d:\d\d UTC: nothing is published, 1 event waits; consumers receive nothing\. `+
+		`Say web-1, worker-1: web: connection refused 3 lines follow from it`, page.text(), "it is the first line")
+	require.Equal(t, 1, strings.Count(page.body, "mailer has had no connection to the broker at the topic order for"))
+	require.Equal(t, 1, strings.Count(page.body, "mailer has had no connection to the broker at the topic parcel for"))
+	findings, _, _ := strings.Cut(page.body, `aria-label="In numbers"`)
+	require.Equal(t, 1, strings.Count(findings, `class="state `), "what follows from it is folded")
+	require.Contains(t, page.text(), "mailer no connection")
+
+	// A consumer that has a connection still receives something, so the others are findings of their own.
+	_, err := s.DB.ExecContext(t.Context(), "UPDATE inbox_process SET state = 'CONNECTED' WHERE topic = 'parcel'")
+	require.NoError(t, err)
+	require.Regexp(t, `Pulsar has taken nothing since \d\d:\d\d:\d\d UTC: nothing is published, 1 event waits\. Say`, b.page("").text())
+	_, err = s.DB.ExecContext(t.Context(), "UPDATE outbox_projector SET failing_since = NULL")
+	require.NoError(t, err)
+	text := b.page("").text()
+	require.Contains(t, text, "down mailer has had no connection to the broker at the topic order for")
+	require.NotContains(t, text, "nothing is published")
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/oncebox/oncebox/console/internal/skin"
 	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/inbox/consumers"
-	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/outbox/tenants"
 )
@@ -123,7 +122,7 @@ func stuckCauses(v *visit, view *stuckView, step string) ([]ops.Cause, error) {
 	}
 	list, archived, err := v.view().Causes(v.Context(), view.Filter)
 	view.Archived = len(archived)
-	return list, err
+	return causes.Together(list), err
 }
 
 // eachWith returns the requests with a step in doubt, each as a cause of its own.
@@ -150,8 +149,9 @@ func stuckRowOf(v *visit, cause *ops.Cause) stuckRow {
 	case ops.EventFailing, ops.MessageFailing, ops.ConsumerBehind, ops.TenantPaused, ops.ConsumerPaused:
 	}
 	if s.Fingerprint != "" {
-		row.Group, row.Said = causes.Href(s.Fingerprint), causes.Said(cause.Failures)
+		row.Group = causes.Href(s.Fingerprint)
 	}
+	row.Said = causes.Said(cause.Failures)
 	if cause.Count > 1 {
 		row.Many, row.Acts = causes.Many(cause), actsOnMany(v, cause)
 		if s.Error != cause.Text {
@@ -197,9 +197,12 @@ const fieldStep = "step"
 func actsOnMany(v *visit, c *ops.Cause) []link {
 	switch c.Kind {
 	case ops.MessageFailing, ops.MessageDead, ops.EventDead, ops.EventFailing:
-		acts := []link{{"Open", causes.Href(c.Fingerprint), classPrimary}}
+		var acts []link
+		if c.Fingerprint != "" {
+			acts = append(acts, link{"Open", causes.Href(c.Fingerprint), classPrimary})
+		}
 		if v.access.Act && c.Kind == ops.MessageFailing {
-			acts = append(acts, link{Name: "Retry all now…", Href: causes.Bulk(operator.Retry, ops.BoxInbox, c.Fingerprint)})
+			acts = append(acts, link{Name: "Retry all now…", Href: causes.RetryAll(c)})
 		}
 		return acts
 	case ops.StepUnknown:

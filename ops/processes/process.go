@@ -29,6 +29,8 @@ type Process struct {
 	// Error is why the broker has taken nothing from its relay since Since, or why a consumer has had no connection since then. "": all is well.
 	Error string
 	Since time.Time
+	// PublishesNothing: the broker has taken nothing from its relay lately.
+	PublishesNothing bool
 }
 
 // Running is a consumer that a process runs.
@@ -115,6 +117,7 @@ func (p *merged) relay(r *outboxstate.Projector) {
 		p.list = append(p.list, of)
 	}
 	of.Lanes = r.Lanes
+	of.PublishesNothing = r.Error != "" && !r.FailingSince.IsZero()
 	of.fails(r.Error, r.FailingSince)
 }
 

@@ -65,13 +65,17 @@ func Said(g *failures.Group) string {
 	return strings.Join(said, "; ")
 }
 
-// Line returns a sentence about failures of one cause that are tried again.
+// Line returns a sentence about failures of one cause that are tried again, with the type of the events that fail.
 func Line(c *ops.Cause, now time.Time) string {
 	where := c.Consumer
 	if where == "" {
 		where = "topic " + c.Topic
 	}
-	text := where + ": " + Many(c) + ", " + words.Cause(cmp.Or(c.Error, c.Text)) + ", since " + words.Since(now, c.Since)
+	text := where + ": " + Many(c) + ", " + words.Cause(cmp.Or(c.Error, c.Text))
+	if c.Type != "" {
+		text += " (" + c.Type + ")"
+	}
+	text += ", since " + words.Since(now, c.Since)
 	if !c.Next.IsZero() {
 		text += ", next try " + words.Due(now, c.Next)
 	}

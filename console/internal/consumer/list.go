@@ -61,12 +61,13 @@ func ReadWithErrors(ctx context.Context, box *inbox.Inbox) ([]Row, error) {
 	return list, nil
 }
 
-// Down returns a finding for each consumer that does not run or makes no progress.
-func Down(rows []Row, now time.Time) (list []string) {
+// Down returns a finding for each consumer that does not run or makes no progress. cutOff has a finding for each that has no connection to the broker.
+func Down(rows []Row, now time.Time) (list, cutOff []string) {
 	for n := range rows {
-		list = append(list, rows[n].down(now)...)
+		down, away := rows[n].down(now)
+		list, cutOff = append(list, down...), append(cutOff, away...)
 	}
-	return list
+	return list, cutOff
 }
 
 // Behind returns a finding for each consumer that handles messages, and less than come.

@@ -57,7 +57,8 @@ func stops(t state.Trouble) bool { return t.Kind != state.TroubleBehind }
 // runs.
 func (r *Row) Word() string {
 	troubles := map[state.TroubleKind]string{
-		state.TroubleBehind: "is behind", state.TroubleAway: "no connection", state.TroubleLate: "does not get on", state.TroublePaused: "paused", state.TroubleMissing: "does not run",
+		state.TroubleBehind: "is behind", state.TroubleAway: "no connection", state.TroubleLate: "does not get on",
+		state.TroublePaused: "paused", state.TroubleMissing: "does not run",
 	}
 	switch found := r.Troubles(); {
 	case r.Stopped:
@@ -70,6 +71,8 @@ func (r *Row) Word() string {
 		return "paused by " + r.Pause.Actor + ": " + words.Cause(r.Pause.Reason)
 	case len(found) > 0:
 		return troubles[found[0].Kind]
+	case !r.isConnected() && r.all("away"):
+		return "no connection"
 	case !r.isConnected():
 		return "runs in part"
 	case r.Failed > 0:
@@ -166,14 +169,15 @@ func waiting(w *state.Waiting) string {
 	return least + words.Counted(w.Messages, "message waits", "messages wait") + " at the broker"
 }
 
-// down returns the findings about this consumer: that it does not run or makes no progress. A pause is no such finding.
-func (r *Row) down(now time.Time) (list []string) {
+// down returns the findings about this consumer: that it does not run or makes no progress. cutOff has those about its connection. A pause is no such
+// finding.
+func (r *Row) down(now time.Time) (list, cutOff []string) {
 	name := r.Stats.Consumer
 	if !r.Runs && r.Parked > 0 {
 		if r.vanished() {
-			return []string{"The processes of " + name + " have vanished, and messages wait for it."}
+			return []string{"The processes of " + name + " have vanished, and messages wait for it."}, nil
 		}
-		return []string{"No process runs " + name + ", and messages wait for it."}
+		return []string{"No process runs " + name + ", and messages wait for it."}, nil
 	}
 	for _, t := range r.Troubles() {
 		waits := ""
@@ -196,14 +200,14 @@ func (r *Row) down(now time.Time) (list []string) {
 			if t.Error != "" {
 				why = ": " + words.Cause(t.Error)
 			}
-			list = append(list, name+" has had no connection to the broker"+r.at(t.Topic)+" for "+ago+waits+why)
+			cutOff = append(cutOff, name+" has had no connection to the broker"+r.at(t.Topic)+" for "+ago+waits+why)
 		case state.TroubleLate:
 			list = append(list, name+" has settled nothing"+r.at(t.Topic)+" for "+ago+waits+".")
 		case state.TroublePaused:
 			list = append(list, name+" has been paused for "+ago+": "+words.Cause(t.Error)+waits+".")
 		}
 	}
-	return list
+	return list, cutOff
 }
 
 // behind returns a finding for each topic that brings more messages than the consumer handles.

@@ -1,6 +1,8 @@
 package plot
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/oncebox/oncebox/operator"
@@ -11,9 +13,11 @@ type Course struct {
 	Span    Span
 	Now     time.Time
 	History operator.History
+	// Consumers has the histories of the consumers, for the plots of an outbox.
+	Consumers map[string]operator.History
 }
 
-// Plots returns the plots of an outbox: what waits and for how long, what comes and goes, and what fails.
+// Plots returns the plots of an outbox: what waits and for how long, what comes and goes, and what fails, at consumers too.
 func (c *Course) Plots() []*Plot {
 	backlog := c.plot("Events waiting", "events", c.Span.step)
 	c.highest(backlog, "wait", "", func(f *operator.Figures) (float64, bool) { return float64(f.Waiting), f.Waiting != operator.Unknown })
@@ -24,12 +28,43 @@ func (c *Course) Plots() []*Plot {
 	rates.number, rates.scale = perSecond, roundRate
 	c.rate(rates, "stored", "second", func(f *operator.Figures) int64 { return f.Came })
 	c.rate(rates, "published", "", func(f *operator.Figures) int64 { return f.Went })
-	failures := c.plot("Refused and dead", "events", c.Span.step)
-	c.highest(failures, "refused, tried again", "warn", func(f *operator.Figures) (float64, bool) {
-		return float64(f.Failing), f.Failing != operator.Unknown
-	})
-	c.highest(failures, "dead", "bad", func(f *operator.Figures) (float64, bool) { return float64(f.Dead), f.Known() })
+	failures := c.plot("Failing and dead", "events and keys", c.Span.step)
+	failing := func(f *operator.Figures) (float64, bool) { return float64(f.Failing), f.Failing != operator.Unknown }
+	c.highest(failures, "events that the broker refuses", "second", failing)
+	consumers := slices.Collect(maps.Values(c.Consumers))
+	(&Course{Span: c.Span, Now: c.Now, History: sum(consumers)}).highest(failures, "keys that fail at consumers", "warn", failing)
+	all := &Course{Span: c.Span, Now: c.Now, History: sum(append(consumers, c.History))}
+	all.highest(failures, "dead letters", "bad", func(f *operator.Figures) (float64, bool) { return float64(f.Dead), f.Known() })
 	return []*Plot{backlog, age, rates, failures}
+}
+
+// sum adds up what fails and what is dead in several histories, by the times of their figures. Histories that lack a time, or have not read a number, do
+// not count.
+func sum(histories []operator.History) operator.History {
+	found := map[time.Time]operator.Figures{}
+	add := func(to *int64, n int64) {
+		switch {
+		case n == operator.Unknown:
+		case *to == operator.Unknown:
+			*to = n
+		default:
+			*to += n
+		}
+	}
+	for _, h := range histories {
+		for n := range h.Figures {
+			f := &h.Figures[n]
+			all, known := found[f.At]
+			if !known {
+				all = operator.Figures{At: f.At, Failing: operator.Unknown, Dead: operator.Unknown}
+			}
+			add(&all.Failing, f.Failing)
+			add(&all.Dead, f.Dead)
+			all.Span = max(all.Span, f.Span)
+			found[f.At] = all
+		}
+	}
+	return operator.History{Figures: slices.Collect(maps.Values(found))}
 }
 
 // Spark returns a small plot of what a consumer handled and what failed.

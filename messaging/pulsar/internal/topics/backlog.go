@@ -11,9 +11,9 @@ import (
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
 )
 
-// State returns the number of messages that wait for a subscription, and of its consumers. Messages counts entries, and
-// a batch is one entry, so there are at least that many. Pulsar does not keep the number of messages: getPreciseBacklog makes the
-// number of entries exact, avgMessagesPerEntry is about what a consumer received before, and analyze-backlog reads all entries. A subscription that does not exist has Missing set and no error.
+// State returns the number of messages that wait for a subscription, and of its consumers. Messages counts entries, and a batch is one entry, so there are at
+// least that many. Pulsar does not keep the number of messages: getPreciseBacklog makes the number of entries exact, avgMessagesPerEntry is about what a
+// consumer received before, and analyze-backlog reads all entries. A subscription that does not exist has Missing set and no error.
 func (a *Admin) State(ctx context.Context, topic, name string) (s messaging.SubscriptionState, err error) {
 	parts, err := a.Backlogs(ctx, topic, name)
 	if err != nil && !answer.IsStatus(err, http.StatusNotFound) {

@@ -1,0 +1,69 @@
+package causes
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/oncebox/oncebox/console/internal/frame"
+	"github.com/oncebox/oncebox/operator"
+	"github.com/oncebox/oncebox/ops"
+)
+
+// Together makes one cause of all failing messages of a consumer whose errors have the same text: if a mail server is away, each type of event has a
+// cause of its own. Such a cause has no Fingerprint, and its Type names all types. It stands where the first of its causes stood.
+func Together(list []ops.Cause) (out []ops.Cause) {
+	found := map[[2]string]int{} // by consumer and text
+	for n := range list {
+		c := list[n]
+		if c.Kind != ops.MessageFailing || c.Failures == nil || ops.CommonPart(c.Error) == "" {
+			out = append(out, c)
+			continue
+		}
+		key := [2]string{c.Consumer, c.Failures.Cause}
+		first, known := found[key]
+		if !known {
+			found[key] = len(out)
+			out = append(out, c)
+			continue
+		}
+		add(&out[first], &c)
+	}
+	return out
+}
+
+// add adds a cause to a cause with the same text.
+func add(to, c *ops.Cause) {
+	types := append(strings.Split(to.Type, ", "), c.Type)
+	slices.Sort(types)
+	to.Type = strings.Join(slices.Compact(types), ", ")
+	to.Text, to.Fingerprint = to.Failures.Cause, ""
+	to.Count, to.More, to.Attempts, to.Holds = to.Count+c.Count, to.More || c.More, max(to.Attempts, c.Attempts), to.Holds || c.Holds
+	if c.Since.Before(to.Since) {
+		to.Since = c.Since
+	}
+	if to.Next.IsZero() || !c.Next.IsZero() && c.Next.Before(to.Next) {
+		to.Next = c.Next
+	}
+	if Said(to.Failures) == "" {
+		to.Failures = c.Failures // its note is shown
+	}
+}
+
+// Shows returns the address of the page about a cause: for several with one text the list of what is stuck at their consumer.
+func Shows(c *ops.Cause) string {
+	if c.Fingerprint != "" {
+		return Href(c.Fingerprint)
+	}
+	return frame.Address("stuck", url.Values{"consumer": {c.Consumer}})
+}
+
+// RetryAll returns the address of the form that tries all messages of a cause at once.
+func RetryAll(c *ops.Cause) string {
+	if c.Fingerprint != "" {
+		return Bulk(operator.Retry, ops.BoxInbox, c.Fingerprint)
+	}
+	return frame.Address("bulk", url.Values{
+		"action": {string(operator.Retry)}, "box": {string(ops.BoxInbox)}, "consumer": {c.Consumer}, "error": {ops.CommonPart(c.Error)},
+	})
+}
