@@ -7,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -198,4 +199,43 @@ func TestSchemaInLiteralsIsAtTheirBeginning(t *testing.T) {
 		return nil
 	}))
 	require.Greater(t, found, 100)
+}
+
+// What a newcomer sees in psql are his own tables: those of oncebox are in the schema that its migration makes.
+func TestTablesOfAFirstProgramAreAloneInPublic(t *testing.T) {
+	apart := pgtest.OpenApart(t)
+	u, err := url.Parse(apart.URL)
+	require.NoError(t, err)
+	query := u.Query()
+	query.Set("search_path", "public") // as with the usual path, whatever the role of the tests is called
+	u.RawQuery = query.Encode()
+	cfg := apptest.Config()
+	cfg.DatabaseURL = u.String()
+	db, err := config.OpenDB(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	app, err := oncebox.New(db, memory.New(nil), cfg)
+	require.NoError(t, err)
+	for range 2 {
+		require.NoError(t, app.Migrate(t.Context()))
+	}
+	_, err = db.ExecContext(t.Context(), "CREATE TABLE orders (id text PRIMARY KEY)")
+	require.NoError(t, err)
+	require.NoError(t, app.UoW.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
+		if _, err := u.DB().ExecContext(ctx, "INSERT INTO orders VALUES ('o-1')"); err != nil {
+			return err
+		}
+		return u.Add("order", []byte("{}"), event.WithOrderingKey("o-1"))
+	}))
+
+	tablesOf := func(schema string) (names []string) {
+		require.NoError(t, db.NewRaw(`SELECT relname FROM pg_class WHERE relnamespace = ?::regnamespace AND relkind IN ('r', 'p', 'v', 'S')`, schema).
+			Scan(t.Context(), &names))
+		return names
+	}
+	require.Equal(t, []string{"orders"}, tablesOf("public"))
+	require.Subset(t, tablesOf("oncebox"), []string{"outbox", "inbox", "idempotency_keys", "oncebox_migrations"})
+	var events int
+	require.NoError(t, db.NewRaw("SELECT count(*) FROM oncebox.outbox").Scan(t.Context(), &events))
+	require.Equal(t, 1, events)
 }

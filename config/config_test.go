@@ -132,14 +132,15 @@ func TestOpenDBSaysWhatToDo(t *testing.T) {
 	}
 }
 
-func TestOpenDBPutsTheSchemaFirst(t *testing.T) {
+// Config.Schema is where the tables of oncebox are. Where those of the service are remains the choice of the URL, the role and the database.
+func TestOpenDBLeavesTheSearchPath(t *testing.T) {
 	base := pgtest.Open(t)
-	db, err := config.OpenDB(t.Context(), config.Config{DatabaseURL: pgtest.URL(t), Schema: base.Schema})
+	db, err := config.OpenDB(t.Context(), config.Config{DatabaseURL: base.DSN, Schema: "elsewhere"})
 	require.NoError(t, err)
 	defer db.Close()
-	var schema string
-	require.NoError(t, db.NewRaw("SELECT current_schema()").Scan(t.Context(), &schema))
-	require.Equal(t, base.Schema, schema)
+	var path string
+	require.NoError(t, db.NewRaw("SHOW search_path").Scan(t.Context(), &path))
+	require.Equal(t, base.Schema, path)
 }
 
 // docs/config.md lists every variable, and none that does not exist.

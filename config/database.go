@@ -71,12 +71,6 @@ func OpenDB(ctx context.Context, cfg Config) (*bun.DB, error) {
 	if pc.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
 		pc.DefaultQueryExecMode = pgx.QueryExecModeExec
 	}
-	if cfg.Schema != "" {
-		if _, set := pc.RuntimeParams["search_path"]; !set && !cfg.Pooler {
-			// What is made without a schema's name goes there, and what users have elsewhere is still found.
-			pc.RuntimeParams["search_path"] = pgx.Identifier{cfg.Schema}.Sanitize() + ", public"
-		}
-	}
 	if idle := cfg.WithDefaults().IdleInTransaction; idle > 0 && !cfg.Pooler {
 		if _, set := pc.RuntimeParams[idleParam]; !set && !strings.Contains(pc.RuntimeParams["options"], idleParam) {
 			pc.RuntimeParams[idleParam] = strconv.FormatInt(max(idle.Milliseconds(), 1), 10)

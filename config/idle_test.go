@@ -24,7 +24,7 @@ func TestKeyOfAFrozenProcessFlowsAgain(t *testing.T) {
 	_, err := base.ExecContext(t.Context(), "CREATE TABLE effects (what text)")
 	require.NoError(t, err)
 	open := func(idle time.Duration, handler func(context.Context, *uow.Manager) error) messaging.Handler {
-		db, err := config.OpenDB(t.Context(), config.Config{DatabaseURL: pgtest.URL(t), Schema: base.Schema, IdleInTransaction: idle})
+		db, err := config.OpenDB(t.Context(), config.Config{DatabaseURL: base.DSN, IdleInTransaction: idle})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, db.Close()) })
 		units := uow.New(db, nil)

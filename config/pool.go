@@ -19,8 +19,8 @@ import (
 // pgx (github.com/jackc/pgx/v5/stdlib). UseDB checks the same as [OpenDB]: that the database answers, for which it waits as [OpenDB] does, and that
 // it keeps prepared statements unless cfg.Pooler.
 //
-// The pool stays as the caller has set it up. So cfg.IdleInTransaction, cfg.TCPUserTimeout and, as search_path, cfg.Schema have no effect on
-// its connections, a unit of work needs two to four round trips more, and it is not run again after an error that its function swallowed.
+// The pool stays as the caller has set it up. So cfg.IdleInTransaction and cfg.TCPUserTimeout have no effect on its connections, a unit of work
+// needs two to four round trips more, and it is not run again after an error that its function swallowed.
 // A projector and the consumers need connections of the same pool: give it 20 or more.
 func UseDB(ctx context.Context, pool *sql.DB, cfg Config) (*bun.DB, error) {
 	if pool == nil {

@@ -29,8 +29,8 @@ func FS() fs.FS {
 
 // Config sets where the tables are.
 type Config struct {
-	// Schema is the database schema of the tables. It is made if it does not exist. Default: the first schema of the search_path with which
-	// connections begin.
+	// Schema is the database schema of the tables. It is made if it does not exist. Default: oncebox, or the first schema of the search_path that
+	// connections begin with if that is not public.
 	Schema string
 	// Logger gets one line per file that is applied, and the warning of [Verify]. Default: slog.Default().
 	Logger *slog.Logger
@@ -93,7 +93,7 @@ func Up(ctx context.Context, db *bun.DB, cfg *Config) error {
 	if err := free(ctx, tx, s); err != nil {
 		return err
 	}
-	if err := enter(ctx, tx, s.schema); err != nil {
+	if err := enter(ctx, tx, s); err != nil {
 		return err
 	}
 	if err := apply(ctx, tx, s); err != nil {
@@ -110,19 +110,21 @@ func Up(ctx context.Context, db *bun.DB, cfg *Config) error {
 }
 
 // enter creates the schema if it does not exist, and puts it first in the search_path, so that unqualified names mean it.
-func enter(ctx context.Context, tx *sql.Tx, schema string) error {
+func enter(ctx context.Context, tx *sql.Tx, s *state) error {
+	schema := quote(s.schema)
 	// CREATE SCHEMA IF NOT EXISTS needs the right to make schemas even if the schema exists.
 	var exists bool
-	if err := tx.QueryRowContext(ctx, schemaExists, schema).Scan(&exists); err != nil {
-		return fmt.Errorf("migrations: look for schema %q: %w", schema, err)
+	if err := tx.QueryRowContext(ctx, schemaExists, s.schema).Scan(&exists); err != nil {
+		return fmt.Errorf("migrations: look for schema %q: %w", s.schema, err)
 	}
 	if !exists {
-		if _, err := tx.ExecContext(ctx, "CREATE SCHEMA "+quote(schema)); err != nil {
-			return mayNot(fmt.Sprintf("create schema %q", schema), `CREATE ON DATABASE "..."`, err)
+		if _, err := tx.ExecContext(ctx, "CREATE SCHEMA "+schema); err != nil {
+			return mayNot(fmt.Sprintf("create schema %q", s.schema),
+				"GRANT CREATE ON DATABASE "+quote(s.database)+" TO it, or CREATE SCHEMA "+schema+" AUTHORIZATION it", err)
 		}
 	}
 	// Functions contain the name of the schema as this setting writes it.
-	_, err := tx.ExecContext(ctx, "SET LOCAL quote_all_identifiers = off; SET LOCAL search_path = "+quote(schema)+", pg_temp")
+	_, err := tx.ExecContext(ctx, "SET LOCAL quote_all_identifiers = off; SET LOCAL search_path = "+schema+", pg_temp")
 	return wrap("set search_path", err)
 }
 
@@ -131,7 +133,7 @@ func enter(ctx context.Context, tx *sql.Tx, schema string) error {
 func apply(ctx context.Context, tx *sql.Tx, s *state) error {
 	for _, name := range s.missing {
 		if _, err := tx.ExecContext(ctx, content(name)); err != nil {
-			return mayNot(fmt.Sprintf("apply %s to schema %q", name, s.schema), "USAGE, CREATE ON SCHEMA "+quote(s.schema), err)
+			return mayNot(fmt.Sprintf("apply %s to schema %q", name, s.schema), "GRANT USAGE, CREATE ON SCHEMA "+quote(s.schema)+" TO it", err)
 		}
 	}
 	return nil
@@ -148,11 +150,11 @@ func wrap(what string, err error) error {
 	return fmt.Errorf("migrations: %s: %w", what, err)
 }
 
-// mayNot adds the missing right to an error that it has caused. The future owner should make the tables,
+// mayNot adds the statement that gives the missing right to an error that it has caused. The future owner should make the tables,
 // and not a role of the service.
-func mayNot(what, right string, err error) error {
+func mayNot(what, grant string, err error) error {
 	if pgerr.Code(err) == pgerr.InsufficientPrivilege {
-		err = fmt.Errorf("%w: call it with the role that is to own the tables; if this role is, let an administrator run GRANT %s TO it", err, right)
+		err = fmt.Errorf("%w: call it with the role that is to own the tables; if this role is, let an administrator run %s", err, grant)
 	}
 	return fmt.Errorf("migrations: %s: %w", what, err)
 }

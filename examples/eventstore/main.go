@@ -44,16 +44,16 @@ func start(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, postgres.Close()) }()
-	return run(ctx, postgres.URL, "public", os.Stdout)
+	return run(ctx, postgres.URL, os.Stdout)
 }
 
-// run makes the tables in an empty schema and runs the story.
-func run(ctx context.Context, databaseURL, schema string, out io.Writer) error {
+// run makes the tables in an empty database and runs the story.
+func run(ctx context.Context, databaseURL string, out io.Writer) error {
 	cfg, err := config.FromEnv()
 	if err != nil {
 		return err
 	}
-	cfg.DatabaseURL, cfg.Schema = databaseURL, schema
+	cfg.DatabaseURL = databaseURL
 	cfg.UoW.Source = "bank"
 	cfg.Telemetry.Logger = slog.New(slog.DiscardHandler) // the story prints what happens
 	db, err := config.OpenDB(ctx, cfg)

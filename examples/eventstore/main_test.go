@@ -25,7 +25,7 @@ func TestStory(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	var out strings.Builder
-	require.NoError(t, run(t.Context(), db.URL, "public", &out))
+	require.NoError(t, run(t.Context(), db.URL, &out))
 	require.Contains(t, out.String(), "2508 of 2508 events  100 %")
 	require.Contains(t, out.String(), "Ann has 77.50, Bob 40.00, and all of them together 119193.50.")
 }

@@ -185,7 +185,7 @@ func (s *story) print(ctx context.Context, id string) error {
 		EventType, Payload, Status string
 	}
 	err := s.db.NewRaw(`SELECT version, s.event_type, s.schema_version, convert_from(s.payload, 'UTF8') AS payload, status
-		FROM stream_events s LEFT JOIN outbox_messages o USING (id) WHERE s.aggregate_id = ? ORDER BY version`, id).Scan(ctx, &rows)
+		FROM stream_events s LEFT JOIN oncebox.outbox_messages o USING (id) WHERE s.aggregate_id = ? ORDER BY version`, id).Scan(ctx, &rows)
 	for _, r := range rows {
 		s.sayf("     %-4s %d  %-18s v%d  %-16s outbox: %s", id, r.Version, r.EventType, r.SchemaVersion, r.Payload, r.Status)
 	}

@@ -76,10 +76,10 @@ func TestOneRequestIsOneTraceOverProcesses(t *testing.T) {
 	server := httptest.NewServer(&traces)
 	defer server.Close()
 	common := []string{
-		"ONCEBOX_SCHEMA=" + db.Schema, "ONCEBOX_PULSAR_URL=" + ns.URL, "ONCEBOX_PULSAR_ADMIN_URL=" + ns.AdminURL,
+		"ONCEBOX_PULSAR_URL=" + ns.URL, "ONCEBOX_PULSAR_ADMIN_URL=" + ns.AdminURL,
 		"ONCEBOX_PULSAR_NAMESPACE=" + strings.TrimPrefix(ns.Name, "public/"), "OTEL_EXPORTER_OTLP_ENDPOINT=" + server.URL,
 	}
-	f, err := kills.OpenFleet(pgtest.URL(t), nil)
+	f, err := kills.OpenFleet(db.DSN, nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
 	places := []string{"api", "projector-0", "consumer-0"}

@@ -111,7 +111,7 @@ func setup(_ context.Context, app *oncebox.App) (http.Handler, error) {
 func variables(t *testing.T, db *pgtest.DB, more map[string]string) map[string]string {
 	t.Helper()
 	all := map[string]string{
-		"ONCEBOX_DATABASE_URL": pgtest.URL(t), "ONCEBOX_SCHEMA": db.Schema, "ONCEBOX_SERVE_ADDR": "127.0.0.1:0", "ONCEBOX_SERVE_MIGRATE": "true",
+		"ONCEBOX_DATABASE_URL": db.DSN, "ONCEBOX_SERVE_ADDR": "127.0.0.1:0", "ONCEBOX_SERVE_MIGRATE": "true",
 	}
 	maps.Copy(all, more)
 	return all

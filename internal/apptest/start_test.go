@@ -87,14 +87,14 @@ func TestEachWrongSettingIsAnError(t *testing.T) {
 		"a protocol of traces that is not linked": {shop(), with(
 			"OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_PROTOCOL", "grpc",
 		), []string{`OTEL_EXPORTER_OTLP_PROTOCOL is "grpc": this program sends http/protobuf only`}},
-		"tables that are missing": {shop(), with("ONCEBOX_SERVE_MIGRATE", "false", "ONCEBOX_SCHEMA", pgtest.Open(t).Schema),
+		"tables that are missing": {shop(), with("ONCEBOX_SERVE_MIGRATE", "false", "ONCEBOX_DATABASE_URL", pgtest.Open(t).DSN),
 			[]string{"lacks the migrations", "App.Migrate", "with ONCEBOX_SERVE_MIGRATE=true this process makes its tables"}},
 		"tables of the service that are missing": {plain(func(s *serve.Service) {
 			s.Setup = func(ctx context.Context, app *oncebox.App) (http.Handler, error) {
 				_, err := app.UoW.DB(ctx).ExecContext(ctx, "SELECT FROM orders")
 				return nil, err
 			}
-		}), with("ONCEBOX_SERVE_MIGRATE", "false", "ONCEBOX_SCHEMA", pgtest.Open(t).Schema), []string{"ONCEBOX_SERVE_MIGRATE=true"}},
+		}), with("ONCEBOX_SERVE_MIGRATE", "false", "ONCEBOX_DATABASE_URL", pgtest.Open(t).DSN), []string{"ONCEBOX_SERVE_MIGRATE=true"}},
 		"a Configure that fails": {plain(func(s *serve.Service) {
 			s.Configure = func(*config.Config, *serve.Config) error { return refused }
 		}), base, []string{"Service.Configure: no such shop"}},

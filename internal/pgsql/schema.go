@@ -13,6 +13,9 @@ import (
 	"github.com/uptrace/bun"
 )
 
+// DefaultSchema is the schema of the tables in place of public, which is for the tables of the service.
+const DefaultSchema = "oncebox"
+
 // findSchema reads the first schema of the initial search_path of a session, which the connection string, the role or the database sets. A later SET
 // search_path or SET ROLE does not count, because services use both for a tenant. The statement resets search_path and role, reads the schema, and sets
 // both back. Each CTE reads the CTE before it: this fixes the order of execution.
@@ -26,7 +29,8 @@ SELECT name FROM back`
 // ErrNoSchema means that there is no schema in which the tables could be.
 var ErrNoSchema = errors.New("the search_path names no existing schema: create one, or set Config.Schema")
 
-// FindSchema returns the schema of the tables where none is configured: the first one of the search_path that the sessions of db begin with.
+// FindSchema returns the schema of the tables where none is configured: the first one of the search_path that the sessions of db begin with, or
+// [DefaultSchema] if that is public.
 func FindSchema(ctx context.Context, db interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 },
@@ -34,7 +38,7 @@ func FindSchema(ctx context.Context, db interface {
 	return readSchema(db.QueryRowContext(ctx, findSchema, pgx.QueryExecModeExec))
 }
 
-// readSchema returns the first schema of the search_path that exists. NULL means that none exists.
+// readSchema returns the schema that belongs to the first one of the search_path that exists. NULL means that none exists.
 func readSchema(row interface{ Scan(dest ...any) error }) (string, error) {
 	var name sql.NullString
 	if err := row.Scan(&name); err != nil {
@@ -42,6 +46,9 @@ func readSchema(row interface{ Scan(dest ...any) error }) (string, error) {
 	}
 	if !name.Valid {
 		return "", ErrNoSchema
+	}
+	if name.String == "public" {
+		return DefaultSchema, nil
 	}
 	return name.String, nil
 }

@@ -86,6 +86,7 @@ func (p *Program) run(ctx context.Context, args []string) (err error) {
 	}
 	defer func() { err = errors.Join(err, postgres.Close()) }()
 	t.Database = postgres.URL
+	t.Env = []string{"ONCEBOX_SCHEMA=public"} // what reads the evidence names all tables without a schema
 	db, err := config.OpenDB(ctx, config.Config{DatabaseURL: postgres.URL})
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ type Trial struct {
 	// Database is the URL of the database, and DB is a pool to it. Its schema is empty. Required.
 	Database string
 	DB       *bun.DB
-	// Env has the variables of the service's processes: the schema and the broker. Required.
+	// Env has variables of the service's processes, in addition to those of this process. Default: none.
 	Env []string
 	// Orders is how many orders are placed. Rounds is how often api, a projector and a consumer are killed each. Required.
 	Orders, Rounds int

@@ -175,9 +175,9 @@ func (s *story) printRows(ctx context.Context) error {
 	for _, table := range []struct{ title, query string }{
 		{"orders", `SELECT id, customer, total_cents FROM orders ORDER BY id`},
 		{"what the consumer has counted", `SELECT customer, orders, cents FROM spending ORDER BY customer`},
-		{"the outbox", `SELECT event_type, aggregate_id, status, retry_count FROM outbox_messages ORDER BY sequence`},
-		{"the inbox", `SELECT consumer, message_key::text AS message FROM inbox ORDER BY processed_at`},
-		{"answers to requests", `SELECT status, convert_from(body, 'UTF8') AS answer FROM idempotency_keys ORDER BY completed_at`},
+		{"the outbox", `SELECT event_type, aggregate_id, status, retry_count FROM oncebox.outbox_messages ORDER BY sequence`},
+		{"the inbox", `SELECT consumer, message_key::text AS message FROM oncebox.inbox ORDER BY processed_at`},
+		{"answers to requests", `SELECT status, convert_from(body, 'UTF8') AS answer FROM oncebox.idempotency_keys ORDER BY completed_at`},
 	} {
 		if err := s.printQuery(ctx, table.title, table.query); err != nil {
 			return err

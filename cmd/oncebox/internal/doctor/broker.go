@@ -43,8 +43,7 @@ func (e *examination) broker(ctx context.Context) (found []Finding, err error) {
 
 // processes adds what the database knows to the examination, and finds processes that do not reach the broker. Without tables nothing is known.
 func (e *examination) processes(ctx context.Context, about *diagnosis.Examination) (found []Finding, err error) {
-	var there bool
-	if err := e.scan(ctx, hasTables, []any{e.Config.Schema}, &there); err != nil || !there {
+	if there, err := e.hasTables(ctx); err != nil || !there {
 		return nil, err
 	}
 	if about.Owners, err = e.inbox.Owners(ctx); err != nil {

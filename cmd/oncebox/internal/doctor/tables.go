@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/migrations"
 	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/outbox/adopt"
@@ -27,14 +28,33 @@ func tableChecks() []check {
 }
 
 // hasTables returns whether the schema has tables of oncebox, of any version: each version has this one.
-const hasTables = `SELECT to_regclass(quote_ident(coalesce(nullif($1::text, ''), current_schema())) || '.oncebox_migrations') IS NOT NULL`
+const hasTables = `SELECT to_regclass(quote_ident($1::text) || '.oncebox_migrations') IS NOT NULL`
+
+// hasTables returns whether there are tables of oncebox, of any version. If no schema can have them, there are none.
+func (e *examination) hasTables(ctx context.Context) (there bool, err error) {
+	schema, err := e.schemaOfTables(ctx)
+	if errors.Is(err, pgsql.ErrNoSchema) {
+		return false, nil
+	}
+	if err == nil {
+		err = e.scan(ctx, hasTables, []any{schema}, &there)
+	}
+	return there, err
+}
+
+// schemaOfTables returns the configured schema, or the schema that the store and the inbox find.
+func (e *examination) schemaOfTables(ctx context.Context) (string, error) {
+	if e.Config.Schema != "" {
+		return e.Config.Schema, nil
+	}
+	return pgsql.FindSchema(ctx, e.DB.DB)
+}
 
 // needsTables makes a check that finds nothing if there are no tables at all: the check "tables" reports
 // that once, in place of every check.
 func needsTables(run func(*examination, context.Context) ([]Finding, error)) func(*examination, context.Context) ([]Finding, error) {
 	return func(e *examination, ctx context.Context) ([]Finding, error) {
-		var there bool
-		if err := e.scan(ctx, hasTables, []any{e.Config.Schema}, &there); err != nil || !there {
+		if there, err := e.hasTables(ctx); err != nil || !there {
 			return nil, err
 		}
 		return run(e, ctx)
@@ -57,7 +77,7 @@ func (e *examination) tables(ctx context.Context) ([]Finding, error) {
 		return found, nil
 	}
 	if missing, ok := errors.AsType[*migrations.MissingError](err); ok {
-		elsewhere, err := e.list(ctx, otherSchemas, 1, e.Config.Schema)
+		elsewhere, err := e.list(ctx, otherSchemas, 1, missing.Schema)
 		if err != nil {
 			return nil, err
 		}
@@ -73,7 +93,7 @@ func (e *examination) tables(ctx context.Context) ([]Finding, error) {
 // of an older version for example.
 const otherSchemas = `
 SELECT n.nspname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relname = 'oncebox_migrations'
-	AND to_regclass(quote_ident(coalesce(nullif($1::text, ''), current_schema())) || '.oncebox_migrations') IS NULL ORDER BY 1`
+	AND to_regclass(quote_ident($1::text) || '.oncebox_migrations') IS NULL ORDER BY 1`
 
 // inAnotherSchema returns the finding for tables that exist in another schema than ONCEBOX_SCHEMA or the
 // search_path says.
@@ -88,16 +108,19 @@ func (e *examination) inAnotherSchema(missing error, elsewhere [][]string) Findi
 
 // openSchema returns whether every role may create objects in the schema of the tables.
 const openSchema = `
-SELECT n.nspname::text, has_schema_privilege('public', n.oid, 'CREATE') FROM pg_namespace n
-WHERE n.nspname = coalesce(nullif($1::text, ''), current_schema())`
+SELECT has_schema_privilege('public', n.oid, 'CREATE') FROM pg_namespace n
+WHERE n.nspname = $1::text`
 
 // schema finds a schema in which every role may create objects. A function there with the name of a function that a statement calls would run
 // with the rights of that statement's role.
 func (e *examination) schema(ctx context.Context) ([]Finding, error) {
-	var name string
+	name, err := e.schemaOfTables(ctx)
 	var open bool
-	err := e.scan(ctx, openSchema, []any{e.Config.Schema}, &name, &open)
-	if errors.Is(err, sql.ErrNoRows) || err == nil && !open { // a missing schema is reported by the check "tables"
+	if err == nil {
+		err = e.scan(ctx, openSchema, []any{name}, &open)
+	}
+	// A missing schema is reported by the check "tables".
+	if errors.Is(err, pgsql.ErrNoSchema) || errors.Is(err, sql.ErrNoRows) || err == nil && !open {
 		return nil, nil
 	}
 	if err != nil {
@@ -134,16 +157,20 @@ SELECT p || '_' || to_char(d, 'YYYYMMDD'), 'SELECT ' || f || '(''' || d::date ||
 FROM (VALUES ('outbox', 'outbox_make_partition'), ('outbox_progress', 'outbox_make_partition'),
 	('outbox_sent', 'outbox_make_partition'), ('inbox', 'inbox_make_partition')) v (p, f),
 	generate_series((clock_timestamp() AT TIME ZONE 'UTC')::date, (clock_timestamp() AT TIME ZONE 'UTC')::date + 1, interval '1 day') d
-WHERE to_regclass(quote_ident(coalesce(nullif($1::text, ''), current_schema())) || '.' || p || '_' || to_char(d, 'YYYYMMDD')) IS NULL
+WHERE to_regclass(quote_ident($1::text) || '.' || p || '_' || to_char(d, 'YYYYMMDD')) IS NULL
 	AND (p <> 'inbox' OR EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-		WHERE n.nspname = coalesce(nullif($1::text, ''), current_schema()) AND c.relkind = 'r'
+		WHERE n.nspname = $1::text AND c.relkind = 'r'
 			AND (c.relname ~ '^inbox_[0-9]{8}$' OR c.relname = 'inbox_default' AND pg_relation_size(c.oid) > 0)))
 ORDER BY 1`
 
 // partitions finds missing daily partitions. Rows of those days go to the default partition, whose rows
 // have to be deleted one by one.
 func (e *examination) partitions(ctx context.Context) ([]Finding, error) {
-	rows, err := e.list(ctx, absent, 2, e.Config.Schema)
+	schema, err := e.schemaOfTables(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := e.list(ctx, absent, 2, schema)
 	var found []Finding
 	for _, row := range rows {
 		found = append(found, finding("partitions", Warning, row[1]+"; normally the relay or the cleaner creates it: their log says why they did not",

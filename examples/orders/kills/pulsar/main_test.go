@@ -40,7 +40,7 @@ func TestNothingIsLostUnderKills(t *testing.T) {
 	wire, err := watch(ctx)
 	require.NoError(t, err)
 	trial := &kills.Trial{
-		Name: "pulsar", Database: pgtest.URL(t), DB: db.DB, Env: []string{"ONCEBOX_SCHEMA=" + db.Schema},
+		Name: "pulsar", Database: db.DSN, DB: db.DB,
 		Orders: nightly.N(600, 2000), Rounds: nightly.N(2, 5), Wire: wire,
 	}
 	r, err := trial.Run(ctx)
