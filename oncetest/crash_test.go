@@ -28,7 +28,7 @@ import (
 type counter struct {
 	*oncetest.Kit
 
-	routes          http.Handler
+	routes          func() http.Handler
 	starts, handled int
 }
 
@@ -43,11 +43,11 @@ func byUnit(ctx context.Context, u *uow.Unit, _ *bun.DB, id string) error {
 func newCounter(t testing.TB, lease *httpmw.LeaseConfig, store store) *counter {
 	t.Helper()
 	c := &counter{}
-	c.Kit = oncetest.New(t, func(setup oncetest.Setup) (*oncebox.App, error) {
+	c.Kit, c.routes = oncetest.NewService(t, func(setup oncetest.Setup) (http.Handler, *oncebox.App, error) {
 		c.starts++
 		app, err := oncebox.New(setup.DB, setup.Broker, setup.Config)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		event.Register[Placed](app.Registry)
 		event.Register[Invoiced](app.Registry)
@@ -62,7 +62,7 @@ func newCounter(t testing.TB, lease *httpmw.LeaseConfig, store store) *counter {
 		once := httpmw.Idempotency(app.UoW, app.Idempotency, anyone, &httpmw.IdempotencyConfig{
 			Required: true, Lease: lease, Telemetry: telemetry.Config{Logger: setup.Config.Telemetry.Logger},
 		})
-		c.routes = once(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		routes := once(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			err := app.UoW.Do(r.Context(), func(ctx context.Context, u *uow.Unit) error {
 				_, err := u.DB().NewRaw("INSERT INTO orders VALUES ('o-1')").Exec(ctx)
 				return errors.Join(err, u.Add("order", Placed{"o-1"}))
@@ -74,7 +74,7 @@ func newCounter(t testing.TB, lease *httpmw.LeaseConfig, store store) *counter {
 			w.WriteHeader(http.StatusCreated)
 		}))
 		_, err = setup.DB.Exec("CREATE TABLE IF NOT EXISTS orders (id text); CREATE TABLE IF NOT EXISTS invoices (id text)")
-		return app, err
+		return routes, app, err
 	})
 	return c
 }
@@ -85,7 +85,7 @@ func (c *counter) post(t testing.TB) int {
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/orders", nil)
 	r.Header.Set("Idempotency-Key", "key-1")
 	w := httptest.NewRecorder()
-	c.routes.ServeHTTP(w, r)
+	c.routes().ServeHTTP(w, r)
 	t.Log(w.Code, w.Body)
 	return w.Code
 }

@@ -48,8 +48,19 @@
 //
 // # A request
 //
-// Make the HTTP handler in the function that you pass to [New], because a start after a crash makes a new App. Call the handler with
-// net/http/httptest. The package's example of a repeated request shows it (example_http_test.go).
+// A start after a crash makes a new App, so its HTTP handler is a new one, too. [NewService] gives the test the present handler, or whatever else the
+// service is made of:
+//
+//	kit, routes := oncetest.NewService(t, func(s oncetest.Setup) (http.Handler, *oncebox.App, error) {
+//		app, err := newService(s.DB, s.Broker, s.Config)
+//		if err != nil {
+//			return nil, nil, err
+//		}
+//		return newRoutes(app), app, nil
+//	})
+//	routes().ServeHTTP(answer, request) // both are of net/http/httptest
+//
+// The package's example of a repeated request is such a test (example_http_test.go).
 //
 // # Guarantees
 //

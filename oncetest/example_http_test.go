@@ -29,20 +29,18 @@ func newRoutes(app *oncebox.App) http.Handler {
 }
 
 func TestRepeatedRequestGetsTheAnswerOfTheFirst(t *testing.T) {
-	var routes http.Handler
-	kit := oncetest.New(t, func(s oncetest.Setup) (*oncebox.App, error) {
+	kit, routes := oncetest.NewService(t, func(s oncetest.Setup) (http.Handler, *oncebox.App, error) {
 		app, err := newService(t.Context(), s.DB, s.Broker, s.Config)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		routes = newRoutes(app) // here, because a start after a crash makes a new App
-		return app, nil
+		return newRoutes(app), app, nil
 	})
 	post := func() *httptest.ResponseRecorder {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/orders/o-1", nil)
 		r.Header.Set("Idempotency-Key", "key-1")
 		answer := httptest.NewRecorder()
-		routes.ServeHTTP(answer, r)
+		routes().ServeHTTP(answer, r)
 		return answer
 	}
 	kit.CrashAt(oncetest.AfterCommit)

@@ -54,7 +54,7 @@ type Kit struct {
 }
 
 // New builds a service in a schema of its own. Give it the function that builds it in production, and call Consume there. The function is
-// called again for each start after a crash, see [Kit.CrashAt].
+// called again for each start after a crash, see [Kit.CrashAt]. If the test needs more of the service than its App, use [NewService].
 func New(t testing.TB, build func(Setup) (*oncebox.App, error)) *Kit {
 	t.Helper()
 	db := pgtest.Migrated(t)
@@ -69,6 +69,18 @@ func New(t testing.TB, build func(Setup) (*oncebox.App, error)) *Kit {
 		t.Fatalf("oncetest: New: %v", err)
 	}
 	return k
+}
+
+// NewService is [New] for a service that has a type of its own, for example a struct around its App, or its HTTP handler. service returns what
+// build has made at the last start.
+func NewService[S any](t testing.TB, build func(Setup) (S, *oncebox.App, error)) (kit *Kit, service func() S) {
+	t.Helper()
+	var present S
+	kit = New(t, func(setup Setup) (app *oncebox.App, err error) {
+		present, app, err = build(setup)
+		return app, err
+	})
+	return kit, func() S { return present }
 }
 
 // keepEvents keeps published events, for [RequireEvent], also if the service deletes them: if processes have different settings, the

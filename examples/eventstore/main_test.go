@@ -43,7 +43,7 @@ func TestRebuildEqualsLive(t *testing.T) {
 	_, err := s.DB.ExecContext(t.Context(), `UPDATE balances SET cents = 0, version = 1 WHERE account < 'a-4'; DELETE FROM balances WHERE account > 'a-5'`)
 	require.NoError(t, err)
 	var progress []int64
-	require.NoError(t, s.balances.rebuild(t.Context(), s.store, func(done, total int64) {
+	require.NoError(t, s.service().balances.rebuild(t.Context(), s.service().store, func(done, total int64) {
 		require.EqualValues(t, customers*changes*2, total)
 		progress = append(progress, done)
 	}))
@@ -63,7 +63,7 @@ func TestRebuildWhileAccountsChange(t *testing.T) {
 	}()
 	rebuilds := 0
 	for writing := true; writing; rebuilds++ {
-		require.NoError(t, s.balances.rebuild(t.Context(), s.store, func(int64, int64) {}))
+		require.NoError(t, s.service().balances.rebuild(t.Context(), s.service().store, func(int64, int64) {}))
 		select {
 		case <-written:
 			writing = false
@@ -87,7 +87,7 @@ func TestBalancesSurviveACrash(t *testing.T) {
 			t.Parallel()
 			s := newTested(t)
 			change := func(fn func(*Account) error) {
-				require.NoError(t, s.bank.change(t.Context(), "a", func(_ context.Context, a *Account) error { return fn(a) }))
+				require.NoError(t, s.service().bank.change(t.Context(), "a", func(_ context.Context, a *Account) error { return fn(a) }))
 			}
 			change(func(a *Account) error { return a.Open("Ann") })
 			s.Drain()
@@ -113,19 +113,19 @@ func TestAccountRefuses(t *testing.T) {
 // tested is the service in a test.
 type tested struct {
 	*oncetest.Kit
-	*service
+	service func() *service
 }
 
 func newTested(t *testing.T) *tested {
 	t.Helper()
-	s := &tested{}
-	s.Kit = oncetest.New(t, func(setup oncetest.Setup) (_ *oncebox.App, err error) {
-		if s.service, err = newService(setup.DB, setup.Broker, setup.Config); err != nil {
-			return nil, err
+	kit, present := oncetest.NewService(t, func(setup oncetest.Setup) (*service, *oncebox.App, error) {
+		s, err := newService(setup.DB, setup.Broker, setup.Config)
+		if err != nil {
+			return nil, nil, err
 		}
-		return s.service.app, s.service.tables(t.Context())
+		return s, s.app, s.tables(t.Context())
 	})
-	return s
+	return &tested{kit, present}
 }
 
 // live lets the service relay and consume, as in production, until the returned function is called.
@@ -133,7 +133,7 @@ func (s *tested) live(t *testing.T) (end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- s.app.Run(ctx) }()
+	go func() { ended <- s.service().app.Run(ctx) }()
 	end = sync.OnceFunc(func() {
 		cancel()
 		require.NoError(t, <-ended)
@@ -149,7 +149,7 @@ func (s *tested) write(t *testing.T) {
 	for n := range customers {
 		group.Go(func() error {
 			for i := range changes {
-				err := s.bank.change(t.Context(), fmt.Sprintf("a-%d", n), func(_ context.Context, a *Account) error {
+				err := s.service().bank.change(t.Context(), fmt.Sprintf("a-%d", n), func(_ context.Context, a *Account) error {
 					if i == 0 {
 						return errors.Join(a.Open("somebody"), a.Deposit(1_000))
 					}
