@@ -65,7 +65,7 @@ type Config struct {
 	// from these rows. Default: false.
 	NoHistory bool `env:"NO_HISTORY"`
 
-	// UoW configures units of work. Its Registry, Source, DefaultTenant and MaxPayload are the defaults of the other packages.
+	// UoW configures units of work. Its Registry, Source, DefaultTenantID and MaxPayload are the defaults of the other packages.
 	UoW uow.Config
 	// Outbox configures the tables of events that wait to be published.
 	Outbox outbox.Config `envPrefix:"OUTBOX_"`
@@ -127,8 +127,8 @@ func (c *Config) share() {
 	fill(&c.Outbox.Registry, c.UoW.Registry)
 	fill(&c.Outbox.Source, c.UoW.Source)
 	fill(&c.Outbox.TopicPrefix, c.UoW.TopicPrefix)
-	fill(&c.Outbox.DefaultTenant, c.UoW.DefaultTenant)
-	fill(&c.Idempotency.DefaultTenant, c.UoW.DefaultTenant)
+	fill(&c.Outbox.DefaultTenantID, c.UoW.DefaultTenantID)
+	fill(&c.Idempotency.DefaultTenantID, c.UoW.DefaultTenantID)
 	fill(&c.Outbox.MaxPayload, c.UoW.MaxPayload)
 	fill(&c.Inbox.MaxPayload, c.UoW.MaxPayload)
 	for _, schema := range []*string{&c.Outbox.Schema, &c.Inbox.Schema, &c.Idempotency.Schema} {

@@ -59,8 +59,8 @@ func TestFromEnvReadsTheNamesThatOutsidersRelyOn(t *testing.T) {
 	shared := c.Shared()
 	require.Equal(t, []string{"s", "s", "s"}, []string{shared.Outbox.Schema, shared.Inbox.Schema, shared.Idempotency.Schema})
 	require.Equal(t, "shop", shared.Outbox.Source)
-	require.Equal(t, "acme", shared.Outbox.DefaultTenant)
-	require.Equal(t, "acme", shared.UoW.DefaultTenant)
+	require.Equal(t, "acme", shared.Outbox.DefaultTenantID)
+	require.Equal(t, "acme", shared.UoW.DefaultTenantID)
 	require.Same(t, shared.UoW.Registry, shared.Outbox.Registry)
 }
 
@@ -79,7 +79,7 @@ func TestDurationsAreOffWithMinusOne(t *testing.T) {
 	page, err := os.ReadFile("../docs/config.md")
 	require.NoError(t, err)
 	fields := durationFields(reflect.TypeFor[config.Config](), "ONCEBOX_", nil)
-	require.Contains(t, fields, "ONCEBOX_INBOX_DEPLOY_WAIT")
+	require.Contains(t, fields, "ONCEBOX_INBOX_RETRY_DEPLOY_WAIT")
 	for variable, field := range fields {
 		clean(t)
 		t.Setenv(variable, "-1")

@@ -17,7 +17,7 @@ import (
 // variables do not know them.
 func TestBadValuesNameTheirVariables(t *testing.T) {
 	for _, c := range []struct{ variable, value, says string }{
-		{"INBOX_PARKED_DELAY", "10", `ONCEBOX_INBOX_PARKED_DELAY is "10": give a duration such as 500ms, 2s or 168h, or -1 where that is off`},
+		{"INBOX_RETRY_DELAY", "10", `ONCEBOX_INBOX_RETRY_DELAY is "10": give a duration such as 500ms, 2s or 168h, or -1 where that is off`},
 		{"OUTBOX_BATCH_SIZE", "many", `ONCEBOX_OUTBOX_BATCH_SIZE is "many": give a whole number (int)`},
 		{"OUTBOX_GROUP", "70000", `ONCEBOX_OUTBOX_GROUP is "70000": give a whole number (int16)`},
 		{"POOLER", "perhaps", `ONCEBOX_POOLER is "perhaps": give true or false`},
@@ -27,7 +27,7 @@ func TestBadValuesNameTheirVariables(t *testing.T) {
 		{"OUTBOX_PUBLISH_TIMEOUT", "1h", `ONCEBOX_OUTBOX_PUBLISH_TIMEOUT (1h0m0s) + 1s must be less than ONCEBOX_OUTBOX_LEASE - ONCEBOX_OUTBOX_RENEW (7s)`},
 		{"IDEMPOTENCY_TTL", "-5s", `ONCEBOX_IDEMPOTENCY_TTL is -5s: give a duration, or -1 (KeepForever)`},
 		{"UNIT_RETRY_DELAY", "-5s", `ONCEBOX_UNIT_RETRY_DELAY is -5s: give a duration`},
-		{"CONSUMER_QUICK_DELAY", "-5s", `ONCEBOX_CONSUMER_QUICK_DELAY is -5s: give a duration`},
+		{"CONSUMER_RETRY_DELAY", "-5s", `ONCEBOX_CONSUMER_RETRY_DELAY is -5s: give a duration`},
 		{"IDLE_IN_TRANSACTION", "1ns", `ONCEBOX_IDLE_IN_TRANSACTION is 1ns: give 1ms or more, or -1 for the server's own`},
 		{"SOURCE", "a\nb", `ONCEBOX_SOURCE contains a NUL or another control character`},
 	} {
@@ -42,10 +42,10 @@ func TestBadValuesNameTheirVariables(t *testing.T) {
 func TestFromEnvReportsAllThatIsWrong(t *testing.T) {
 	clean(t)
 	t.Setenv("ONCEBOX_OUTBOX_BATCH_SIZE", "many")
-	t.Setenv("ONCEBOX_INBOX_PARKED_DELAY", "soon")
+	t.Setenv("ONCEBOX_INBOX_RETRY_DELAY", "soon")
 	t.Setenv("ONCEBOX_OUTBOX_RETRY_DELAI", "1s")
 	_, err := config.FromEnv()
-	for _, says := range []string{`ONCEBOX_OUTBOX_BATCH_SIZE is "many"`, `ONCEBOX_INBOX_PARKED_DELAY is "soon"`, "ONCEBOX_OUTBOX_RETRY_DELAI does not exist"} {
+	for _, says := range []string{`ONCEBOX_OUTBOX_BATCH_SIZE is "many"`, `ONCEBOX_INBOX_RETRY_DELAY is "soon"`, "ONCEBOX_OUTBOX_RETRY_DELAI does not exist"} {
 		require.ErrorContains(t, err, says)
 	}
 	clean(t)

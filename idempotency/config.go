@@ -26,8 +26,8 @@ type Config struct {
 	// Pooler must be true if a pooler in transaction mode stands between the program and the database. Prepared statements are not used then. Default:
 	// false.
 	Pooler bool
-	// DefaultTenant is the tenant of scopes without a tenant. Default: "default".
-	DefaultTenant string
+	// DefaultTenantID is the tenant of scopes without a tenant. Default: "default".
+	DefaultTenantID string
 	// TTL is how long an answer is kept after its request was completed; a later request with the same key is executed anew. Default: 24h. With -1
 	// (KeepForever) answers are kept for ever.
 	TTL time.Duration `env:"TTL"`
@@ -51,10 +51,10 @@ func (c *Config) Validate() error {
 	check.That(c.TTL >= 0 || c.TTL == KeepForever, "TTL", c.TTL, "give a duration, or -1 (KeepForever)")
 	check.AtLeast("AuditRetention", c.AuditRetention, 24*time.Hour, "give 24h or more, or -1 to keep the audit for ever")
 	check.That(c.PurgeBatch >= 0, "PurgeBatch", c.PurgeBatch, "give a number of rows")
-	if c.DefaultTenant != "" {
-		probe := Scope{Tenant: c.DefaultTenant, Anonymous: true, Key: "k"}
+	if c.DefaultTenantID != "" {
+		probe := Scope{Tenant: c.DefaultTenantID, Anonymous: true, Key: "k"}
 		if err := probe.validate(); err != nil {
-			check.Add(fmt.Errorf("idempotency: Config.DefaultTenant: %w", err))
+			check.Add(fmt.Errorf("idempotency: Config.DefaultTenantID: %w", err))
 		}
 	}
 	return check.Err()
@@ -67,6 +67,6 @@ func (c *Config) WithDefaults() Config {
 	out.AuditRetention = cmp.Or(out.AuditRetention, DefaultAuditRetention)
 	out.PurgeBatch = cmp.Or(out.PurgeBatch, 5000)
 	out.Cache = cmp.Or(out.Cache, 4096)
-	out.DefaultTenant = cmp.Or(out.DefaultTenant, "default")
+	out.DefaultTenantID = cmp.Or(out.DefaultTenantID, "default")
 	return out
 }

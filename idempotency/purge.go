@@ -58,7 +58,7 @@ WHERE tenant_id = $1 AND principal_hash = $2 AND state = 'completed' AND omitted
 // only: a retry is not executed again, and its answer is a tombstone ([OmittedErased]). Erase returns how many answers were removed.
 //
 // Requests that are being worked on are left alone, and so are the results of their steps: call it again when they are done. Answers of [Anonymous]
-// scopes belong to no principal. tenant is that of the scope, "" for Config.DefaultTenant. There is no index for this: Erase reads the whole table,
+// scopes belong to no principal. tenant is that of the scope, "" for Config.DefaultTenantID. There is no index for this: Erase reads the whole table,
 // which holds the keys of one TTL. Other processes may serve an answer from memory for a minute longer, see [Config.Cache], and so may this one if
 // db is a transaction.
 func (s *Store) Erase(ctx context.Context, db bun.IDB, tenant, principal string) (int64, error) {
@@ -66,7 +66,7 @@ func (s *Store) Erase(ctx context.Context, db bun.IDB, tenant, principal string)
 		return 0, errors.New("idempotency: Erase: the principal is empty: pass the Scope.Principal whose answers are to be removed")
 	}
 	if tenant == "" {
-		tenant = s.cfg.DefaultTenant
+		tenant = s.cfg.DefaultTenantID
 	}
 	n, err := s.run.Exec(ctx, db, erase, tenant, hashPrincipal(tenant, principal).column())
 	s.cache.empty(time.Now())

@@ -15,7 +15,7 @@ const MaxKey = 255
 
 // Scope is the namespace of a key. Equal keys in different scopes are independent of each other.
 type Scope struct {
-	// Tenant is the owner of the data. Default: Config.DefaultTenant; in package httpmw, first that of its Tenant middleware.
+	// Tenant is the owner of the data. Default: Config.DefaultTenantID; in package httpmw, first that of its Tenant middleware.
 	Tenant string
 	// Principal is the id of the user or client that sends the request. It must stay the same when a token is refreshed. Required unless Anonymous.
 	Principal string

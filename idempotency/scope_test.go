@@ -57,7 +57,7 @@ func TestKeyHashIsFrozen(t *testing.T) {
 }
 
 func TestDefaultTenantIsATenantLikeAnother(t *testing.T) {
-	store := idempotency.NewStore(&idempotency.Config{DefaultTenant: "acme"})
+	store := idempotency.NewStore(&idempotency.Config{DefaultTenantID: "acme"})
 	unnamed, err := store.Key(idempotency.Scope{Principal: "u", Key: "k"})
 	require.NoError(t, err)
 	named, err := store.Key(idempotency.Scope{Tenant: "acme", Principal: "u", Key: "k"})
@@ -102,8 +102,8 @@ func TestFingerprintTellsPartsApart(t *testing.T) {
 }
 
 func TestConfigValidateNamesTheField(t *testing.T) {
-	err := (&idempotency.Config{TTL: -2, PurgeBatch: -1, DefaultTenant: "\n"}).Validate()
-	for _, field := range []string{"TTL", "PurgeBatch", "DefaultTenant"} {
+	err := (&idempotency.Config{TTL: -2, PurgeBatch: -1, DefaultTenantID: "\n"}).Validate()
+	for _, field := range []string{"TTL", "PurgeBatch", "DefaultTenantID"} {
 		require.ErrorContains(t, err, "Config."+field)
 	}
 	require.NoError(t, (&idempotency.Config{TTL: idempotency.KeepForever}).Validate())

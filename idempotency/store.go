@@ -99,7 +99,7 @@ func NewStore(cfg *Config) *Store {
 // Key checks a scope and hashes it. The errors are [ErrNoPrincipal] and [*ScopeError].
 func (s *Store) Key(scope Scope) (Key, error) {
 	if scope.Tenant == "" {
-		scope.Tenant = s.cfg.DefaultTenant
+		scope.Tenant = s.cfg.DefaultTenantID
 	}
 	if err := scope.validate(); err != nil {
 		return Key{}, err

@@ -97,8 +97,8 @@ func TestMessageWithoutTenantIsOfTheDefaultOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	h := w.box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
-		require.Equal(t, inbox.DefaultTenant, m.TenantID)
-		require.Equal(t, inbox.DefaultTenant, event.TenantFrom(ctx))
+		require.Equal(t, inbox.DefaultTenantID, m.TenantID)
+		require.Equal(t, inbox.DefaultTenantID, event.TenantFrom(ctx))
 		_, within := uow.FromContext(ctx)
 		require.True(t, within)
 		return nil

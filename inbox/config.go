@@ -44,7 +44,7 @@ type Config struct {
 	AuditRetention time.Duration
 
 	// Retry sets how often, and for how long, a message is tried again whose handler fails. The option [Retry] overrides it for one consumer.
-	Retry RetryPolicy
+	Retry RetryPolicy `envPrefix:"RETRY_"`
 	// Middleware wraps the handlers of all consumers; the first middleware is the outermost. The option [Use] adds middleware for one consumer, inside of
 	// these. Default: none.
 	Middleware []messaging.Middleware

@@ -73,6 +73,6 @@ func TestLockIsOfConsumerTenantAndKey(t *testing.T) {
 		locks[id.Lock] = true
 	}
 	require.Len(t, locks, 5)
-	require.Equal(t, store.Identify("a", m("", "1")), store.Identify("a", m(DefaultTenant, "1")))
+	require.Equal(t, store.Identify("a", m("", "1")), store.Identify("a", m(DefaultTenantID, "1")))
 	require.Nil(t, store.Identify("a", m("t1", "")).Lock)
 }

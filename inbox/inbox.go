@@ -59,8 +59,8 @@ type Inbox struct {
 	logged   map[logged]struct{}                     // lines that are written to the log once
 }
 
-// DefaultTenant is the tenant of messages that name none. It is part of their key for ever, so there is no setting for it.
-const DefaultTenant = store.DefaultTenant
+// DefaultTenantID is the tenant of messages that name none. It is part of their key for ever, so there is no setting for it.
+const DefaultTenantID = store.DefaultTenantID
 
 // handlerKey finds the handler of a parked message. Topic "" stands for all topics.
 type handlerKey struct{ consumer, topic string }

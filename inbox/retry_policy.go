@@ -24,7 +24,7 @@ type RetryPolicy struct {
 	// the queue of the consumer ([messaging.Message.QueueFull]). Default: 3.
 	Tries int `env:"TRIES"`
 	// Policy sets the pauses between the tries of a parked message. A handler that returns [messaging.RetryAfter] sets its own pause. Default: 5s, up to 10m.
-	retry.Policy `envPrefix:"PARKED_"`
+	retry.Policy
 	// GiveUpAfter is how long a message whose handler fails is tried, from the moment when it was parked. The first try that fails after GiveUpAfter makes the
 	// message a dead letter. Default: 72h. With -1 the message is tried without end.
 	GiveUpAfter time.Duration `env:"GIVE_UP_AFTER"`

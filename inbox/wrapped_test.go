@@ -149,7 +149,7 @@ func TestKeyIsConsumerTenantSourceAndID(t *testing.T) {
 		require.Len(t, w.effects(), 4)
 		handle("billing", func(m *messaging.Message) { m.TenantID = "" })
 		require.Len(t, w.effects(), 5)
-		handle("billing", func(m *messaging.Message) { m.TenantID = inbox.DefaultTenant })
+		handle("billing", func(m *messaging.Message) { m.TenantID = inbox.DefaultTenantID })
 		require.Len(t, w.effects(), 5, "no tenant is the default one")
 		handle("billing", func(m *messaging.Message) { m.AggregateID, m.Topic, m.Type = "o2", "elsewhere", "order.moved" })
 		require.Len(t, w.effects(), 5, "nothing else is in the key")

@@ -29,7 +29,7 @@ type ConsumerConfig struct {
 	Unordered bool
 	// Retry sets the pauses between the tries of a message in this process; later messages of the ordering key wait meanwhile. A handler that returns
 	// [RetryAfter] sets its own pause. Default: 100ms, up to 30s.
-	Retry retry.Policy `envPrefix:"QUICK_"`
+	Retry retry.Policy `envPrefix:"RETRY_"`
 	// DrainTimeout is how long running handlers may go on after the consumer was stopped; then their context is cancelled. Default: 30s. With -1 their
 	// context is cancelled at once.
 	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT"`

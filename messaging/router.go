@@ -103,7 +103,7 @@ func (r *Router) Erased(fn HandlerFunc) { r.erased = fn }
 func (r *Router) passOver(ctx context.Context, m *Message) error {
 	skipped.Add(ctx, 1)
 	r.telemetry(ctx).log.InfoContext(ctx, "oncebox: message settled without being handled: the key that its payload was sealed with was erased",
-		"topic", m.Topic, "type", m.Type, "id", m.ID, "tenant", m.TenantID, "key", m.Metadata[event.SealedKey])
+		"topic", m.Topic, "type", m.Type, "id", m.ID, "tenant", m.TenantID, "encryption_key", m.Metadata[event.SealedKey])
 	return nil
 }
 

@@ -77,8 +77,8 @@ type Config struct {
 	Source string
 	// TopicPrefix is put before the topics of [Store.Add], see uow.Config.TopicPrefix. Default: "".
 	TopicPrefix string
-	// DefaultTenant is the tenant of events of [Store.Add] whose context has none. Default: "default".
-	DefaultTenant string
+	// DefaultTenantID is the tenant of events of [Store.Add] whose context has none. Default: "default".
+	DefaultTenantID string
 	// ValidateTopic checks the name of a topic by the broker's own rule, after event.ValidateTopic. If it refuses the topic, [Store.Add] returns the
 	// error. Default: that of the broker that oncebox.New is given (messaging.Naming), and else none.
 	ValidateTopic func(topic string) error
@@ -119,7 +119,7 @@ func (c *Config) Validate() error {
 		event.ValidateIdentifier("outbox: Config.Deployment", c.Deployment),
 		event.ValidateIdentifier("outbox: Config.Source", c.Source),
 		event.ValidateIdentifier("outbox: Config.TopicPrefix", c.TopicPrefix),
-		event.ValidateIdentifier("outbox: Config.DefaultTenant", c.DefaultTenant))
+		event.ValidateIdentifier("outbox: Config.DefaultTenantID", c.DefaultTenantID))
 	return check.Err()
 }
 
@@ -131,7 +131,7 @@ func (c *Config) WithDefaults() Config {
 	out.AuditRetention = cmp.Or(out.AuditRetention, DefaultAuditRetention)
 	out.DedupRetention = cmp.Or(out.DedupRetention, DefaultDedupRetention)
 	out.OnDeadTimeout = cmp.Or(out.OnDeadTimeout, 2*time.Second)
-	out.DefaultTenant = cmp.Or(out.DefaultTenant, "default")
+	out.DefaultTenantID = cmp.Or(out.DefaultTenantID, "default")
 	out.MaxPayload = cmp.Or(out.MaxPayload, envelope.DefaultMaxPayload)
 	return out
 }

@@ -76,7 +76,7 @@ func NewStore(db *bun.DB, cfg *Config) *Store {
 	c := cfg.WithDefaults()
 	box := outboxdb.New(db, otelx.Logger(c.Telemetry.Logger), &outboxdb.Settings{
 		Schema: c.Schema, Pooler: c.Pooler, PollOnly: c.PollOnly, NoHistory: c.NoHistory, Deployment: c.Deployment,
-		DefaultTenant: c.DefaultTenant, MaxPayload: c.MaxPayload,
+		DefaultTenantID: c.DefaultTenantID, MaxPayload: c.MaxPayload,
 		OnDead: c.OnDead, OnDeadTimeout: c.OnDeadTimeout, Unannounced: newUnannounced(&c),
 	})
 	return &Store{
@@ -87,7 +87,7 @@ func NewStore(db *bun.DB, cfg *Config) *Store {
 		}),
 		audit: &audit.Log{Part: operator.PartOutbox, Run: box.AdHoc(), Retention: c.AuditRetention},
 		maker: envelope.Maker{
-			Registry: c.Registry, Source: c.Source, TopicPrefix: c.TopicPrefix, DefaultTenant: c.DefaultTenant, MaxPayload: c.MaxPayload,
+			Registry: c.Registry, Source: c.Source, TopicPrefix: c.TopicPrefix, DefaultTenantID: c.DefaultTenantID, MaxPayload: c.MaxPayload,
 			ValidateTopic: c.ValidateTopic,
 			Tracer:        otelx.Tracer(c.Telemetry.TracerProvider, "outbox"),
 		},

@@ -50,17 +50,17 @@ type Config struct {
 	// Default: 80s.
 	EndTimeout time.Duration `env:"END_TIMEOUT"`
 
-	// Operators are the people who may see and change everything in the console: name:password, separated by commas. There is no console if Operators,
-	// Readers and [Service].Authorize are not set. Default: none.
-	Operators []string `env:"CONSOLE_OPERATORS"`
-	// Readers are the people who may see everything in the console, and change nothing: name:password, separated by commas. Default: none.
-	Readers []string `env:"CONSOLE_READERS"`
+	// ConsoleOperators are the people who may see and change everything in the console: name:password, separated by commas. There is no console if
+	// ConsoleOperators, ConsoleReaders and [Service].Authorize are not set. Default: none.
+	ConsoleOperators []string `env:"CONSOLE_OPERATORS"`
+	// ConsoleReaders are the people who may see everything in the console, and change nothing: name:password, separated by commas. Default: none.
+	ConsoleReaders []string `env:"CONSOLE_READERS"`
 	// ConsoleSecret is console.Config.Secret, the key that signs the tokens of forms, at least 32 bytes. All processes whose consoles have the same
 	// address need the same ConsoleSecret. Default: none, each process makes a key of its own.
 	ConsoleSecret string `env:"CONSOLE_SECRET"`
-	// TraceURL is console.Config.TraceURL, the address of a trace, with {trace_id} in place of the id. Default: none, ids of traces are shown without a
-	// link.
-	TraceURL string `env:"CONSOLE_TRACE_URL"`
+	// ConsoleTraceURL is console.Config.TraceURL, the address of a trace, with {trace_id} in place of the id. Default: none, ids of traces are shown without
+	// a link.
+	ConsoleTraceURL string `env:"CONSOLE_TRACE_URL"`
 
 	// LogFormat is the format of the log lines: text or json. Default: text.
 	LogFormat string `env:"LOG_FORMAT"`

@@ -19,7 +19,7 @@ type people struct {
 	mayAct    map[string]bool
 }
 
-// people reads Operators and Readers. An error shows no password.
+// people reads ConsoleOperators and ConsoleReaders. An error shows no password.
 func (c *Config) people() (*people, error) {
 	p := &people{passwords: map[string]string{}, mayAct: map[string]bool{}}
 	var errs []error
@@ -36,8 +36,8 @@ func (c *Config) people() (*people, error) {
 			p.passwords[name], p.mayAct[name] = password, mayAct
 		}
 	}
-	read("CONSOLE_OPERATORS", c.Operators, true)
-	read("CONSOLE_READERS", c.Readers, false)
+	read("CONSOLE_OPERATORS", c.ConsoleOperators, true)
+	read("CONSOLE_READERS", c.ConsoleReaders, false)
 	return p, errors.Join(errs...)
 }
 
@@ -64,7 +64,7 @@ func (p *process) newConsole(db *bun.DB, app *oncebox.App) (http.Handler, error)
 	}
 	page, err := console.New(db, authorize, &console.Config{
 		Outbox: app.Outbox, Inbox: app.Inbox, Idempotency: app.Idempotency,
-		Title: p.app.UoW.Source, TraceURL: p.cfg.TraceURL, Secret: []byte(p.cfg.ConsoleSecret),
+		Title: p.app.UoW.Source, TraceURL: p.cfg.ConsoleTraceURL, Secret: []byte(p.cfg.ConsoleSecret),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("serve: %sCONSOLE_SECRET or CONSOLE_TRACE_URL: %w", prefix, err)

@@ -32,7 +32,8 @@ type Service struct {
 	// Ready returns an error if the process cannot work for a reason of its own. It is called for /readyz, after the checks of oncebox. Default: no
 	// further check.
 	Ready func(ctx context.Context) error
-	// Authorize says who may see and change what in the console, in place of the passwords of [Config].Operators and [Config].Readers.
+	// Authorize says who may see and change what in the console, in place of the passwords of [Config].ConsoleOperators
+	// and [Config].ConsoleReaders.
 	Authorize console.Authorizer
 
 	// Configure changes the settings that the environment gives. A field that is zero was not set there. Default: they stay as they are.

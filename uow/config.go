@@ -22,8 +22,8 @@ type Config struct {
 	// that begins with "/" is absolute: "/billing.invoice" gets no prefix, and becomes billing.invoice. Services that share events need the same prefix, or
 	// absolute topics. Default: "".
 	TopicPrefix string `env:"TOPIC_PREFIX"`
-	// DefaultTenant is the tenant of an event if the context in which the event is emitted names no tenant. Default: "default".
-	DefaultTenant string `env:"DEFAULT_TENANT_ID"`
+	// DefaultTenantID is the tenant of an event if the context in which the event is emitted names no tenant. Default: "default".
+	DefaultTenantID string `env:"DEFAULT_TENANT_ID"`
 	// Topic chooses the topic of an aggregate's event. All events of one aggregate should have the same topic, because brokers keep the order only within a
 	// topic. TopicPrefix is put before the result. Default: the aggregate type.
 	Topic func(event.Envelope) string
@@ -38,7 +38,7 @@ type Config struct {
 	// is no limit.
 	MaxHandled int `env:"MAX_HANDLED"`
 	// Retry sets how often, and after which pauses, the function of a unit of work is run again after a failure.
-	Retry RetryConfig `envPrefix:"UNIT_"`
+	Retry RetryConfig `envPrefix:"UNIT_RETRY_"`
 	// CommitTimeout is the longest time for COMMIT, and for the writing of the events if both are sent together. If the answer to COMMIT is lost, the unit
 	// asks the database whether the transaction was committed; this may take CommitTimeout once more. Default: 30s.
 	CommitTimeout time.Duration `env:"COMMIT_TIMEOUT"`
@@ -56,7 +56,7 @@ type RetryConfig struct {
 	// MaxAttempts is how often the function of a unit of work is run at most, the first run included. Default: 5. With -1 the function is run once.
 	MaxAttempts int `env:"MAX_ATTEMPTS"`
 	// Policy sets the pauses between the runs of a function. Default: 10ms, up to 1s.
-	retry.Policy `envPrefix:"RETRY_"`
+	retry.Policy
 	// MaxElapsed is how long after the beginning of the first run a further run may begin. Default: 30s. With -1 there is no limit.
 	MaxElapsed time.Duration `env:"MAX_ELAPSED"`
 }
@@ -75,7 +75,7 @@ func (c *Config) Validate() error {
 	check.That(c.CommitTimeout >= 0, "CommitTimeout", c.CommitTimeout, "give a duration")
 	check.Add(
 		event.ValidateIdentifier("uow: Config.Source", c.Source),
-		event.ValidateIdentifier("uow: Config.DefaultTenant", c.DefaultTenant),
+		event.ValidateIdentifier("uow: Config.DefaultTenantID", c.DefaultTenantID),
 		event.ValidateIdentifier("uow: Config.TopicPrefix", c.TopicPrefix))
 	return check.Err()
 }
@@ -98,7 +98,7 @@ func (c *Config) WithDefaults() Config {
 	if out.MaxHandled < 0 {
 		out.MaxHandled = math.MaxInt
 	}
-	out.DefaultTenant = cmp.Or(out.DefaultTenant, "default")
+	out.DefaultTenantID = cmp.Or(out.DefaultTenantID, "default")
 	out.MaxPayload = cmp.Or(out.MaxPayload, envelope.DefaultMaxPayload)
 	return out
 }

@@ -17,7 +17,7 @@ func TestConfigValidate(t *testing.T) {
 	require.NoError(t, (&uow.Config{MaxPayload: -1, MaxHandled: -1, Retry: uow.RetryConfig{MaxAttempts: -1}}).Validate(), "-1 is off")
 
 	bad := &uow.Config{
-		Source: "a\x00", TopicPrefix: strings.Repeat("x", 256), DefaultTenant: "\xff", MaxPayload: -2, MaxHandled: -2, CommitTimeout: -1,
+		Source: "a\x00", TopicPrefix: strings.Repeat("x", 256), DefaultTenantID: "\xff", MaxPayload: -2, MaxHandled: -2, CommitTimeout: -1,
 		Retry: uow.RetryConfig{MaxAttempts: -2, Policy: retry.Policy{Delay: -1, MaxDelay: -1}},
 	}
 	err := bad.Validate()
@@ -30,7 +30,7 @@ func TestConfigValidate(t *testing.T) {
 		"uow: Config.Retry.MaxDelay is -1ns: give a duration",
 		"uow: Config.CommitTimeout is -1ns: give a duration",
 		"event: uow: Config.Source contains a NUL or another control character",
-		"event: uow: Config.DefaultTenant is not valid UTF-8",
+		"event: uow: Config.DefaultTenantID is not valid UTF-8",
 		"event: uow: Config.TopicPrefix has 256 bytes, at most 255 are allowed",
 	}, strings.Split(err.Error(), "\n"), "all of them, and each names its field")
 }

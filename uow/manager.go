@@ -41,7 +41,7 @@ func New(db *bun.DB, cfg *Config, sinks ...Sink) *Manager {
 	return &Manager{
 		db: db, cfg: c, sinks: sinks, outcomes: outcomes,
 		maker: envelope.Maker{
-			Registry: c.Registry, Source: c.Source, TopicPrefix: c.TopicPrefix, DefaultTenant: c.DefaultTenant,
+			Registry: c.Registry, Source: c.Source, TopicPrefix: c.TopicPrefix, DefaultTenantID: c.DefaultTenantID,
 			Topic: c.Topic, ValidateTopic: c.ValidateTopic, MaxPayload: c.MaxPayload, Tracer: otelx.Tracer(c.Telemetry.TracerProvider, "uow"),
 		},
 		pool:    pool{db: db, log: log, starvedAfter: starvedAfter},

@@ -114,7 +114,7 @@ func (w *writer) add(s Struct, v reflect.Value) {
 		}
 		value, said := v.FieldByIndex(f.Index), fields[f.Name]
 		if isPart(f.Type) {
-			rows = append(rows, w.part(s, f, value, said.text)...)
+			rows = append(rows, w.part(s, t, f, value, said.text)...)
 			continue
 		}
 		r := w.row(s, title(t), f, value, said)
@@ -180,6 +180,7 @@ func (w *writer) isAgain(s Struct, f reflect.StructField) bool {
 func (w *writer) row(s Struct, of string, f reflect.StructField, value reflect.Value, said said) row {
 	meaning, stated := split(said.text)
 	r := row{variable: s.variable(f), field: f.Name, kind: "`" + said.kind + "`"}
+	w.errs = append(w.errs, misnamed(of, reflect.StructField{}, f), misnamedSection(of, f))
 	if isConfig(f.Type) {
 		r.kind = fmt.Sprintf("[`%s`](#%s)", said.kind, anchor(f.Type))
 		r.meaning, _ = sentence(f.Name, said.text)
@@ -201,7 +202,7 @@ func (w *writer) row(s Struct, of string, f reflect.StructField, value reflect.V
 func isPart(t reflect.Type) bool { return t == reflect.TypeFor[retry.Policy]() }
 
 // part returns the rows of such a struct. The comment of the containing field states the defaults of all rows.
-func (w *writer) part(s Struct, part reflect.StructField, v reflect.Value, text string) (rows []row) {
+func (w *writer) part(s Struct, within reflect.Type, part reflect.StructField, v reflect.Value, text string) (rows []row) {
 	_, fields, err := w.source.structOf(part.Type)
 	meaning, stated := split(text)
 	w.errs = append(w.errs, err)
@@ -216,6 +217,7 @@ func (w *writer) part(s Struct, part reflect.StructField, v reflect.Value, text 
 		if !agrees {
 			w.errs = append(w.errs, fmt.Errorf("%s: the comment says %q, and the code gives %s%s %v", part.Name, stated, path, f.Name, value))
 		}
+		w.errs = append(w.errs, misnamed(title(within), part, f))
 		r := row{variable: of.variable(f), field: path + f.Name, kind: "`" + said.kind + "`", cell: "`" + code + "`"}
 		r.meaning, r.more = sentence(f.Name, said.text)
 		r.more = strings.TrimSpace(r.more + " " + more)

@@ -56,7 +56,7 @@ func openShop(t *testing.T, database string, env ...string) *shop {
 	cmd.Env = append(os.Environ(), append([]string{
 		"ONCEBOX_DATABASE_URL=" + database, "ONCEBOX_PULSAR_URL=", "PULSAR_URL=", "ONCEBOX_SERVE_ADDR=127.0.0.1:0",
 		// A message fails with each crash, which is not its fault.
-		"ONCEBOX_INBOX_MAX_ATTEMPTS=-1", "ONCEBOX_INBOX_PARKED_MAX_DELAY=5s",
+		"ONCEBOX_INBOX_RETRY_MAX_ATTEMPTS=-1", "ONCEBOX_INBOX_RETRY_MAX_DELAY=5s",
 	}, env...)...)
 	leash, err := cmd.StdinPipe()
 	require.NoError(t, err)

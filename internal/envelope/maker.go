@@ -28,7 +28,7 @@ type Maker struct {
 	Registry      *event.Registry
 	Source        string
 	TopicPrefix   string
-	DefaultTenant string
+	DefaultTenantID string
 	Topic         func(event.Envelope) string
 	MaxPayload    int
 	// ValidateTopic checks a topic by the broker's rules for names. nil: the broker has none.
@@ -107,7 +107,7 @@ func (m *Maker) complete(ctx context.Context, env event.Envelope) (event.Envelop
 	if ambiguous(ctx, &env) {
 		return env, fmt.Errorf("%s: %w", cmp.Or(env.Type, env.Topic), errSeveral)
 	}
-	env.TenantID = cmp.Or(env.TenantID, event.TenantFrom(ctx), m.DefaultTenant)
+	env.TenantID = cmp.Or(env.TenantID, event.TenantFrom(ctx), m.DefaultTenantID)
 	if env.SchemaVersion == 0 {
 		env.SchemaVersion = 1
 	}

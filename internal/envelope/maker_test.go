@@ -43,7 +43,7 @@ func aMaker() *envelope.Maker {
 	r := event.NewRegistry()
 	event.Register[placed](r, event.WithVersion(2))
 	event.Register[described](r)
-	return &envelope.Maker{Registry: r, Source: "shop", DefaultTenant: "default", TopicPrefix: "shop."}
+	return &envelope.Maker{Registry: r, Source: "shop", DefaultTenantID: "default", TopicPrefix: "shop."}
 }
 
 func recorded(e event.Event) event.Recorded {

@@ -16,7 +16,7 @@ import (
 func TestEventIsCreatedInASpanOfItsOwn(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)).Tracer("test")
-	m := &Maker{Source: "shop", DefaultTenant: "default", Tracer: tracer}
+	m := &Maker{Source: "shop", DefaultTenantID: "default", Tracer: tracer}
 	ctx, request := tracer.Start(t.Context(), "POST /orders")
 	request.End() // as that of a nested unit's caller may be when the outermost one flushes
 
@@ -40,7 +40,7 @@ func TestTraceThatIsNotSampled(t *testing.T) {
 	sc := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}})
 	spans := tracetest.NewSpanRecorder()
 	m := &Maker{
-		Source: "shop", DefaultTenant: "default",
+		Source: "shop", DefaultTenantID: "default",
 		Tracer: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans), sdktrace.WithSampler(sdktrace.AlwaysSample())).Tracer("test"),
 	}
 	env, err := m.Payload(trace.ContextWithSpanContext(t.Context(), sc), "order", "placed", nil)

@@ -188,7 +188,7 @@ func (m *Mover) beginForward(ctx context.Context, tx bun.Tx) error {
 		return err
 	}
 	name, box := forwardName(m.plan.box, m.plan.table.label()), m.store.Handle()
-	if _, err := tx.Tx.ExecContext(ctx, m.plan.forward(name, m.store.Source(), box.DefaultTenant, box.MaxPayload)); err != nil {
+	if _, err := tx.Tx.ExecContext(ctx, m.plan.forward(name, m.store.Source(), box.DefaultTenantID, box.MaxPayload)); err != nil {
 		return err
 	}
 	// So would a value that does not fit its column.

@@ -115,7 +115,7 @@ func (m *Mover) refuse(ctx context.Context, tx bun.Tx, r *row, reason string) er
 		return err
 	}
 	_, err = tx.Tx.ExecContext(ctx, fmt.Sprintf(addRefused, m.plan.box), pgx.QueryExecModeExec, r.topic, r.typ, r.kind, r.aggregate,
-		r.tenant, orDefault(m.store.Handle().DefaultTenant),
+		r.tenant, orDefault(m.store.Handle().DefaultTenantID),
 		r.key, r.source, m.store.Source(), r.occurred, m.plan.contentType, r.id, r.payload, string(entries), reason)
 	return err
 }

@@ -76,7 +76,7 @@ type Events struct{ box *outboxdb.Handle }
 func New(box *outboxdb.Handle) *Events { return &Events{box} }
 
 // Cancel deletes a delayed event in tx, before its time has come. If tx commits, the event is never published. The event must belong to the tenant
-// of ctx ([event.WithTenant]), or to outbox.Config.DefaultTenant if ctx has none, and must have been delayed by [event.WithNotBefore] without
+// of ctx ([event.WithTenant]), or to outbox.Config.DefaultTenantID if ctx has none, and must have been delayed by [event.WithNotBefore] without
 // [event.WithOrderingKey].
 //
 // It returns [ErrTooLate] if the time has come or no such event waits; tx can go on then. The server's clock at the call decides, not at the COMMIT:
@@ -107,7 +107,7 @@ func (e *Events) changeTimed(ctx context.Context, tx bun.Tx, what, statement, id
 	}
 	tenant := event.TenantFrom(ctx)
 	if tenant == "" {
-		tenant = e.box.DefaultTenant
+		tenant = e.box.DefaultTenantID
 	}
 	lane, _ := l.Place("", parsed.String())
 	args := append([]any{parsed.String(), tenant, l.Lanes, lane}, more...)

@@ -25,7 +25,7 @@ WHERE tenant_id = $1 AND aggregate_type = $2 AND aggregate_id = $3 AND sequence 
 }
 
 // EventsByAggregate returns what one aggregate has announced, in the order of the sequence, whether it was published,
-// waits, or is dead. tenant "" is outbox.Config.DefaultTenant. A page has at most limit events (0: 100) and begins
+// waits, or is dead. tenant "" is outbox.Config.DefaultTenantID. A page has at most limit events (0: 100) and begins
 // after the sequence of the last one of the page before (0: from the start).
 //
 // It goes back as far as outbox.Config.Retention. Published rows have no index on the aggregate, because it would make
@@ -33,7 +33,7 @@ WHERE tenant_id = $1 AND aggregate_type = $2 AND aggregate_id = $3 AND sequence 
 // memory. docs/recipes.md shows how to make the index if histories are asked for often; with it a page takes milliseconds.
 func (s *Reader) EventsByAggregate(ctx context.Context, tenant, aggregateType, aggregateID string, after int64, limit int) ([]Record, error) {
 	if tenant == "" {
-		tenant = s.box.DefaultTenant
+		tenant = s.box.DefaultTenantID
 	}
 	if limit <= 0 {
 		limit = 100

@@ -34,9 +34,9 @@ func Service(kinds ...brokers.Kind) serve.Service {
 }
 
 func (s *service) configure(app *config.Config, process *serve.Config) error {
-	app.UoW.DefaultTenant = cmp.Or(app.UoW.DefaultTenant, "default")
+	app.UoW.DefaultTenantID = cmp.Or(app.UoW.DefaultTenantID, "default")
 	app.UoW.Retry.MaxAttempts = cmp.Or(app.UoW.Retry.MaxAttempts, conflictAttempts)
-	s.tenant = app.UoW.DefaultTenant
+	s.tenant = app.UoW.DefaultTenantID
 	process.Migrate = true
 	return nil
 }

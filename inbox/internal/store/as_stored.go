@@ -26,7 +26,7 @@ func AsStored(m *messaging.Message, unordered bool) *messaging.Message {
 func Stored(m *messaging.Message, unordered bool) *messaging.Message {
 	e := m.Envelope
 	if e.TenantID == "" {
-		e.TenantID = DefaultTenant
+		e.TenantID = DefaultTenantID
 	}
 	for n := range columns {
 		if free := columns[n].free; free != nil {

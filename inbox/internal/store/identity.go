@@ -16,8 +16,8 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// DefaultTenant is the tenant of messages that name none.
-const DefaultTenant = "default"
+// DefaultTenantID is the tenant of messages that name none.
+const DefaultTenantID = "default"
 
 // Identity identifies a message of a consumer, with its ordering key and the lock of that.
 type Identity struct {
@@ -31,7 +31,7 @@ type Identity struct {
 func Identify(consumer string, m *messaging.Message) Identity {
 	id := Identity{Consumer: consumer, Tenant: m.TenantID, Source: m.Source}
 	if id.Tenant == "" {
-		id.Tenant = DefaultTenant
+		id.Tenant = DefaultTenantID
 	}
 	id.Key = MessageKey(m.Source, m.ID)
 	named := *m
