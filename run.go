@@ -65,7 +65,7 @@ func (a *App) Run(ctx context.Context, parts ...Part) error {
 	afterwards := a.declareIn(ctx, group, parts)
 	if slices.Contains(parts, Consumers) {
 		afterwards(func() error { a.checkRetention(ctx); return nil })
-		afterwards(func() error { a.checkUse(ctx); return nil })
+		afterwards(func() error { checkUse(ctx, a); return nil })
 	}
 	group.Go(func() error { a.Inbox.State().WatchBrokers(ctx, a.subscriber()); return nil })
 	group.Go(func() error { presenceOf(a, parts).Keep(ctx); return nil })

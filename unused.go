@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/internal/backoff"
-	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/diagnosis"
 )
 
 // unusedAfter is how long a topic of a consumer may have no message after a start before the log says so. The services of an installation start together, and
@@ -15,8 +15,8 @@ const unusedAfter = time.Minute
 
 // checkUse logs each topic of a consumer to which nobody has ever published. That is no fault in a new installation. But a consumer of a misspelt topic
 // looks like a consumer that has nothing to do, and nothing else says that no message will come. It only asks, so it delays nothing.
-func (a *App) checkUse(ctx context.Context) {
-	b, ok := a.broker.(messaging.UseReader)
+func checkUse(ctx context.Context, a *App) {
+	b, ok := a.broker.(diagnosis.UseReader)
 	if !ok || backoff.Wait(ctx, a.unusedAfter) != nil {
 		return
 	}

@@ -108,7 +108,3 @@ func keyOf(s *Stuck) causeKey {
 
 // CauseOf returns the common text of all errors with the same cause as this one.
 func CauseOf(text string) string { return cause.Of(text) }
-
-// CommonPart returns the longest part of an error that is equal for all errors of its cause and that a person can type,
-// to search for these errors. "" if there is none.
-func CommonPart(text string) string { return cause.Common(text) }

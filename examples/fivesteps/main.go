@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 
-
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/event"

@@ -25,12 +25,12 @@ const DefaultMaxPayload = 1 << 20
 
 // Maker makes envelopes with the defaults of the service.
 type Maker struct {
-	Registry      *event.Registry
-	Source        string
-	TopicPrefix   string
+	Registry        *event.Registry
+	Source          string
+	TopicPrefix     string
 	DefaultTenantID string
-	Topic         func(event.Envelope) string
-	MaxPayload    int
+	Topic           func(event.Envelope) string
+	MaxPayload      int
 	// ValidateTopic checks a topic by the broker's rules for names. nil: the broker has none.
 	ValidateTopic func(string) error
 	// Tracer makes a span for each created event. nil: no spans.

@@ -46,7 +46,7 @@ type Settings struct {
 	Pooler, PollOnly bool
 	NoHistory        bool
 	Deployment       string
-	DefaultTenantID    string
+	DefaultTenantID  string
 	MaxPayload       int
 	OnDead           func(ctx context.Context, tx bun.Tx, d DeadLetter) error
 	OnDeadTimeout    time.Duration

@@ -21,7 +21,7 @@ type Topic struct {
 	Subscriptions []Subscription
 	// Publishers are the services that publish to the topic at present, as far as the broker knows them.
 	Publishers []Publisher
-	// Unused says that nobody publishes to the topic or ever has, see [messaging.UseReader]. Default: somebody has, or the broker does not know.
+	// Unused says that nobody publishes to the topic or ever has, see [UseReader]. Default: somebody has, or the broker does not know.
 	Unused bool
 }
 

@@ -81,7 +81,7 @@ func (b *Broker) Retention(ctx context.Context, topic string) (time.Duration, er
 	return b.keeper.Retention(ctx, topic)
 }
 
-// Unused implements [messaging.UseReader]. The broker does not know who will publish.
+// Unused implements [diagnosis.UseReader]. The broker does not know who will publish.
 func (b *Broker) Unused(ctx context.Context, topic string) (bool, error) {
 	if err := b.cfg.names().ValidateTopic(topic); err != nil {
 		return false, err

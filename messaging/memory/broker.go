@@ -198,7 +198,7 @@ func (b *Broker) ReadSubscription(_ context.Context, topic, name string) (messag
 	return messaging.SubscriptionState{Missing: true}, nil
 }
 
-// Unused implements [messaging.UseReader].
+// Unused implements [diagnosis.UseReader].
 func (b *Broker) Unused(_ context.Context, topic string) (bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

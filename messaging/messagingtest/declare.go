@@ -7,6 +7,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/diagnosis"
 )
 
 // testDeclared declares a subscription before its topic has a message, and again after it has settled some: a second declaration must not
@@ -116,8 +117,8 @@ func testRefusedDeclaration(s *session) {
 // is settled.
 func testUse(s *session) {
 	t := s.t
-	b, counts := s.broker.(messaging.UseReader)
-	require.Equal(t, s.h.Counts, counts, "Harness.Counts, and whether the adapter is a messaging.UseReader")
+	b, counts := s.broker.(diagnosis.UseReader)
+	require.Equal(t, s.h.Counts, counts, "Harness.Counts, and whether the adapter is a diagnosis.UseReader")
 	if !counts {
 		return
 	}

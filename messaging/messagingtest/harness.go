@@ -49,7 +49,7 @@ type Harness struct {
 	Keeps bool
 	// Owns is true if the adapter stores Subscription.Source and refuses another one. Default: false, and the case "another service" is not run.
 	Owns bool
-	// Counts is true if the broker knows whether anybody has ever published to a topic, and the adapter is a [messaging.UseReader]. Default: false, and an
+	// Counts is true if the broker knows whether anybody has ever published to a topic, and the adapter is a [diagnosis.UseReader]. Default: false, and an
 	// adapter that is one fails the case "topic in use".
 	Counts bool
 	// Patience is how long a test may take. After that its context ends, and every waiting call has to return. Default: 2m, for busy machines.

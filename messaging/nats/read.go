@@ -74,7 +74,7 @@ func (b *Broker) Retention(ctx context.Context, topic string) (time.Duration, er
 	return -1, nil
 }
 
-// Unused implements [messaging.UseReader]. The server numbers the messages of a stream, and it keeps the last number after the message. It does not know
+// Unused implements [diagnosis.UseReader]. The server numbers the messages of a stream, and it keeps the last number after the message. It does not know
 // who will publish.
 func (b *Broker) Unused(ctx context.Context, topic string) (bool, error) {
 	if err := b.ValidateTopic(topic); err != nil {

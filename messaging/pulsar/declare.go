@@ -100,7 +100,7 @@ func (b *Broker) Retention(ctx context.Context, topic string) (time.Duration, er
 	return b.keeper.Retention(ctx, topic)
 }
 
-// Unused implements [messaging.UseReader] with the admin API, and returns errors.ErrUnsupported where there is none. Pulsar forgets a message that all
+// Unused implements [diagnosis.UseReader] with the admin API, and returns errors.ErrUnsupported where there is none. Pulsar forgets a message that all
 // subscriptions have settled, and remembers that a subscription has settled some. So a topic that was in use before its present subscriptions counts as
 // unused.
 func (b *Broker) Unused(ctx context.Context, topic string) (bool, error) {

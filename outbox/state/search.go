@@ -96,7 +96,7 @@ type search struct {
 }
 
 // run searches until it has more events than the limit, or until within is over, and sets Back. The first span is searched to its end, however long it
-// takes, so that whoever goes on from Back comes to the end of the search.
+// takes, so that a caller who goes on from Back comes to the end of the search.
 func (s *search) run(ctx context.Context, before time.Time, within time.Duration) error {
 	bounded, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

@@ -45,7 +45,7 @@ func Kinds(ctx context.Context, now time.Time, all []ops.Cause, events *outbox.S
 		}
 		row := RowOf(c.Failures)
 		k := &Kind{Cause: *c, Where: row.Where(), Latest: c.Since, Link: row.Href(), Plot: newPlot(now)}
-		k.Text = row.LatestError()
+		k.Text = row.LatestError
 		switch c.Kind {
 		case ops.EventFailing, ops.MessageFailing:
 			k.GoesOn = true

@@ -15,10 +15,12 @@ type Row struct {
 	failures.Group
 
 	Said string // see [Said]
+	// LatestError is the latest error of the cause in full, with the numbers that the failures do not share. Without one it is what they share.
+	LatestError string
 }
 
 // RowOf returns the row of a group.
-func RowOf(g *failures.Group) Row { return Row{*g, Said(g)} }
+func RowOf(g *failures.Group) Row { return Row{*g, Said(g), cmp.Or(g.Example().Error, g.Cause)} }
 
 // Href returns the address of the page of the cause.
 func (r *Row) Href() string { return Href(r.Fingerprint) }
@@ -38,9 +40,6 @@ func (r *Row) Where() string {
 	}
 	return "consumer " + r.Consumer
 }
-
-// LatestError returns the latest error of the cause in full, with the numbers that the failures do not share. Without one it returns what they share.
-func (r *Row) LatestError() string { return cmp.Or(r.Example().Error, r.Cause) }
 
 // Fails returns how many messages or events are tried again, "" if none is.
 func (r *Row) Fails() string {

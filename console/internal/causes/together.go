@@ -7,6 +7,7 @@ import (
 
 	"github.com/oncebox/oncebox/console/internal/frame"
 	"github.com/oncebox/oncebox/operator"
+	"github.com/oncebox/oncebox/internal/cause"
 	"github.com/oncebox/oncebox/ops"
 )
 
@@ -16,7 +17,7 @@ func Together(list []ops.Cause) (out []ops.Cause) {
 	found := map[[2]string]int{} // by consumer and text
 	for n := range list {
 		c := list[n]
-		if c.Kind != ops.MessageFailing || c.Failures == nil || ops.CommonPart(c.Error) == "" {
+		if c.Kind != ops.MessageFailing || c.Failures == nil || cause.Common(c.Error) == "" {
 			out = append(out, c)
 			continue
 		}
@@ -64,6 +65,6 @@ func RetryAll(c *ops.Cause) string {
 		return Bulk(operator.Retry, ops.BoxInbox, c.Fingerprint)
 	}
 	return frame.Address("bulk", url.Values{
-		"action": {string(operator.Retry)}, "box": {string(ops.BoxInbox)}, "consumer": {c.Consumer}, "error": {ops.CommonPart(c.Error)},
+		"action": {string(operator.Retry)}, "box": {string(ops.BoxInbox)}, "consumer": {c.Consumer}, "error": {cause.Common(c.Error)},
 	})
 }

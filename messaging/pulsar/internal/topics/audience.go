@@ -2,6 +2,7 @@ package topics
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"sync"
@@ -139,4 +140,24 @@ func (a *Audience) look(ctx context.Context) error {
 	}
 	k.to.Unwatched(ctx, a.topic)
 	return nil
+}
+
+// Unused reports whether nobody has published to a topic since its subscriptions exist, and nobody is connected to publish, or it does not exist.
+// Without an admin API the error is errors.ErrUnsupported.
+func (k *Keeper) Unused(ctx context.Context, topic string) (bool, error) {
+	if !k.HasAdmin(ctx) {
+		return false, errors.ErrUnsupported
+	}
+	partitions, err := k.Admin.Partitions(ctx, topic)
+	if answer.IsStatus(err, http.StatusNotFound) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	stats, err := k.Admin.Stats(ctx, FirstPartition(topic, partitions)) // a publisher connects to all partitions
+	if err != nil || len(stats.Publishers) > 0 {
+		return false, err
+	}
+	return k.Admin.IsEmpty(ctx, topic, partitions)
 }

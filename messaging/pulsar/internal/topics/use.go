@@ -2,7 +2,6 @@ package topics
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strings"
 
@@ -28,26 +27,6 @@ func (s *storage) isUnused() bool {
 		}
 	}
 	return s.Entries == 0 && strings.HasSuffix(s.Last, ":-1")
-}
-
-// Unused reports whether nobody has published to a topic since its subscriptions exist, and nobody is connected to publish, or it does not exist.
-// Without an admin API the error is errors.ErrUnsupported.
-func (k *Keeper) Unused(ctx context.Context, topic string) (bool, error) {
-	if !k.HasAdmin(ctx) {
-		return false, errors.ErrUnsupported
-	}
-	partitions, err := k.Admin.Partitions(ctx, topic)
-	if answer.IsStatus(err, http.StatusNotFound) {
-		return true, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	stats, err := k.Admin.Stats(ctx, FirstPartition(topic, partitions)) // a publisher connects to all partitions
-	if err != nil || len(stats.Publishers) > 0 {
-		return false, err
-	}
-	return k.Admin.IsEmpty(ctx, topic, partitions)
 }
 
 // IsEmpty reports whether nothing was stored in a topic since its subscriptions exist.
