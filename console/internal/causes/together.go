@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/oncebox/oncebox/console/internal/frame"
-	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/internal/cause"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/ops"
 )
 
