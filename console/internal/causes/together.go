@@ -51,7 +51,7 @@ func add(to, c *ops.Cause) {
 	}
 }
 
-// Shows returns the address of the page about a cause: for several with one text the list of what is stuck at their consumer.
+// Shows returns the address of the page about a cause. Several causes with one text have the list of their consumer on the page Stuck.
 func Shows(c *ops.Cause) string {
 	if c.Fingerprint != "" {
 		return Href(c.Fingerprint)
