@@ -153,6 +153,8 @@ func (r *replicas) takeOver() {
 	_, query, found := strings.Cut(string(page), "-- at the publisher\n")
 	require.True(r.t, found)
 	query, _, _ = strings.Cut(query, ";")
+	require.Contains(r.t, query, "'oncebox'")
+	query = strings.ReplaceAll(query, "'oncebox'", "'"+r.blue.Schema+"'")
 	var typed []string
 	require.NoError(r.t, r.blue.NewRaw(query).Scan(r.t.Context(), &typed))
 	const numbers = `SELECT string_agg(sequencename || ' ' || coalesce(last_value::text, 'unused'), ', ' ORDER BY sequencename)
