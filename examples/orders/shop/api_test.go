@@ -55,12 +55,13 @@ func openShop(t *testing.T) *shop {
 
 func openShopWith(t *testing.T, cfg config.Config) *shop {
 	t.Helper()
-	return openShopOn(t, pgtest.Open(t), pgtest.URL(t), cfg)
+	db := pgtest.Open(t)
+	return openShopOn(t, db, db.DSN, cfg)
 }
 
 func openShopOn(t *testing.T, db *pgtest.DB, url string, cfg config.Config) *shop {
 	t.Helper()
-	cfg.DatabaseURL, cfg.Schema = url, db.Schema
+	cfg.DatabaseURL = url
 	if cfg.Pooler {
 		cfg.DatabaseURL = db.Pooled(t).DSN
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/oncebox/oncebox/httpmw/httpmwtest"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/internal/linktest"
-	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/serve"
 )
 
@@ -53,11 +52,11 @@ func testConformance(t *testing.T, s *shop) {
 	s.failOnce(t, *target.Conflicts, "BEFORE UPDATE ON orders", "serialization_failure")
 	s.failOnce(t, *target.Aborts, "AFTER UPDATE ON orders DEFERRABLE INITIALLY DEFERRED", "check_violation")
 	target.Down = new(target.Create)
-	link := linktest.New(t, pgtest.URL(t))
+	link := linktest.New(t, s.db.DSN)
 	target.Down.URL = s.another(t, config.Config{DatabaseURL: link.URL})
 	link.SetDown(true)
 	target.Expires = new(target.Create)
-	target.Expires.URL = s.another(t, config.Config{DatabaseURL: pgtest.URL(t), Idempotency: idempotency.Config{TTL: time.Second}})
+	target.Expires.URL = s.another(t, config.Config{DatabaseURL: s.db.DSN, Idempotency: idempotency.Config{TTL: time.Second}})
 	defer s.slowDown()()
 	httpmwtest.Run(t, target)
 }
@@ -65,7 +64,6 @@ func testConformance(t *testing.T, s *shop) {
 // another serves a further process on the same tables, which takes requests only.
 func (s *shop) another(t *testing.T, cfg config.Config) (url string) {
 	t.Helper()
-	cfg.Schema = s.db.Schema
 	return start(t, cfg, func(service *serve.Service) {
 		configure := service.Configure
 		service.Configure = func(app *config.Config, process *serve.Config) error {

@@ -15,7 +15,7 @@ import (
 func TestReadOnlyDatabase(t *testing.T) {
 	t.Parallel()
 	db := pgtest.OpenApart(t)
-	s := openShopOn(t, db.DB, db.URL, config.Config{})
+	s := openShopOn(t, db.DB, db.DSN, config.Config{})
 	s.requireReady()
 	id := s.place("k1")
 
