@@ -123,17 +123,16 @@ func (m *Manager) begin(ctx context.Context, o *options, stale staleSet) (*level
 
 // begin sends BEGIN, or leaves it to the first statement, and sets the mark where it is needed.
 func (t *transaction) begin(ctx context.Context, o *sql.TxOptions) (err error) {
-	if t.bun, err = t.conn.BeginTx(ctx, o); err != nil {
-		return err
-	}
-	err = t.conn.Raw(func(c any) error {
+	// Before BEGIN: if ctx ends afterwards, database/sql rolls back in a goroutine of its own and may close the connection meanwhile. A Raw at that
+	// moment panics (database/sql.Conn.grabConn). A connection that is broken shows at BEGIN.
+	_ = t.conn.Raw(func(c any) error {
 		_, t.exact = pgsql.EndedTx(c)
 		return nil
 	})
-	if err == nil && !t.exact {
-		_, err = t.bun.Tx.ExecContext(ctx, mark)
+	if t.bun, err = t.conn.BeginTx(ctx, o); err != nil || t.exact {
+		return err
 	}
-	if err != nil {
+	if _, err = t.bun.Tx.ExecContext(ctx, mark); err != nil {
 		_ = t.bun.Rollback()
 	}
 	return err

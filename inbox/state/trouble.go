@@ -23,7 +23,7 @@ const (
 )
 
 // A consumer with more messages at the broker than Many, for as long as BehindAfter, is behind. The alert OnceboxConsumerBehind has the same rule. A
-// burst that is handled sooner is none.
+// consumer that handles a burst sooner is not behind.
 const (
 	Many        = 1000
 	BehindAfter = 3 * time.Minute

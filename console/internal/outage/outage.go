@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/ops/processes"
 )
 
-// Outage is a broker that is away. The zero value is none.
+// Outage is a broker that is away. The zero value means that no broker is away.
 type Outage struct {
 	// Broker is what it is called, and Since when the first process noticed.
 	Broker string
