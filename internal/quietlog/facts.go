@@ -28,8 +28,8 @@ type facts struct {
 //
 //nolint:gochecknoglobals // a constant list
 var many = []string{
-	"id", "encryption_key", "message_key", "ordering_key", "tenant", "tenants", "aggregate_id", "events", "ref", "xid", "stack", "mend", "name", "producer_name",
-	"cnx", "local_addr", "remote_addr",
+	"id", "key", "encryption_key", "message_key", "ordering_key", "tenant", "tenants", "aggregate_id", "events", "ref", "xid", "stack", "mend", "name",
+	"producer_name", "cnx", "local_addr", "remote_addr",
 }
 
 // waits are names of attributes with the pause before the next try.
