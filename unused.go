@@ -34,7 +34,8 @@ func checkUse(ctx context.Context, a *App) {
 			a.log.InfoContext(ctx, "oncebox: the broker does not report whether anybody publishes to a topic", "topic", s.Topic, "error", err)
 		case unused:
 			a.log.InfoContext(ctx, "oncebox: nobody has published to this topic yet, so its consumers get no message; if messages should be there, "+
-				"compare its name and ONCEBOX_TOPIC_PREFIX with those of the service that publishes, or run oncebox doctor, which names a topic with a similar name",
+				"compare its name and ONCEBOX_TOPIC_PREFIX with those of the service that publishes, or run "+
+				"oncebox doctor, which names a topic with a similar name",
 				"topic", s.Topic)
 		}
 	}

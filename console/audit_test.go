@@ -63,7 +63,8 @@ func TestAnActionOnManyMessagesIsOneRow(t *testing.T) {
 	add := func(actor, action, reason string, count int) {
 		t.Helper()
 		_, err := s.DB.ExecContext(t.Context(), `INSERT INTO oncebox_audit (part, actor, action, reason, tenant_id, topic, event_type, consumer, event_id)
-			SELECT 'inbox', ?, ?, ?, 'acme', 'order', 'order.placed', 'billing', gen_random_uuid() FROM generate_series(1, ?::int)`, actor, action, reason, count)
+			SELECT 'inbox', ?, ?, ?, 'acme', 'order', 'order.placed', 'billing', gen_random_uuid()
+			FROM generate_series(1, ?::int)`, actor, action, reason, count)
 		require.NoError(t, err)
 	}
 	add("ann", "pause", "first of all", 1)

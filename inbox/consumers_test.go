@@ -88,7 +88,8 @@ func TestNameWithAnAtIsAConsumer(t *testing.T) {
 		require.NoError(t, handles.Pause(t.Context(), name, 0, ann))
 		require.NoError(t, handles.Resume(t.Context(), name, ann))
 	}
-	w.exec("INSERT INTO inbox_key (consumer, key_lock, tenant_id, state, due_at) VALUES ('mail@eu', 1, 't', 'WAITING', now()), ('view@2', 2, 't', 'WAITING', now())")
+	w.exec("INSERT INTO inbox_key (consumer, key_lock, tenant_id, state, due_at) " +
+		"VALUES ('mail@eu', 1, 't', 'WAITING', now()), ('view@2', 2, 't', 'WAITING', now())")
 	w.exec("INSERT INTO inbox_process (consumer, topic, process, name, state, since, unsettled, seen_until) " +
 		"SELECT u, 'order', gen_random_uuid(), 'p', 'STORED', now(), 0, now() + interval '1 hour' FROM unnest('{mail@eu,view}'::text[]) u")
 	w.exec("UPDATE inbox_consumer SET stopped_at = beat_at")

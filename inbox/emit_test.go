@@ -83,7 +83,9 @@ func newEmitting(t *testing.T) *emitting {
 	require.NoError(t, err)
 	registry := event.NewRegistry()
 	event.Register[invoiced](registry)
-	e.units = uow.New(e.db.DB, &uow.Config{Source: "test", Telemetry: telemetry.Config{Logger: quiet()}, Registry: registry, DefaultTenantID: "default"}, e.sink)
+	e.units = uow.New(e.db.DB, &uow.Config{
+		Source: "test", Telemetry: telemetry.Config{Logger: quiet()}, Registry: registry, DefaultTenantID: "default",
+	}, e.sink)
 	uow.On(e.units, func(_ context.Context, u *uow.Unit, i invoiced) error { return u.Add("by-rule", i) })
 	return e
 }

@@ -39,8 +39,8 @@
 // has, and never drop a partition that is younger than 24 hours.
 //
 // [Up] makes the schema oncebox if no other is set, and only its owner may create objects there. In a schema where every role may (such as public up
-// to PostgreSQL 14) any role may add a function that a statement then calls in place of the intended one, and [Verify] warns. Nor grant TRIGGER on the tables: triggers run with the
-// rights of the role that writes.
+// to PostgreSQL 14) any role may add a function that a statement then calls in place of the intended one, and [Verify] warns. Nor grant TRIGGER on the
+// tables: triggers run with the rights of the role that writes.
 //
 // # Errors
 //

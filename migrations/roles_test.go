@@ -56,7 +56,8 @@ func TestUpInASchemaThatIsThere(t *testing.T) {
 	err := migrations.Up(t.Context(), db, cfg)
 	require.Equal(t, insufficientPrivilege, pgerr.Code(err))
 	require.ErrorContains(t, err, "migrations: create schema")
-	require.ErrorContains(t, err, `GRANT CREATE ON DATABASE "`+scan[string](t, db, "SELECT current_database()")+`" TO it, or CREATE SCHEMA "`+cfg.Schema+`" AUTHORIZATION it`)
+	require.ErrorContains(t, err, `GRANT CREATE ON DATABASE "`+scan[string](t, db, "SELECT current_database()")+
+		`" TO it, or CREATE SCHEMA "`+cfg.Schema+`" AUTHORIZATION it`)
 
 	empty := pgtest.Open(t)
 	name, db = role(t, empty, "guest")

@@ -47,7 +47,8 @@ func (p *Program) RequireUse(b Broker) {
 	p.t.Helper()
 	s := messaging.Subscription{Topic: "ticket", Name: "billing", Source: "shop"}
 	require.NoError(p.t, b.Declare(p.t.Context(), []string{"ticket"}, []messaging.Subscription{s}))
-	const warning = "warning (broker): topic ticket: as far as the broker knows, nobody has ever published to it, so the subscription billing of this service " +
+	const warning = "warning (broker): topic ticket: as far as the broker knows, nobody has ever published to it, " +
+		"so the subscription billing of this service " +
 		"gets no message"
 	says := func() (found []string) {
 		for _, f := range p.Doctor() {

@@ -20,7 +20,8 @@ func (e *Examination) unused(t *Topic, all []Topic) (found []Finding) {
 	if !t.Unused || e.Source == "" {
 		return nil
 	}
-	problem, mend := "", "nothing, if the first event is still to come; otherwise compare the name of the topic, with its ONCEBOX_TOPIC_PREFIX, in this service "+
+	problem, mend := "", "nothing, if the first event is still to come; otherwise compare the name of the topic, with its "+
+		"ONCEBOX_TOPIC_PREFIX, in this service "+
 		"and in the service that publishes"
 	if names := e.alike(t.Name, all); len(names) > 0 {
 		problem = ", and there are messages in " + strings.Join(names, " and ")
@@ -29,7 +30,8 @@ func (e *Examination) unused(t *Topic, all []Topic) (found []Finding) {
 	for n := range t.Subscriptions {
 		if s := &t.Subscriptions[n]; s.Owner.Source == e.Source {
 			found = append(found, Find(Broker, Warning, mend,
-				"topic %s: as far as the broker knows, nobody has ever published to it, so the subscription %s of this service gets no message%s", t.Name, s.Name, problem))
+				"topic %s: as far as the broker knows, nobody has ever published to it, so the subscription %s of this service gets no message%s",
+				t.Name, s.Name, problem))
 		}
 	}
 	return found

@@ -37,8 +37,9 @@ type Matches struct {
 }
 
 const (
-	searchColumns = `r.id, r.event_type, r.topic, r.tenant_id, r.source, r.aggregate_type, r.aggregate_id, r.ordering_key, r.created_at, r.event_metadata, r.lane, r.seq`
-	searchedWith  = `SELECT m.id::text, m.event_type, m.topic, m.tenant_id, m.source, m.aggregate_type, m.aggregate_id, coalesce(m.ordering_key, ''),
+	searchColumns = `r.id, r.event_type, r.topic, r.tenant_id, r.source, r.aggregate_type, r.aggregate_id, r.ordering_key,
+	r.created_at, r.event_metadata, r.lane, r.seq`
+	searchedWith = `SELECT m.id::text, m.event_type, m.topic, m.tenant_id, m.source, m.aggregate_type, m.aggregate_id, coalesce(m.ordering_key, ''),
 	m.created_at, coalesce(m.status, ` + ofLog + `), m.by FROM (`
 	searchEnd = `) m WHERE m.by IS NOT NULL ORDER BY m.created_at DESC, m.id DESC LIMIT $6::int`
 

@@ -205,6 +205,7 @@ func (r *Row) down(now time.Time) (list, cutOff []string) {
 			list = append(list, name+" has settled nothing"+r.at(t.Topic)+" for "+ago+waits+".")
 		case state.TroublePaused:
 			list = append(list, name+" has been paused for "+ago+": "+words.Cause(t.Error)+waits+".")
+		case state.TroubleBehind: // a finding of its own, see behind
 		}
 	}
 	return list, cutOff

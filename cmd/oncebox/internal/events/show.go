@@ -96,7 +96,8 @@ func lifeOf(l *ops.Life) LifeItem {
 	}
 	for n, m := range l.History {
 		item.History[n] = MomentItem{
-			At: cli.TimeOf(m.At), After: m.After, What: m.What, Consumer: m.Consumer, Attempts: m.Attempts, Error: m.Error, Until: cli.TimeOf(m.Until), Behind: m.Behind,
+			At: cli.TimeOf(m.At), After: m.After, What: m.What, Consumer: m.Consumer, Attempts: m.Attempts, Error: m.Error,
+			Until: cli.TimeOf(m.Until), Behind: m.Behind,
 			Step: m.Step, Actor: m.Actor, Action: m.Action, Reason: m.Reason,
 		}
 	}
