@@ -147,20 +147,20 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 	down := func(text string) finding { return finding{State: stateBad, Text: text, Href: pageStuck, Word: "down"} }
 	away := outage.Of(view.processes, view.Consumers)
 	var under []finding // what follows from the outage
-	for n := range view.Overdue {
-		if o := &view.Overdue[n]; away.Mute && o.Relayed {
-			under = append(under, down(view.overdue(o, now)))
+	put := func(f finding, follows bool) {
+		if follows {
+			under = append(under, f)
 		} else {
-			list = append(list, down(view.overdue(o, now)))
+			list = append(list, f)
 		}
+	}
+	for n := range view.Overdue {
+		o := &view.Overdue[n]
+		put(down(view.overdue(o, now)), away.Mute && o.Relayed)
 	}
 	stopped, cutOff := consumer.Down(view.Consumers, now)
 	for _, text := range cutOff {
-		if away.Deaf {
-			under = append(under, down(text))
-		} else {
-			list = append(list, down(text))
-		}
+		put(down(text), away.Deaf)
 	}
 	for _, text := range stopped {
 		list = append(list, down(text))
@@ -174,12 +174,7 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 		add(stateWarn, text, pageStuck)
 	}
 	for _, name := range consumer.Unknown(view.Consumers) {
-		f := finding{State: stateWarn, Text: "Nobody knows what waits for " + name + " at the broker.", Href: pageStuck, Word: wordLook}
-		if away.Mute || away.Deaf {
-			under = append(under, f)
-		} else {
-			list = append(list, f)
-		}
+		put(finding{State: stateWarn, Text: "Nobody knows what waits for " + name + " at the broker.", Href: pageStuck, Word: wordLook}, away.Mute || away.Deaf)
 	}
 	if text := away.Line(view.waiting()); text != "" {
 		list = append([]finding{{State: stateBad, Text: text, Href: pageProcesses, Word: "down", Under: under}}, list...)

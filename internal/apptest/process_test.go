@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 )
@@ -22,14 +23,14 @@ import (
 type process struct {
 	t     *testing.T
 	cmd   *exec.Cmd
-	log   *safeLog
+	log   *logbook.Book
 	ended chan error
 }
 
 // launch starts this program once more, as the service. It is killed when the test ends.
 func launch(t *testing.T, vars map[string]string) *process {
 	t.Helper()
-	p := &process{t: t, log: &safeLog{}, ended: make(chan error, 1)}
+	p := &process{t: t, log: &logbook.Book{}, ended: make(chan error, 1)}
 	ctx, kill := context.WithCancel(context.Background())
 	p.cmd = exec.CommandContext(ctx, os.Args[0])
 	p.cmd.Env = []string{called + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}

@@ -1,7 +1,6 @@
 package apptest_test
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -10,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/go-chi/chi/v5"
@@ -212,22 +210,4 @@ func count(t *testing.T, db *pgtest.DB, query string) (n int) {
 	t.Helper()
 	require.NoError(t, db.NewRaw(query).Scan(t.Context(), &n))
 	return n
-}
-
-// safeLog is what a process has written so far.
-type safeLog struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *safeLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *safeLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/serve"
@@ -27,25 +28,7 @@ type shop struct {
 	t   *testing.T
 	url string
 	db  *pgtest.DB
-	log *safeLog
-}
-
-// safeLog is what the service has logged.
-type safeLog struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *safeLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *safeLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
+	log *logbook.Book
 }
 
 func openShop(t *testing.T) *shop {
@@ -65,7 +48,7 @@ func openShopOn(t *testing.T, db *pgtest.DB, url string, cfg config.Config) *sho
 	if cfg.Pooler {
 		cfg.DatabaseURL = db.Pooled(t).DSN
 	}
-	s := &shop{t: t, db: db, log: &safeLog{}}
+	s := &shop{t: t, db: db, log: &logbook.Book{}}
 	cfg.Telemetry.Logger = slog.New(slog.NewTextHandler(s.log, nil))
 	s.url = start(t, cfg, nil)
 	return s
