@@ -135,6 +135,22 @@ func (o *overviewView) draw(shown plot.Span, now time.Time) {
 	}
 }
 
+// consumerFindings returns the pauses of consumers, and the messages that they gave up.
+func consumerFindings(view *overviewView, now time.Time) (list []finding) {
+	for _, st := range view.Consumers {
+		if p := st.Pause; p.IsSet() && len(st.Troubles()) == 0 { // a long pause is a trouble, which stands above
+			text := st.Stats.Consumer + " is paused by " + p.Actor + " for " + words.Short(now.Sub(p.Since)) + ": " + words.Cause(p.Reason)
+			list = append(list, finding{State: stateWarn, Text: text, Href: pageConsumers, Word: wordLook})
+		}
+		if st.DeadLetters > 0 {
+			s := selection{Selection: ops.Selection{Box: ops.BoxInbox, Consumer: st.Stats.Consumer}}
+			text := st.Stats.Consumer + " gave up " + words.Counted(int64(st.DeadLetters), "message", "messages") + "."
+			list = append(list, finding{State: stateBad, Text: text, Href: "dead?" + s.Values().Encode(), Word: "decide"})
+		}
+	}
+	return list
+}
+
 // findings returns what an operator should look at, the most serious first.
 func findings(view *overviewView, now time.Time) (list []finding) {
 	add := func(state, text, href string) {
@@ -182,15 +198,7 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 	if o := view.Outbox; o != nil && o.Dead > 0 {
 		add(stateBad, words.Counted(o.Dead, "event", "events")+" could not be published.", "dead?box=outbox")
 	}
-	for _, st := range view.Consumers {
-		if p := st.Pause; p.IsSet() && len(st.Troubles()) == 0 { // a long pause is a trouble, which stands above
-			add(stateWarn, st.Stats.Consumer+" is paused by "+p.Actor+" for "+words.Short(now.Sub(p.Since))+": "+words.Cause(p.Reason), pageConsumers)
-		}
-		if st.DeadLetters > 0 {
-			s := selection{Selection: ops.Selection{Box: ops.BoxInbox, Consumer: st.Stats.Consumer}}
-			add(stateBad, st.Stats.Consumer+" gave up "+words.Counted(int64(st.DeadLetters), "message", "messages")+".", "dead?"+s.Values().Encode())
-		}
-	}
+	list = append(list, consumerFindings(view, now)...)
 	if n := len(view.Unknown); n > 0 {
 		add(stateBad, "Nobody knows the outcome of "+words.Counted(int64(n), "step of a request", "steps of requests")+".", "keys")
 	}
