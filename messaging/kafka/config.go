@@ -96,7 +96,7 @@ type Config struct {
 	ConnectionTimeout time.Duration `env:"CONNECTION_TIMEOUT"`
 	// OperationTimeout is how long the broker may take to answer a request; then the request has failed. Default: 10s.
 	OperationTimeout time.Duration `env:"OPERATION_TIMEOUT"`
-	// PublishTimeout is the longest time for a call of Publish; an earlier deadline of the context ends the call before. Default: 30s.
+	// PublishTimeout is the longest time for a call of Publish; if the deadline of the context is earlier, the call ends at that deadline. Default: 30s.
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"`
 	// CloseTimeout is how long Close waits for running calls to end, and then once more for the broker to answer. Default: 10s.
 	CloseTimeout time.Duration `env:"CLOSE_TIMEOUT"`

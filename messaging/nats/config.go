@@ -91,7 +91,7 @@ type Config struct {
 	// PingInterval is the interval at which the client sends a probe to the server. After two probes without an answer the connection is closed and
 	// opened again. Default: 10s.
 	PingInterval time.Duration `env:"PING_INTERVAL"`
-	// PublishTimeout is the longest time for a call of Publish; an earlier deadline of the context ends the call before. Default: 30s.
+	// PublishTimeout is the longest time for a call of Publish; if the deadline of the context is earlier, the call ends at that deadline. Default: 30s.
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"`
 	// CloseTimeout is how long Close waits for running calls to end, and then once more for the server to answer. Default: 10s.
 	CloseTimeout time.Duration `env:"CLOSE_TIMEOUT"`

@@ -72,7 +72,7 @@ type Config struct {
 	// Heartbeat is the interval at which client and broker send each other a sign of life. A connection that misses two of these signs ends, and is
 	// opened again. Default: 10s.
 	Heartbeat time.Duration `env:"HEARTBEAT"`
-	// PublishTimeout is the longest time for a call of Publish; an earlier deadline of the context ends the call before. Default: 30s.
+	// PublishTimeout is the longest time for a call of Publish; if the deadline of the context is earlier, the call ends at that deadline. Default: 30s.
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"`
 	// CloseTimeout is how long Close waits for running calls to end, and then once more for the broker to answer. Default: 10s.
 	CloseTimeout time.Duration `env:"CLOSE_TIMEOUT"`
