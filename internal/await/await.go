@@ -44,6 +44,25 @@ func True(t TB, ok func() bool, what string, args ...any) {
 	}
 }
 
+// Nil waits until try returns nil. A wait of more than a minute, and a wait in vain, print the last error. It calls try in
+// the test's own goroutine, so try may fail the test. what and args describe the awaited event.
+func Nil(t TB, try func() error, what string, args ...any) {
+	t.Helper()
+	w := begin(t, what, args)
+	defer w.end()
+	what = w.what
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		w.what = what + ": " + err.Error()
+		if !w.pause(pace(time.Since(w.since))) {
+			w.fail(t)
+		}
+	}
+}
+
 // pace returns the pause before the next look: a tenth of the time waited so far.
 func pace(waited time.Duration) time.Duration { return min(max(waited/10, poll), slowest) }
 

@@ -2,6 +2,7 @@ package await_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -53,6 +54,17 @@ func TestLongWaitSaysWhatItWaitsFor(t *testing.T) {
 		require.Contains(t, text, t.Name()+" has waited 1m0s for: event 5\n")
 		require.Contains(t, text, t.Name()+" has waited 2m0s for: event 5\n")
 
+		begun = time.Now()
+		text = printed(t, func() {
+			await.Nil(t, func() error {
+				if time.Since(begun) > 70*time.Second {
+					return nil
+				}
+				return io.ErrNoProgress
+			}, "event %d", 6)
+		})
+		require.Equal(t, t.Name()+" has waited 1m0s for: event 6: "+io.ErrNoProgress.Error()+"\n", text)
+
 		ch := make(chan struct{})
 		time.AfterFunc(61*time.Second, func() { close(ch) })
 		text = printed(t, func() { await.Receive(t, ch, "the end") })
@@ -74,6 +86,13 @@ func TestWaitInVainFailsTheTest(t *testing.T) {
 		for what, wait := range map[string]func(w *watched.T){
 			"a sign":   func(w *watched.T) { await.True(w, func() bool { return false }, "a sign") },
 			"a letter": func(w *watched.T) { await.Receive(w, make(chan int), "a letter") },
+			"a success: attempt 2 failed": func(w *watched.T) {
+				attempts := 0
+				await.Nil(w, func() error {
+					attempts = min(attempts+1, 2)
+					return fmt.Errorf("attempt %d failed", attempts)
+				}, "a success")
+			},
 		} {
 			var said string
 			printed(t, func() { said = watched.Run(t.Context(), wait) })

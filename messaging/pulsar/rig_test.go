@@ -175,12 +175,15 @@ func (r *rig) read(topic string) []message {
 	var out []message
 	for p := range rigPartitions { // the client's reader of several leaves goroutines behind
 		var reader pulsarclient.Reader
-		await.True(r.t, func() bool {
+		await.Nil(r.t, func() error {
 			reader, err = client.CreateReader(pulsarclient.ReaderOptions{
 				Topic:          fmt.Sprintf("persistent://%s/%s/%s-partition-%d", r.cfg.Tenant, r.cfg.Namespace, topic, p),
 				StartMessageID: pulsarclient.EarliestMessageID(),
 			})
-			return err == nil || !strings.Contains(err.Error(), "ServiceNotReady") // a topic that was just terminated may be unavailable for a moment
+			if err != nil && strings.Contains(err.Error(), "ServiceNotReady") { // a topic that is being loaded is unavailable for a moment
+				return err
+			}
+			return nil
 		}, "topic %s can be read", topic)
 		require.NoError(r.t, err)
 		for reader.HasNext() {
