@@ -17,10 +17,14 @@ import (
 //   - traceparent and tracestate, as the request has them; a span that is active when an event is added replaces them
 //
 // The answer has the correlation id in X-Correlation-ID. Invalid identifiers are treated as missing, because anybody can send them, and they are
-// written into rows, messages and logs.
+// written into rows, messages and logs. Package serve mounts this middleware around all requests. If it is mounted twice, the outer one counts.
 func Metadata() func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if _, mounted := event.MetadataFrom(r.Context())[event.CorrelationID]; mounted {
+				next.ServeHTTP(w, r)
+				return
+			}
 			request := identifier(r, "X-Request-ID")
 			correlation := identifier(r, "X-Correlation-ID")
 			if correlation == "" {

@@ -3,13 +3,17 @@
 //	func TestMain(m *testing.M) { oncetest.Main(m) }
 //
 //	func TestOrder(t *testing.T) {
-//		kit := oncetest.New(t, func(s oncetest.Setup) (*oncebox.App, error) {
-//			return newService(s.DB, s.Broker, s.Config) // the function that main calls
-//		})
-//		placeOrder(kit.App, "o-1")
+//		kit, web := oncetest.Serve(t, orders.Service()) // the value that main runs
+//		web.Send("POST", "/orders/o-1", "", "Idempotency-Key", "key-1")
 //		kit.Drain()
 //		oncetest.RequireEvent[InvoiceSent](kit)
 //	}
+//
+// A service without package serve has a function that builds it:
+//
+//	kit := oncetest.New(t, func(s oncetest.Setup) (*oncebox.App, error) {
+//		return newService(s.DB, s.Broker, s.Config) // the function that main calls
+//	})
 //
 // Each test has a schema of its own with the tables of oncebox, and a broker in memory. The schema is dropped when the test ends.
 // Tests may run in parallel. A service without a broker works too.
@@ -48,8 +52,10 @@
 //
 // # A request
 //
-// A start after a crash makes a new App, so its HTTP handler is a new one, too. [NewService] gives the test the present handler, or whatever else the
-// service is made of:
+// [Serve] gives the test a [Web], which sends requests to the present process.
+//
+// Without package serve: a start after a crash makes a new App, so its HTTP handler is a new one, too. [NewService] gives the test the present handler,
+// or whatever else the service is made of:
 //
 //	kit, routes := oncetest.NewService(t, func(s oncetest.Setup) (http.Handler, *oncebox.App, error) {
 //		app, err := newService(s.DB, s.Broker, s.Config)

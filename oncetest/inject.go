@@ -4,7 +4,28 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/envelope"
 )
+
+// PublishFrom publishes an event of another service, whose name is source: the broker has it at once, and consumers handle it in the next
+// [Kit.Drain]. opts give the event what the other service gives it: [event.WithTenantID], and the order by [event.WithAggregate].
+//
+//	kit.PublishFrom("orders", "order", OrderPlaced{"o-1"}, event.WithAggregate("order", "o-1", 1))
+//
+// The event is none of the service under test, so [RequireEvent] does not find it.
+func (k *Kit) PublishFrom(source, topic string, e event.Event, opts ...event.AddOption) {
+	k.t.Helper()
+	maker := envelope.Maker{Registry: k.App.Registry, Source: source, DefaultTenantID: k.App.Outbox.Handle().DefaultTenantID}
+	env, err := maker.Payload(k.t.Context(), k.App.UoW.Topic(topic), e, opts)
+	if err != nil {
+		k.t.Fatalf("oncetest: PublishFrom: %v", err)
+	}
+	if err := k.broker.Publish(k.t.Context(), []event.Envelope{env}); err != nil {
+		k.t.Fatalf("oncetest: PublishFrom: %v", err)
+	}
+}
 
 // FailNextPublish makes the next calls of Publish fail: the first call with the first error, and so on. All messages of
 // a call fail with its error. [github.com/oncebox/oncebox/messaging] explains the errors: a plain error is a refusal

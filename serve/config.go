@@ -131,12 +131,9 @@ func fromEnv(s *Service) (app config.Config, process Config, err error) {
 	if err = errors.Join(err, config.Env(prefix, &process)); err != nil {
 		return app, process, err
 	}
-	if s.Configure != nil {
-		if err := s.Configure(&app, &process); err != nil {
-			return app, process, fmt.Errorf("serve: Service.Configure: %w", err)
-		}
+	if err := s.configure(&app, &process); err != nil {
+		return app, process, err
 	}
-	app.UoW.Source = cmp.Or(app.UoW.Source, s.Source)
 	if strings.TrimSpace(app.UoW.Source) == "" {
 		err = errors.New("serve: Service.Source is empty: set it, or ONCEBOX_SOURCE, to the name of this service; it identifies its events")
 	}

@@ -14,7 +14,8 @@
 //
 // The process reads its settings from the environment, opens the database, connects to the broker whose address is set, and makes the tables if it is
 // asked to. It answers requests, publishes and consumes, or does some of that ([Config].Parts). Beside the requests it answers /healthz, /readyz,
-// /metrics, and /console/ if somebody may use it. Traces go to the collector of OTEL_EXPORTER_OTLP_ENDPOINT.
+// /metrics, and /console/ if somebody may use it. Traces go to the collector of OTEL_EXPORTER_OTLP_ENDPOINT. Events have the correlation id of their
+// request (httpmw.Metadata).
 //
 // Each part can be used alone: package config, telemetry/prom, telemetry/otlp, serve/probe, console, and oncebox itself. The recipe "A server" in
 // docs/recipes.md does by hand what this package does.

@@ -119,8 +119,8 @@ func (p *process) open(ctx context.Context) (requests, page http.Handler, err er
 			return nil, nil, err
 		}
 	}
-	if requests, err = p.service.Setup(ctx, app); err != nil {
-		return nil, nil, fmt.Errorf("serve: Service.Setup: %w", err)
+	if requests, err = p.service.setUp(ctx, app); err != nil {
+		return nil, nil, err
 	}
 	if page, err = p.newConsole(db, app); err != nil {
 		return nil, nil, err
@@ -146,13 +146,7 @@ func (p *process) migrate(ctx context.Context, app *oncebox.App, db *bun.DB) err
 	if err := app.Migrate(ctx); err != nil {
 		return err
 	}
-	if p.service.Migrate == nil {
-		return nil
-	}
-	if err := p.service.Migrate(ctx, db); err != nil {
-		return fmt.Errorf("serve: Service.Migrate: %w", err)
-	}
-	return nil
+	return p.service.makeTables(ctx, db)
 }
 
 // advise adds what this process can do to an error about tables that are missing.

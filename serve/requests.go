@@ -10,11 +10,13 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 )
 
-// around gives each request of the service a span in the trace of its caller, metrics, a time limit, and an answer if its handler panics.
+// around gives each request of the service a span in the trace of its caller, metrics, a time limit, an answer if its handler panics, and the metadata
+// of its events.
 func (p *process) around(h http.Handler) http.Handler {
 	if h == nil || !p.cfg.has(API) {
 		return http.NotFoundHandler()
 	}
+	requests := mounted(h)
 	bounded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), p.cfg.RequestTimeout)
 		defer cancel()
@@ -23,7 +25,7 @@ func (p *process) around(h http.Handler) http.Handler {
 		route.Routes, _ = h.(chi.Routes)
 		inner := r.WithContext(context.WithValue(ctx, chi.RouteCtxKey, route))
 		defer func() { r.Pattern = pattern(route, inner) }() // otelhttp names span and metrics by it
-		h.ServeHTTP(w, inner)
+		requests.ServeHTTP(w, inner)
 	})
 	t := p.app.Telemetry
 	traced := otelhttp.NewHandler(bounded, "request", otelhttp.WithTracerProvider(t.TracerProvider), otelhttp.WithMeterProvider(t.MeterProvider),

@@ -30,7 +30,7 @@ func (s *service) mount(r chi.Router, app *oncebox.App) {
 	r.Mount(httpmw.DefaultProblemBase, policy.Handler(app.Idempotency, rules))
 
 	r.Group(func(r chi.Router) {
-		r.Use(tenant, httpmw.Metadata())
+		r.Use(tenant)
 		r.With(once).Post("/orders", s.place)
 		r.With(once).Post("/orders/{id}/items", s.addItem)
 		r.With(once).Post("/orders/{id}/cancel", s.cancel)
