@@ -21,7 +21,7 @@ type consumersView struct {
 // showConsumers lists the consumers, with the actions that fit the state of each.
 func showConsumers(v *visit) (err error) {
 	view := &consumersView{Notice: consumer.Done(operator.Action(v.URL.Query().Get(fieldDone)))}
-	if view.Consumers, err = consumer.ReadWithErrors(v.Context(), v.cfg.Inbox); err != nil {
+	if view.Consumers, err = consumer.ReadWithErrors(v.Context(), v.cfg.Outbox, v.cfg.Inbox); err != nil {
 		return err
 	}
 	v.still = v.access.Act // the page has forms

@@ -1,11 +1,13 @@
 package console_test
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/operator"
 )
 
@@ -46,6 +48,10 @@ func TestConsumersOfEachStateAreShown(t *testing.T) {
 	_, err = s.DB.ExecContext(t.Context(), `UPDATE inbox_topic SET backlog = 2712, at_least = true, many_since = now() - interval '4 minutes'
 		WHERE topic = 'parcel'`)
 	require.NoError(t, err)
+	for n := range 10 {
+		s.placeAt("parcel", fmt.Sprint("p-", n), event.WithTenantID([]string{"initech", "acme"}[n/8]))
+	}
+	s.went("inbox", "mailer", 2, 2, 600)
 	text := b.page("").text()
 	for _, row := range []string{
 		"mailer is behind at least 2 719", "partly runs in part 0", "printer no connection 8", "paused paused by ann: smtp is down 2",
@@ -57,7 +63,15 @@ func TestConsumersOfEachStateAreShown(t *testing.T) {
 	}
 	require.Contains(t, text, "At least: the broker counts batches")
 	require.Regexp(t, "look mailer is behind at the topic parcel: at least 2 712 messages wait at the broker, "+
-		"more than 1 000 since [-0-9 ]*\\d\\d:\\d\\d\\.", text)
+		"more than 1 000 since [-0-9 ]*\\d\\d:\\d\\d\\. "+
+		"It handles 10 a second, so a message that comes now waits for at least 5m; of about 10 events for it since \\d\\d:\\d\\d:\\d\\d UTC, "+
+		"80 % are of the tenant initech \\(order.placed\\), 20 % are of the tenant acme \\(order.placed\\)\\.", text)
+	page := b.page("consumers")
+	require.Contains(t, page.text(), "Who sends to the topic parcel It handles 10.0 messages a second, at all topics. "+
+		"A message that comes now waits for at least 4 min 31 s. Tenant Types Events Share initech order.placed 8 80 % acme order.placed 2 20 %")
+	require.Contains(t, page.text(), "It does nothing to messages that are at the broker already")
+	require.Equal(t, []string{"tenants?tenant=initech", "tenants?tenant=acme"}, page.links("tenants?"))
+	require.Contains(t, b.page("stuck?consumer=mailer").text(), "80 % are of the tenant initech")
 	require.Regexp(t, "consumer behind .* consumer mailer topic parcel .*at least 2712 messages wait at the broker", b.page("stuck").text())
 	for _, finding := range []string{
 		"printer has had no connection to the broker for 1 h, and 8 messages wait at the broker: connection refused",

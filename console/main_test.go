@@ -91,8 +91,14 @@ func (s *shop) place(order string) {
 
 func (s *shop) placeWith(order string, opts ...event.AddOption) {
 	s.t.Helper()
+	s.placeAt("order", order, opts...)
+}
+
+// placeAt announces an order at a topic.
+func (s *shop) placeAt(topic, order string, opts ...event.AddOption) {
+	s.t.Helper()
 	require.NoError(s.t, s.App.UoW.Do(s.t.Context(), func(_ context.Context, u *uow.Unit) error {
-		return u.Add("order", orderPlaced{order}, opts...)
+		return u.Add(topic, orderPlaced{order}, opts...)
 	}))
 }
 

@@ -82,7 +82,7 @@ func showOverview(v *visit) error {
 	}
 	if view.HasInbox {
 		reads.Go(func() (err error) {
-			view.Consumers, err = consumer.Read(ctx, v.cfg.Inbox)
+			view.Consumers, err = consumer.Read(ctx, v.cfg.Outbox, v.cfg.Inbox)
 			return err
 		})
 		reads.Go(func() (err error) {
@@ -187,7 +187,7 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 		}
 	}
 	for _, text := range consumer.Behind(view.Consumers, now) {
-		add(stateWarn, text, pageStuck)
+		add(stateWarn, text, pageConsumers)
 	}
 	for _, name := range consumer.Unknown(view.Consumers) {
 		put(finding{State: stateWarn, Text: "Nobody knows what waits for " + name + " at the broker.", Href: pageStuck, Word: wordLook}, away.Mute || away.Deaf)

@@ -183,9 +183,9 @@ func actsOn(v *visit, s *ops.Stuck) []link {
 		return []link{{Name: "Resolve", Href: "keys?" + url.Values{fieldTenant: {s.Tenant}}.Encode(), Class: classPrimary}}
 	case ops.TenantPaused:
 		return []link{{Name: "Tenants", Href: pageTenants, Class: classPrimary}}
-	case ops.ConsumerPaused, ops.ConsumerMissing:
+	case ops.ConsumerPaused, ops.ConsumerMissing, ops.ConsumerBehind:
 		return []link{{Name: titleConsumers, Href: pageConsumers, Class: classPrimary}}
-	case ops.RelayMissing, ops.RelayLate, ops.ConsumerAway, ops.ConsumerLate, ops.ConsumerBehind, ops.EventFailing:
+	case ops.RelayMissing, ops.RelayLate, ops.ConsumerAway, ops.ConsumerLate, ops.EventFailing:
 	}
 	return nil
 }
@@ -264,7 +264,8 @@ func advice(s *ops.Stuck) string {
 	case ops.ConsumerLate:
 		return "Read the log of its processes. If a handler hangs, start them anew."
 	case ops.ConsumerBehind:
-		return "Nothing is lost. Start more processes of the service, up to the number of the topic's partitions, or find out who sends so much."
+		return "Nothing is lost. Start more processes of the service, up to the number of the topic's partitions. " +
+			"To pause a tenant stops its events from now on, and not its messages that are at the broker already."
 	case ops.ConsumerPaused:
 		return "Resume the consumer when its messages may be handled."
 	case ops.EventFailing:

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/oncebox/oncebox/console/internal/tenant"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox/tenants"
@@ -24,15 +25,16 @@ const lookAgain = "Nothing was changed. Look at the list again."
 
 // tenantsView is the data of the page of tenants.
 type tenantsView struct {
-	Paused []tenants.Pause
+	Rows   []tenant.Row
 	Moved  []tenants.Group
 	Notice string
+	Chosen string // the tenant in the form that pauses one
 }
 
-// showTenants lists the paused tenants, and the tenants that have lanes of their own.
+// showTenants lists the tenants of the last minutes, the paused tenants, and the tenants that have lanes of their own.
 func showTenants(v *visit) (err error) {
-	view := &tenantsView{}
-	if view.Paused, err = v.cfg.Outbox.Tenants().Paused(v.Context()); err != nil {
+	view := &tenantsView{Chosen: v.URL.Query().Get(fieldTenant)}
+	if view.Rows, err = tenant.Read(v.Context(), v.cfg.Outbox, v.now); err != nil {
 		return err
 	}
 	if view.Moved, err = v.cfg.Outbox.Tenants().List(v.Context()); err != nil {
@@ -60,9 +62,9 @@ func changeTenant(v *visit) error {
 	default:
 		return invalid(fmt.Errorf("action: %q is neither pause nor resume", form.Get(fieldAction)))
 	}
-	tenant, reason := strings.TrimSpace(form.Get(fieldTenant)), strings.TrimSpace(form.Get(fieldReason))
-	err := event.ValidateIdentifier("tenant", tenant)
-	if tenant == "" {
+	name, reason := strings.TrimSpace(form.Get(fieldTenant)), strings.TrimSpace(form.Get(fieldReason))
+	err := event.ValidateIdentifier("tenant", name)
+	if name == "" {
 		err = errors.New("tenant: it is empty")
 	}
 	if err != nil {
@@ -71,7 +73,7 @@ func changeTenant(v *visit) error {
 	if wrong := reasonProblem(reason); wrong != "" {
 		return unexplained(wrong)
 	}
-	switch err := do(v.Context(), tenant, v.by(reason)); {
+	switch err := do(v.Context(), name, v.by(reason)); {
 	case errors.Is(err, tenants.ErrPaused):
 		return &problem{http.StatusConflict, "The tenant is paused already", lookAgain}
 	case errors.Is(err, tenants.ErrNotPaused):
@@ -80,7 +82,7 @@ func changeTenant(v *visit) error {
 		return err
 	}
 	v.log.InfoContext(v.Context(), "oncebox: a tenant was paused or resumed on the console", "actor", v.access.Actor,
-		"action", form.Get(fieldAction), "tenant", tenant)
+		"action", form.Get(fieldAction), "tenant", name)
 	v.redirect(pageTenants + "?" + url.Values{fieldDone: {form.Get(fieldAction)}}.Encode())
 	return nil
 }

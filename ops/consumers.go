@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/inbox/state"
+	"github.com/oncebox/oncebox/ops/behind"
 )
 
 // WithConsumers returns a view that calls read for the list of consumers. A view calls [state.Reader.Consumers] by
@@ -154,6 +155,29 @@ func troubles(c *state.Consumer) (list []Stuck) {
 		list = append(list, s)
 	}
 	return list
+}
+
+// loadedParts is parts, with the load of each consumer that is behind in its Error.
+func (v *View) loadedParts(ctx context.Context, filter Filter, limit int) ([]Stuck, error) {
+	list, err := v.parts(ctx, filter, limit)
+	if err != nil {
+		return nil, err
+	}
+	for n := range list {
+		s := &list[n]
+		if s.Kind != ConsumerBehind {
+			continue
+		}
+		queue := behind.Queue{Consumer: s.Consumer, Topic: s.Topic, Since: s.Since, Messages: s.Backlog, AtLeast: s.AtLeast}
+		load, err := queue.Read(ctx, v.outbox, v.inbox)
+		if err != nil {
+			return nil, err
+		}
+		if text := load.Text(); text != "" {
+			s.Error += "; " + text
+		}
+	}
+	return list, nil
 }
 
 // Unknown lists the consumers for which the number of messages at the broker is unknown, with the reason. Messages that

@@ -168,7 +168,7 @@ type reading func(ctx context.Context, filter Filter, limit int) ([]Stuck, error
 
 // reads returns the readings of all kinds.
 func (v *View) reads() []reading {
-	return []reading{v.parts, v.deadEvents, v.failingEvents, v.deadMessages, v.failingMessages, v.unknownSteps, v.longPauses}
+	return []reading{v.loadedParts, v.deadEvents, v.failingEvents, v.deadMessages, v.failingMessages, v.unknownSteps, v.longPauses}
 }
 
 func (v *View) stuck(ctx context.Context, filter Filter, limit int, reads []reading) (list []Stuck, err error) {

@@ -70,7 +70,7 @@ func (v *View) Causes(ctx context.Context, filter Filter) (list []Cause, archive
 	}
 	read := v.reads()
 	if filter.Tenant == "" && filter.Topic == "" {
-		read = []reading{v.parts, v.unknownSteps, v.longPauses}
+		read = []reading{v.loadedParts, v.unknownSteps, v.longPauses}
 	}
 	all, err := v.stuck(ctx, filter, Looked, read)
 	if err != nil {

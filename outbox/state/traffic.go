@@ -51,3 +51,11 @@ func (s *Reader) History(ctx context.Context, span time.Duration) (operator.Hist
 	all, err := history.Read(ctx, s.box.AdHoc(), s.box.DB, operator.PartOutbox, span)
 	return all[""], outboxdb.Wrap("read the history", err)
 }
+
+// Loads returns how many events each tenant has recorded since a time, by the clock of the database, the largest load first, 200 at most. It counts events
+// of the given topics, without any topic all events. It counts published events too, as long as they are kept (outbox.Config.Retention), but not
+// events that were refused, delayed or given up. It reads the latest [Looked] events of each lane, however many there are.
+func (s *Reader) Loads(ctx context.Context, since time.Time, topics ...string) ([]Load, error) {
+	list, err := readLoads(ctx, s.box, since, append([]string{}, topics...)) // an empty array, and not NULL
+	return list, outboxdb.Wrap("read who records how much", err)
+}

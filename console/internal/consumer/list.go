@@ -9,11 +9,12 @@ import (
 	"github.com/oncebox/oncebox/console/internal/causes"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/inbox/state"
+	"github.com/oncebox/oncebox/outbox"
 )
 
 // Read lists the consumers that run or have run, with the messages that wait for them. It merges two sources, because a consumer may be in one of
-// them only: without any message, or without a known process.
-func Read(ctx context.Context, box *inbox.Inbox) (list []Row, err error) {
+// them only: without any message, or without a known process. events may be nil: then it is not known who sends what to a consumer that is behind.
+func Read(ctx context.Context, events *outbox.Store, box *inbox.Inbox) (list []Row, err error) {
 	known, err := box.State().Consumers(ctx)
 	if err != nil {
 		return nil, err
@@ -30,14 +31,18 @@ func Read(ctx context.Context, box *inbox.Inbox) (list []Row, err error) {
 		rows[st.Consumer] = Row{Stats: st, Consumer: rows[st.Consumer].Consumer}
 	}
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
-		list = append(list, rows[name])
+		row := rows[name]
+		if err := row.loads(ctx, events, box); err != nil {
+			return nil, err
+		}
+		list = append(list, row)
 	}
 	return list, nil
 }
 
 // ReadWithErrors is [Read] with the last error of each consumer: of its handler or of its connection, whichever is later.
-func ReadWithErrors(ctx context.Context, box *inbox.Inbox) ([]Row, error) {
-	list, err := Read(ctx, box)
+func ReadWithErrors(ctx context.Context, events *outbox.Store, box *inbox.Inbox) ([]Row, error) {
+	list, err := Read(ctx, events, box)
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,9 @@ type Row struct {
 	// address of its cause, "" for an error of the connection.
 	Error, Href string
 	FailedAt    time.Time
+
+	// Loads has an entry for each topic at which it is behind.
+	Loads []Load
 }
 
 // Name returns the name that a pause has: for a generation of a read model that of the read model.
@@ -216,7 +219,7 @@ func (r *Row) behind(now time.Time) (list []string) {
 	for _, t := range r.Troubles() {
 		if t.Kind == state.TroubleBehind {
 			list = append(list, r.Stats.Consumer+" is behind"+r.at(t.Topic)+": "+waiting(&t.Waiting)+", more than "+words.Group(state.Many)+" since "+
-				words.Since(now, t.Since)+".")
+				words.Since(now, t.Since)+"."+r.load(t.Topic))
 		}
 	}
 	return list

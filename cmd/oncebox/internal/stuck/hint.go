@@ -23,8 +23,8 @@ func next(p cli.Program, f *ops.Stuck) string {
 	case ops.ConsumerLate:
 		return "read the log of its processes; if a handler hangs, restart them; to see its state: " + p.Typed("consumers", "list")
 	case ops.ConsumerBehind:
-		return "start more processes, up to the number of partitions, or find out who sends so much; to see whether it gets less: " +
-			p.Typed("status", "--watch")
+		return "start more processes, up to the number of partitions; to stop what a tenant sends from now on, though not its messages that are at the " +
+			"broker already: " + p.Decided("tenants", "pause", "TENANT") + "; to see whether it gets less: " + p.Typed("status", "--watch")
 	case ops.ConsumerPaused:
 		return "to handle its messages again: " + p.Decided("consumers", "resume", f.Consumer)
 	case ops.EventDead:

@@ -161,6 +161,10 @@ func printOne(s *cli.Session, i *Item) error {
 	case i.Consumer != "":
 		what = cli.Join(what, "at consumer "+i.Consumer)
 	}
+	width := 200
+	if i.Kind == ops.ConsumerBehind {
+		width = 600 // the text names tenants
+	}
 	behind := ""
 	if i.Holds {
 		behind = "later events or messages of the ordering key " + i.Key + " wait behind it"
@@ -175,5 +179,5 @@ func printOne(s *cli.Session, i *Item) error {
 	}
 	return s.Pairs(string(i.Kind), what, "since", cli.At(i.Since), "relay", relay, "id", i.ID, "topic", i.Topic, "tenant", i.Tenant,
 		"request", i.Request, "asked by", cli.AskedBy(i.Caller, i.Principal), "step", i.Step, "about", i.Label, "behind it", behind,
-		"tries", tries, "next try", cli.At(i.Next), "error", cli.Short(i.Error, 200), "note", i.note, "archived before", i.back, "to do", i.Do, "or", i.Or)
+		"tries", tries, "next try", cli.At(i.Next), "error", cli.Short(i.Error, width), "note", i.note, "archived before", i.back, "to do", i.Do, "or", i.Or)
 }

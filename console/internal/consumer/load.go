@@ -1,0 +1,46 @@
+package consumer
+
+import (
+	"context"
+
+	"github.com/oncebox/oncebox/console/internal/words"
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/state"
+	"github.com/oncebox/oncebox/ops/behind"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// Load is what a consumer that is behind at a topic has to do.
+type Load struct {
+	behind.Load
+
+	Topic string
+}
+
+// loads reads the load of each topic at which a consumer is behind.
+func (r *Row) loads(ctx context.Context, events *outbox.Store, box *inbox.Inbox) error {
+	for _, t := range r.Troubles() {
+		if t.Kind != state.TroubleBehind {
+			continue
+		}
+		queue := behind.Queue{
+			Consumer: r.Consumer.Consumer, Topic: t.Topic, Since: t.Since, Messages: t.Waiting.Messages, AtLeast: t.Waiting.AtLeast,
+		}
+		load, err := queue.Read(ctx, events, box)
+		if err != nil {
+			return err
+		}
+		r.Loads = append(r.Loads, Load{load, t.Topic})
+	}
+	return nil
+}
+
+// load returns what is known of the load at a topic as the end of a finding, "" if nothing is.
+func (r *Row) load(topic string) string {
+	for n := range r.Loads {
+		if l := &r.Loads[n]; l.Topic == topic && l.Text() != "" {
+			return " " + words.Upper(l.Text()) + "."
+		}
+	}
+	return ""
+}
