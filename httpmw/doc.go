@@ -4,9 +4,10 @@
 //   - [Idempotency] executes a request once, however often it is sent, and gives every retry the same answer
 //   - [UnitOfWork] runs a handler in a transaction
 //   - [Transport], for the client side, adds an Idempotency-Key to the requests of a handler, which is the same when the handler is run again
-//   - [Tenant] and [Metadata] put values into the context that the events then carry
+//   - [Authenticate] finds out who sends a request; [Tenant] and [Metadata] put values into the context that the events then carry
 //
-// A handler works in the transaction of its middleware: through uow.MustFromContext(r.Context()), units.Do or units.DB.
+// A handler works in the transaction of its middleware: through uow.MustFromContext(r.Context()), units.Do or units.DB. Package httpjson makes one of a
+// function that takes and returns JSON.
 //
 //	units, keys := uow.New(db, nil), idempotency.NewStore(nil)
 //	once := httpmw.Idempotency(units, keys, func(r *http.Request) (idempotency.Scope, error) {

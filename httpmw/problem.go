@@ -8,14 +8,15 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 )
 
 // DefaultProblemBase is the default of IdempotencyConfig.ProblemBase.
 const DefaultProblemBase = "/problems/"
 
 // Problem is an error in the form of RFC 9457. The middlewares of this package send problems in place of the handler's answer; a handler sends its own
-// with [WriteProblem].
-type Problem struct {
+// with [WriteProblem]. A function of package httpjson returns it as its error.
+type Problem struct { //nolint:errname // it is an answer as well, with the name of RFC 9457
 	// Type is a URI that names the kind of problem. A [RefuseFunc] gets one of the types that the package documentation lists; in JSON
 	// IdempotencyConfig.ProblemBase stands before them.
 	Type string `json:"type"`
@@ -42,6 +43,11 @@ func WriteProblem(w http.ResponseWriter, r *http.Request, p Problem) {
 	p.Type = cmp.Or(p.Type, "about:blank")
 	p.Title = cmp.Or(p.Title, http.StatusText(p.Status))
 	p.answer(w, cmp.Or(w.Header().Get("Retry-After"), seconds(DefaultRetryAfter))).as(p, r).write(w)
+}
+
+// Error returns status, title and detail.
+func (p Problem) Error() string {
+	return strings.TrimSuffix(fmt.Sprintf("%d %s: %s", p.Status, cmp.Or(p.Title, http.StatusText(p.Status)), p.Detail), ": ")
 }
 
 // MarshalJSON returns the object of RFC 9457, with the extensions behind the other members.

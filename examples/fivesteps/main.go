@@ -7,7 +7,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"os"
 
@@ -15,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/httpmw"
-	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/httpmw/httpjson"
 	"github.com/oncebox/oncebox/localpg"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/serve"
@@ -51,16 +50,10 @@ func PlaceOrder(id string, total int64) *Order {
 // 2. A request saves the order. Its event and its answer are stored in the same transaction.
 
 func routes(app *oncebox.App) http.Handler {
-	placeOrder := func(w http.ResponseWriter, r *http.Request) {
-		err := app.UoW.Do(r.Context(), func(ctx context.Context, u *uow.Unit) error {
+	placeOrder := func(r *http.Request, _ httpjson.Nothing) (httpjson.Nothing, error) {
+		return httpjson.Nothing{}, app.UoW.Do(r.Context(), func(ctx context.Context, u *uow.Unit) error {
 			return u.Save(ctx, PlaceOrder(r.PathValue("id"), 42))
 		})
-		if err != nil {
-			slog.ErrorContext(r.Context(), "place the order", "error", err)
-			http.Error(w, "the order was not placed", http.StatusInternalServerError)
-			return
-		}
-		w.WriteHeader(http.StatusCreated)
 	}
 	showSales := func(w http.ResponseWriter, r *http.Request) {
 		var total int64
@@ -70,10 +63,9 @@ func routes(app *oncebox.App) http.Handler {
 		}
 		fmt.Fprintln(w, "sold for", total)
 	}
-	anyone := func(*http.Request) (idempotency.Scope, error) { return idempotency.Anonymous("default"), nil } // all clients share their keys
-	once := httpmw.Idempotency(app.UoW, app.Idempotency, anyone, nil)
+	once := httpmw.Idempotency(app.UoW, app.Idempotency, httpmw.Anyone, nil) // all clients share their keys
 	mux := http.NewServeMux()
-	mux.Handle("POST /orders/{id}", once(http.HandlerFunc(placeOrder)))
+	mux.Handle("POST /orders/{id}", once(httpjson.Handler(http.StatusCreated, nil, placeOrder)))
 	mux.HandleFunc("GET /sales", showSales)
 	return mux
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/httpmw"
+	"github.com/oncebox/oncebox/httpmw/httpjson"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
@@ -39,31 +40,26 @@ func (n *Note) AggregateID() string { return n.ID }
 // AggregateVersion counts the events of the note.
 func (n *Note) AggregateVersion() int64 { return n.Version }
 
-// User is what the authentication has found out.
+// User is what a token says.
 type User struct{ Tenant, Name string }
 
-// NoteRoutes serves the notes of all tenants. userOf reads the user that the authentication has put into the request.
-func NoteRoutes(app *oncebox.App, userOf func(*http.Request) User) http.Handler {
-	ofTenant := httpmw.Tenant(func(r *http.Request) (string, error) { return userOf(r).Tenant, nil })
-	scope := func(r *http.Request) (idempotency.Scope, error) {
-		return idempotency.Scope{Principal: userOf(r).Name}, nil // its tenant is that of httpmw.Tenant
+// NoteRoutes serves the notes of all tenants. userOf finds the user of a request, for example by its token.
+func NoteRoutes(app *oncebox.App, userOf func(*http.Request) (User, error)) http.Handler {
+	callerOf := func(r *http.Request) (idempotency.Scope, error) {
+		user, err := userOf(r)
+		return idempotency.Scope{Tenant: user.Tenant, Principal: user.Name}, err
 	}
-	once := httpmw.Idempotency(app.UoW, app.Idempotency, scope, &httpmw.IdempotencyConfig{RequireTenant: true})
-	note := func(w http.ResponseWriter, r *http.Request) {
-		err := app.UoW.Do(r.Context(), func(ctx context.Context, u *uow.Unit) error {
+	once := httpmw.Idempotency(app.UoW, app.Idempotency, httpmw.Caller, &httpmw.IdempotencyConfig{RequireTenant: true})
+	note := func(r *http.Request, _ httpjson.Nothing) (httpjson.Nothing, error) {
+		return httpjson.Nothing{}, app.UoW.Do(r.Context(), func(ctx context.Context, u *uow.Unit) error {
 			n := &Note{TenantID: event.TenantFrom(ctx), ID: r.PathValue("id")}
 			n.Record(Noted{n.ID})
 			return u.Save(ctx, n)
 		})
-		if err != nil {
-			httpmw.WriteProblem(w, r, httpmw.Problem{Title: "The note was not stored"})
-			return
-		}
-		w.WriteHeader(http.StatusCreated)
 	}
 	routes := http.NewServeMux()
-	routes.Handle("POST /notes/{id}", ofTenant(once(http.HandlerFunc(note))))
-	return routes
+	routes.Handle("POST /notes/{id}", once(httpjson.Handler(http.StatusCreated, nil, note)))
+	return httpmw.Authenticate(callerOf)(routes)
 }
 
 // CountNotes counts the notes of each tenant.

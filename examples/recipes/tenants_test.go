@@ -23,8 +23,8 @@ func TestTenantsDoNotMeet(t *testing.T) {
 		}
 		event.Register[recipes.Noted](app.Registry)
 		recipes.CountNotes(app)
-		routes = recipes.NoteRoutes(app, func(r *http.Request) recipes.User {
-			return recipes.User{Tenant: r.Header.Get("Tenant"), Name: "ann"}
+		routes = recipes.NoteRoutes(app, func(r *http.Request) (recipes.User, error) {
+			return recipes.User{Tenant: r.Header.Get("Tenant"), Name: "ann"}, nil
 		})
 		_, err = s.DB.ExecContext(t.Context(), `
 			CREATE TABLE notes (tenant_id text, id text, version bigint NOT NULL, PRIMARY KEY (tenant_id, id));

@@ -3,7 +3,6 @@ package shop
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -14,8 +13,8 @@ import (
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/httpmw"
+	"github.com/oncebox/oncebox/httpmw/httpjson"
 	"github.com/oncebox/oncebox/httpmw/policy"
-	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -24,9 +23,7 @@ import (
 func (s *service) mount(r chi.Router, app *oncebox.App) {
 	tenant := httpmw.Tenant(func(r *http.Request) (string, error) { return cmp.Or(r.Header.Get("X-Tenant-Id"), s.tenant), nil })
 	rules := &httpmw.IdempotencyConfig{Required: true, RequireTenant: true}
-	once := httpmw.Idempotency(app.UoW, app.Idempotency, func(r *http.Request) (idempotency.Scope, error) {
-		return idempotency.Anonymous(event.TenantFrom(r.Context())), nil
-	}, rules)
+	once := httpmw.Idempotency(app.UoW, app.Idempotency, httpmw.Anyone, rules)
 	r.Mount(httpmw.DefaultProblemBase, policy.Handler(app.Idempotency, rules))
 
 	r.Group(func(r chi.Router) {
@@ -102,7 +99,7 @@ func (s *service) change(w http.ResponseWriter, r *http.Request, status int, use
 	if status == http.StatusCreated {
 		w.Header().Set("Location", "/orders/"+changed.ID)
 	}
-	answer(w, status, changed)
+	httpjson.Write(w, r, status, changed)
 }
 
 func (s *service) order(w http.ResponseWriter, r *http.Request) {
@@ -116,7 +113,7 @@ func (s *service) order(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
-	answer(w, http.StatusOK, viewOf(order))
+	httpjson.Write(w, r, http.StatusOK, viewOf(order))
 }
 
 func (s *service) summary(w http.ResponseWriter, r *http.Request) {
@@ -130,7 +127,7 @@ func (s *service) summary(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
-	answer(w, http.StatusOK, summary)
+	httpjson.Write(w, r, http.StatusOK, summary)
 }
 
 // orderView is an order as clients see it.
@@ -168,15 +165,4 @@ func customerID(r *http.Request) (string, error) {
 		return "", badInput("%v", err)
 	}
 	return id, nil
-}
-
-// answer writes JSON. An error of the connection loses nothing: the client repeats the request with its key.
-func answer(w http.ResponseWriter, status int, body any) {
-	encoded, err := json.Marshal(body)
-	if err != nil {
-		panic(err) // strings and numbers only
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(encoded)
 }

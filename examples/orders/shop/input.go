@@ -1,15 +1,11 @@
 package shop
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"unicode/utf8"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/httpmw/httpjson"
 )
 
 // Bounds of the input, far above sensible values.
@@ -88,21 +84,8 @@ func (in *itemInput) item() Item { return Item{SKU: in.SKU, Qty: in.Qty, PriceCe
 
 // readJSON reads a body that is one JSON object of the given form and nothing else.
 func readJSON(r *http.Request, in interface{ validate() error }) error {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return badInput("the body could not be read: %v", err)
-	}
-	// encoding/json would replace the bytes, and two different ids would become one.
-	if !utf8.Valid(body) {
-		return badInput("the body is not valid UTF-8")
-	}
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(in); err != nil {
-		return badInput("the body is not what this request needs: %v", err)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return badInput("the body goes on after its JSON value")
+	if err := httpjson.Read(r, in); err != nil {
+		return err
 	}
 	return in.validate()
 }

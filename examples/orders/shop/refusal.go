@@ -23,7 +23,10 @@ func (s *service) refuse(w http.ResponseWriter, r *http.Request, err error) {
 func problemOf(err error) httpmw.Problem {
 	var input *inputError
 	var statement *pgconn.PgError
-	switch {
+	switch malformed, is := errors.AsType[httpmw.Problem](err); {
+	case is:
+		malformed.Type = "/problems/bad-input"
+		return malformed
 	case errors.As(err, &input):
 		return httpmw.Problem{Type: "/problems/bad-input", Title: "The request is malformed", Status: http.StatusBadRequest, Detail: input.reason}
 	case errors.Is(err, ErrNotFound):

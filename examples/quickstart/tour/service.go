@@ -86,8 +86,7 @@ func (s *spending) orderPlaced(ctx context.Context, e OrderPlaced) error {
 // ---- the HTTP interface: answers are stored with the work ----
 
 func routes(units *uow.Manager, keys *idempotency.Store) chi.Router {
-	scope := func(*http.Request) (idempotency.Scope, error) { return idempotency.Anonymous("default"), nil }
-	once := httpmw.Idempotency(units, keys, scope, &httpmw.IdempotencyConfig{Required: true})
+	once := httpmw.Idempotency(units, keys, httpmw.Anyone, &httpmw.IdempotencyConfig{Required: true})
 
 	r := chi.NewRouter()
 	r.With(once).Post("/orders/{id}", func(w http.ResponseWriter, r *http.Request) {

@@ -3,8 +3,7 @@ package orders
 
 import (
 	"context"
-	"encoding/json"
-	"log/slog"
+	"database/sql"
 	"net/http"
 
 	"github.com/uptrace/bun"
@@ -13,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/examples/twoservices/shopevents"
 	"github.com/oncebox/oncebox/httpmw"
-	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/httpmw/httpjson"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/brokers"
 	"github.com/oncebox/oncebox/serve"
@@ -64,29 +63,22 @@ func setup(_ context.Context, app *oncebox.App) (http.Handler, error) {
 	return routes(app), nil
 }
 
+// refusals are the errors that a client can cause.
+var refusals = httpjson.Errors{http.StatusNotFound: {sql.ErrNoRows}}
+
 func routes(app *oncebox.App) http.Handler {
-	anyone := func(*http.Request) (idempotency.Scope, error) { return idempotency.Anonymous("default"), nil }
-	once := httpmw.Idempotency(app.UoW, app.Idempotency, anyone, nil)
-	mux := http.NewServeMux()
-	mux.Handle("POST /orders/{id}", once(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		err := app.UoW.Do(r.Context(), func(ctx context.Context, u *uow.Unit) error {
+	once := httpmw.Idempotency(app.UoW, app.Idempotency, httpmw.Anyone, nil)
+	place := func(r *http.Request, _ httpjson.Nothing) (httpjson.Nothing, error) {
+		return httpjson.Nothing{}, app.UoW.Do(r.Context(), func(ctx context.Context, u *uow.Unit) error {
 			return u.Save(ctx, Place(r.PathValue("id"), 42))
 		})
-		if err != nil {
-			slog.ErrorContext(r.Context(), "place the order", "error", err)
-			httpmw.WriteProblem(w, r, httpmw.Problem{Title: "The order was not placed"})
-			return
-		}
-		w.WriteHeader(http.StatusCreated)
-	})))
-	mux.HandleFunc("GET /orders/{id}", func(w http.ResponseWriter, r *http.Request) {
+	}
+	show := func(r *http.Request, _ httpjson.Nothing) (*Order, error) {
 		o := &Order{ID: r.PathValue("id")}
-		if err := app.UoW.DB(r.Context()).NewSelect().Model(o).WherePK().Scan(r.Context()); err != nil {
-			httpmw.WriteProblem(w, r, httpmw.Problem{Status: http.StatusNotFound, Title: "There is no such order"})
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(o) // the client has gone if this fails
-	})
+		return o, app.UoW.DB(r.Context()).NewSelect().Model(o).WherePK().Scan(r.Context())
+	}
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders/{id}", once(httpjson.Handler(http.StatusCreated, refusals, place)))
+	mux.Handle("GET /orders/{id}", httpjson.Handler(http.StatusOK, refusals, show))
 	return mux
 }
