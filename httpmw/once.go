@@ -11,7 +11,6 @@ import (
 	"sync"
 	"unicode/utf8"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/idempotency"
@@ -157,7 +156,7 @@ func (k *keyed) begin(ctx context.Context, u *uow.Unit, key idempotency.Key, fp 
 	if err != nil {
 		return nil, fmt.Errorf("httpmw: begin key %s: %w", key, err)
 	}
-	b := &pgx.Batch{}
+	b := &pgsql.Batch{}
 	begun := store.QueueBegin(b, key, fp, k.idle...)
 	if err := unit.Of(ctx).Send(ctx, b); err != nil {
 		return nil, fmt.Errorf("httpmw: begin key %s: %w", key, err)
@@ -169,7 +168,7 @@ func (k *keyed) begin(ctx context.Context, u *uow.Unit, key idempotency.Key, fp 
 // complete stores the answer in one round trip with COMMIT. If the connection breaks there, the stored answer proves
 // whether the unit was committed.
 func (k *keyed) complete(ctx context.Context, u *uow.Unit, key idempotency.Key, fp idempotency.Fingerprint, rec *recorder) error {
-	b := &pgx.Batch{}
+	b := &pgsql.Batch{}
 	resp := k.response(ctx, rec)
 	store, err := k.mw.In(ctx, u.DB())
 	if err != nil {

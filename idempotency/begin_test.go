@@ -1,7 +1,6 @@
 package idempotency_test
 
 import (
-	"context"
 	"database/sql"
 	"testing"
 	"time"
@@ -9,27 +8,40 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
 // queued begins the key in a transaction of its own, and returns the id that PostgreSQL gave it, "" if none.
 func queued(t *testing.T, db *pgtest.DB, store *idempotency.Store, key idempotency.Key, fp idempotency.Fingerprint) (*idempotency.Begun, string) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), db.DSN)
-	require.NoError(t, err)
-	defer conn.Close(context.WithoutCancel(t.Context()))
-	tx, err := conn.Begin(t.Context())
-	require.NoError(t, err)
-	b := &pgx.Batch{}
+	conn, tx := begin(t, db)
+	b := &pgsql.Batch{}
 	begun := store.Middleware().QueueBegin(b, key, fp)
-	require.NoError(t, tx.SendBatch(t.Context(), b).Close())
+	require.NoError(t, pgsql.Send(t.Context(), conn, tx, b))
 	var xid sql.NullString
-	require.NoError(t, tx.QueryRow(t.Context(), "SELECT pg_current_xact_id_if_assigned()::text").Scan(&xid))
-	require.NoError(t, tx.Rollback(t.Context()))
+	require.NoError(t, tx.QueryRow("SELECT pg_current_xact_id_if_assigned()::text").Scan(&xid))
+	require.NoError(t, tx.Rollback())
 	return begun, xid.String
+}
+
+// begin begins a transaction on a connection whose statements can share a round trip.
+func begin(t *testing.T, db *pgtest.DB) (bun.Conn, bun.Tx) {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(db.DSN)
+	require.NoError(t, err)
+	pool := bun.NewDB(sql.OpenDB(pgsql.NewConnector(*cfg)), pgdialect.New())
+	t.Cleanup(func() { _ = pool.Close() })
+	conn, err := pool.Conn(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	tx, err := conn.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	return conn, tx
 }
 
 // Requests that are about to work take an id. Requests that are sent away take none: retries, conflicts, and each look of a waiting request.

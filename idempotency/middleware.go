@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/internal/pgerr"
@@ -13,7 +12,7 @@ import (
 )
 
 // Middleware has the methods of a [Store] that package httpmw needs besides: statements that share a round trip with BEGIN and COMMIT, a proof of
-// the outcome of a COMMIT, and a hint that saves a transaction. An application needs it only if it has a middleware of its own.
+// the outcome of a COMMIT, and a hint that saves a transaction. Applications have no use for it: their code begins and completes keys by the methods of Store.
 type Middleware struct {
 	store *Store
 	place *pgsql.Place // where the table is
@@ -51,11 +50,11 @@ func (m Middleware) In(ctx context.Context, tx bun.Tx) (Middleware, error) {
 
 // QueueBegin is [Store.Begin] as a part of b: it can share a round trip with BEGIN. The result is valid only after b was sent; if sending fails,
 // use that error.
-func (m Middleware) QueueBegin(b *pgx.Batch, key Key, fp Fingerprint, opts ...BeginOption) *Begun {
+func (m Middleware) QueueBegin(b *pgsql.Batch, key Key, fp Fingerprint, opts ...BeginOption) *Begun {
 	result := &Begun{Err: errNotSent}
 	var locked bool
-	b.Queue(m.text(lock), lockArgs(key, opts)...).QueryRow(func(row pgx.Row) error { return row.Scan(&locked, nil) })
-	b.Queue(m.text(lookupNew), key.hash[:]).Query(func(rows pgx.Rows) error {
+	b.Query(func(row *pgsql.Result) error { return row.One(&locked, nil) }, m.text(lock), lockArgs(key, opts)...)
+	b.Query(func(rows *pgsql.Result) error {
 		var found record
 		for rows.Next() {
 			if row := rows.RawValues(); row[0] == nil { // a new key: to read a row of NULLs costs as much as one of values
@@ -71,13 +70,13 @@ func (m Middleware) QueueBegin(b *pgx.Batch, key Key, fp Fingerprint, opts ...Be
 		}
 		result.Response, result.Err = m.store.begun(locked, &found, key, fp)
 		return nil
-	})
+	}, m.text(lookupNew), key.hash[:])
 	return result
 }
 
 // QueueComplete is [Store.Complete] as a part of b: it can share a round trip with COMMIT. If somebody else has completed the key in spite of the
 // lock, it fails, and the statements after it in b are not executed: see [Middleware.IsTaken].
-func (m Middleware) QueueComplete(b *pgx.Batch, key Key, fp Fingerprint, resp Response) error {
+func (m Middleware) QueueComplete(b *pgsql.Batch, key Key, fp Fingerprint, resp Response) error {
 	args, err := m.store.completion(key, fp, resp)
 	if err != nil {
 		return err

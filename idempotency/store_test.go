@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/internal/pgerr"
+	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
@@ -199,14 +199,13 @@ func TestErrorOfATakenKeyHasNoAnswerInIt(t *testing.T) {
 		key := keyOf(t, store, "k")
 		secret := idempotency.Response{Status: 201, Header: map[string][]string{"Location": {"/planted"}}, Body: []byte("planted")}
 		complete(t, store, db.DB, key, secret)
-		conn, err := pgx.Connect(t.Context(), db.DSN)
-		require.NoError(t, err)
-		defer conn.Close(context.WithoutCancel(t.Context()))
 		for range 2 {
-			b := &pgx.Batch{}
+			conn, tx := begin(t, db)
+			b := &pgsql.Batch{}
 			require.NoError(t, store.Middleware().QueueComplete(b, key, one, secret))
 			b.Queue("CREATE TABLE behind_it ()")
-			err := conn.SendBatch(t.Context(), b).Close()
+			err := pgsql.Send(t.Context(), conn, tx, b)
+			require.NoError(t, tx.Rollback())
 			require.True(t, store.Middleware().IsTaken(err), "%v", err)
 			pg, ok := errors.AsType[*pgconn.PgError](err)
 			require.True(t, ok)

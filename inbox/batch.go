@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/envelope"
+	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/skipped"
 	"github.com/oncebox/oncebox/internal/unit"
 	"github.com/oncebox/oncebox/messaging"
@@ -181,8 +180,8 @@ func (b *batch) enter(ctx context.Context, u *uow.Unit) error {
 	if err != nil {
 		return fmt.Errorf("inbox: enter %d messages of consumer %s: %w", len(entering.Keys), b.of.name, err)
 	}
-	queued := &pgx.Batch{}
-	queued.Queue(place.Text(enterAll), args...).Query(func(rows pgx.Rows) error { return entering.Read(rows, b.became) })
+	queued := &pgsql.Batch{}
+	queued.Query(func(rows *pgsql.Result) error { return entering.Read(rows, b.became) }, place.Text(enterAll), args...)
 	bounded, cancel := b.of.box.store.Bounded(ctx)
 	defer cancel()
 	if err := unit.Of(ctx).Send(bounded, queued); err != nil {

@@ -3,7 +3,6 @@ package outbox
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/outboxdb"
@@ -35,10 +34,20 @@ DELETE FROM {schema}.outbox_dedup WHERE (tenant_id, dedup_key) IN (
 
 type dedupKey struct{ tenant, key string }
 
+// anyDeduped reports whether an event has a key. An envelope is large, so none is copied.
+func anyDeduped(evs []event.Envelope) bool {
+	for i := range evs {
+		if evs[i].Delivery.DedupKey != "" {
+			return true
+		}
+	}
+	return false
+}
+
 // dedupe returns the events to store: events with a new key, and events without a key. Each other event gets the id
 // of the event that it repeats. xid is the id of the transaction, "" if no statement was needed.
 func (s *Store) dedupe(ctx context.Context, h outboxdb.Conn, evs []event.Envelope) (kept []event.Envelope, xid string, err error) {
-	if !slices.ContainsFunc(evs, func(e event.Envelope) bool { return e.Delivery.DedupKey != "" }) {
+	if !anyDeduped(evs) {
 		return evs, "", nil
 	}
 	first := map[dedupKey]string{} // event by key

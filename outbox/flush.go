@@ -7,11 +7,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/unit"
 )
 
@@ -32,13 +32,13 @@ func (s *Store) Enqueue(ctx context.Context, tx bun.IDB, q *unit.Queue, evs []ev
 	if err != nil {
 		return err
 	}
-	q.Queue(text, args...).QueryRow(func(row pgx.Row) error {
+	q.Query(func(row *pgsql.Result) error {
 		var stored string
-		if err := row.Scan(&q.XID, &stored); err != nil {
+		if err := row.One(&q.XID, &stored); err != nil {
 			return fmt.Errorf("outbox: insert %d events: %w", n, err)
 		}
 		return number(evs, stored)
-	})
+	}, text, args...)
 	return nil
 }
 
@@ -90,17 +90,18 @@ func (s *Store) flush(ctx context.Context, h outboxdb.Conn, evs []event.Envelope
 
 // number fills in the sequences. stored is "id seq id seq ...", in any order.
 func number(evs []event.Envelope, stored string) error {
-	fields := strings.Fields(stored)
-	for i := 0; i+1 < len(fields); i += 2 {
-		at := i / 2 // the order is nearly always the same
-		if at >= len(evs) || evs[at].ID != fields[i] {
-			at = slices.IndexFunc(evs, func(e event.Envelope) bool { return e.ID == fields[i] })
+	for next := 0; stored != ""; next++ {
+		id, rest, _ := strings.Cut(stored, " ")
+		number, rest, _ := strings.Cut(rest, " ")
+		at := next // the order is nearly always the same
+		if at >= len(evs) || evs[at].ID != id {
+			at = slices.IndexFunc(evs, func(e event.Envelope) bool { return e.ID == id })
 		}
-		seq, err := strconv.ParseInt(fields[i+1], 10, 64)
+		seq, err := strconv.ParseInt(number, 10, 64)
 		if at < 0 || err != nil {
 			return fmt.Errorf("outbox: insert %d events: the server answered %q", len(evs), stored)
 		}
-		evs[at].Sequence = seq
+		evs[at].Sequence, stored = seq, rest
 	}
 	return nil
 }

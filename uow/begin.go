@@ -44,8 +44,7 @@ func (m *Manager) Begin(ctx context.Context, opts ...Option) (*Tx, error) {
 		}
 		return &Tx{Unit: s.level.in(ctx), savepoint: s}, nil
 	}
-	// Begin runs no function again, so no aggregate can be stale from an earlier try.
-	l, err := m.begin(ctx, &o, staleSet{})
+	l, err := m.begin(ctx, &o)
 	if err != nil {
 		return nil, err
 	}

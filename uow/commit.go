@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/envelope"
 	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/unit"
@@ -56,23 +56,24 @@ func (u *level) finish(ctx context.Context) error {
 
 // collect makes the envelopes of all events of the unit, in order.
 func (r *root) collect(entries []entry) (events []event.Envelope, aggregates []event.Aggregate, err error) {
-	seen := make(staleSet, len(entries))
+	var seen staleSet
 	for _, e := range entries {
 		if e.aggregate == nil {
 			events = append(events, e.envelope)
 			r.name(e)
 			continue
 		}
-		if _, twice := seen[e.aggregate]; twice {
-			continue
-			// One aggregate may be tracked and saved, and its events must go out once.
+		if len(entries) > 1 { // one aggregate may be tracked and saved, and its events must go out once
+			if seen.has(e.aggregate) {
+				continue
+			}
+			seen.mark(e.aggregate)
 		}
-		seen[e.aggregate] = struct{}{}
 		aggregates = append(aggregates, e.aggregate)
-		if err := r.check(e); err != nil {
+		version, recorded := e.aggregate.AggregateVersion(), e.aggregate.RecordedEvents()
+		if err := r.check(e.aggregate, len(recorded)); err != nil {
 			return nil, nil, err
 		}
-		version, recorded := e.aggregate.AggregateVersion(), e.aggregate.RecordedEvents()
 		for i, rec := range recorded {
 			env, err := r.manager.maker.Recorded(e.ctx, e.aggregate, version+int64(i)+1, rec)
 			if err != nil {
@@ -81,7 +82,7 @@ func (r *root) collect(entries []entry) (events []event.Envelope, aggregates []e
 			events = append(events, env)
 		}
 	}
-	return events, aggregates, contiguous(events)
+	return events, aggregates, envelope.Contiguous(events)
 }
 
 // name remembers the id of an event if the caller chose it.
@@ -95,42 +96,13 @@ func (r *root) name(e entry) {
 	r.named[e.envelope.ID] = struct{}{}
 }
 
-// check returns an error if the unit cannot emit the events of the aggregate: it is stale, or has recorded events since it was saved.
-func (r *root) check(e entry) error {
-	a := e.aggregate
-	if a == nil {
-		return nil
+// check returns an error if the unit cannot emit the recorded events of the aggregate: it is stale, or has recorded events since it was saved.
+func (r *root) check(a event.Aggregate, recorded int) error {
+	if r.stale.has(a) {
+		return fmt.Errorf("%w: %s", ErrStale, nameOf(a))
 	}
-	if _, stale := r.stale[a]; stale {
-		return fmt.Errorf("%w: %s %s", ErrStale, a.AggregateType(), a.AggregateID())
-	}
-	if s, ok := r.saved[a]; ok && s.events != len(a.RecordedEvents()) {
+	if s, ok := r.saved[a]; ok && s.events != recorded {
 		return fmt.Errorf("uow: %s %s recorded events after it was saved: save it last", a.AggregateType(), a.AggregateID())
-	}
-	return nil
-}
-
-type aggregateKey struct{ tenant, kind, id string }
-
-// contiguous returns an error unless the versions of an aggregate's events follow one another. If they do not, two instances of the aggregate were
-// tracked, or versions that were set by hand are wrong, and consumers would miss an event or confuse two.
-func contiguous(events []event.Envelope) error {
-	if len(events) < 2 {
-		return nil
-	}
-	latest := map[aggregateKey]int64{}
-	for i := range events {
-		e := &events[i]
-		if e.AggregateVersion == 0 || e.AggregateID == "" {
-			continue
-		}
-		key := aggregateKey{e.TenantID, e.AggregateType, e.AggregateID}
-		// The events of an aggregate without stored versions begin at 1 each time.
-		if before := latest[key]; before > 0 && e.AggregateVersion > 1 && e.AggregateVersion != before+1 {
-			return fmt.Errorf("uow: flush: %s %s: the event %s leads to version %d, and the one before it in this unit to %d: "+
-				"is the aggregate tracked as two instances?", e.AggregateType, e.AggregateID, e.Type, e.AggregateVersion, before)
-		}
-		latest[key] = e.AggregateVersion
 	}
 	return nil
 }
@@ -143,7 +115,7 @@ func (r *root) flushAndCommit(ctx context.Context, u *level, events []event.Enve
 			return err
 		}
 	}
-	f.last(u.last)
+	f.last(&u.last)
 	together := f.together()
 	if !together {
 		if err := f.settle(ctx); err != nil {
@@ -168,17 +140,14 @@ func (r *root) flushAndCommit(ctx context.Context, u *level, events []event.Enve
 func (t *transaction) commit() error {
 	t.closed = true
 	t.committing(true)
-	timer := time.AfterFunc(t.limit, t.cancel)
-	err := t.bun.Commit()
-	timer.Stop()
-	return err
+	return t.limited(t.bun.Commit)
 }
 
 // commitWith sends the statements and COMMIT. sent false: a statement failed, and the transaction waits for a rollback.
 //
 // The caller can still cancel, because the statements may wait for locks of others, unless the batch holds nothing but COMMIT. A cancel closes the
 // connection, and nobody knows how far the server has come: an [inquiry] finds out, and ends the session if it waits for a lock.
-func (t *transaction) commitWith(ctx context.Context, batch *pgx.Batch) (sent bool, err error) {
+func (t *transaction) commitWith(ctx context.Context, batch *pgsql.Batch) (sent bool, err error) {
 	if batch.Len() == 0 {
 		ctx = context.WithoutCancel(ctx)
 	}

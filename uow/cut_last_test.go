@@ -8,13 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/linktest"
 	"github.com/oncebox/oncebox/internal/nightly"
+	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -34,9 +34,9 @@ func TestLastStatementsCutAt500Points(t *testing.T) {
 		await.True(t, func() bool { return s.pool.PingContext(t.Context()) == nil }, "the network is mended")
 		id, events := fmt.Sprint("seed ", seed), int(seed%2)
 		err := s.manager(nil, s.pool, s.batch).Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
-			b := &pgx.Batch{}
+			b := &pgsql.Batch{}
 			var xid string
-			b.Queue("SELECT pg_current_xact_id()::text").QueryRow(func(row pgx.Row) error { return row.Scan(&xid) })
+			b.Query(func(row *pgsql.Result) error { return row.One(&xid) }, "SELECT pg_current_xact_id()::text")
 			// It is to be prepared before, so that nothing but that packet is cut.
 			b.Queue("INSERT INTO sunk (line) VALUES ($1)", id)
 			b.Queue("INSERT INTO notes (text) VALUES ($1)", "warm "+id)
@@ -49,7 +49,7 @@ func TestLastStatementsCutAt500Points(t *testing.T) {
 					return err
 				}
 			}
-			last := &pgx.Batch{}
+			last := &pgsql.Batch{}
 			last.Queue("INSERT INTO notes (text) VALUES ($1)", id)
 			if !uow.Inside(u).SendLast(last) {
 				return errTooLate

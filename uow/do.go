@@ -31,10 +31,10 @@ func (m *Manager) Do(ctx context.Context, fn func(ctx context.Context, u *Unit) 
 	}
 	var before error
 	began := time.Now()
-	stale, outdated := staleSet{}, 0
+	outdated := 0
 	// Each turn of the loop is a transaction of its own, on a connection of its own.
 	for attempt := 1; ; attempt++ {
-		err := m.once(ctx, fn, &o, stale)
+		err := m.once(ctx, fn, &o)
 		if before != nil && errors.Is(err, ErrStale) {
 			// Without the reason for the second try this error would be a riddle.
 			return fmt.Errorf("%w (the try before ended with: %w)", err, before)
@@ -73,8 +73,8 @@ func (m *Manager) again(err error) bool {
 }
 
 // once is one try: one transaction.
-func (m *Manager) once(ctx context.Context, fn func(context.Context, *Unit) error, o *options, stale staleSet) error {
-	l, err := m.begin(ctx, o, stale)
+func (m *Manager) once(ctx context.Context, fn func(context.Context, *Unit) error, o *options) error {
+	l, err := m.begin(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (m *Manager) once(ctx context.Context, fn func(context.Context, *Unit) erro
 }
 
 // begin takes a connection and begins a transaction on it.
-func (m *Manager) begin(ctx context.Context, o *options, stale staleSet) (*level, error) {
+func (m *Manager) begin(ctx context.Context, o *options) (*level, error) {
 	conn, err := m.pool.take(ctx, o.ping)
 	if err != nil {
 		return nil, fmt.Errorf("uow: get a connection to the database: %w", err)
@@ -95,33 +95,23 @@ func (m *Manager) begin(ctx context.Context, o *options, stale staleSet) (*level
 		_ = conn.Close()
 		return nil, errOtherManager
 	}
-	// The caller's context must not cancel the transaction: database/sql would then roll it back at any time, also during COMMIT. So the transaction
-	// has a context of its own, which follows the caller's only until BEGIN has been answered.
-	txCtx, cancel := context.WithCancel(pgsql.BeginLater(context.WithoutCancel(ctx)))
-	unhook := context.AfterFunc(ctx, cancel)
 	r := &root{
-		manager: m, stale: stale, token: o.token,
-		tx: transaction{conn: conn, cancel: cancel, limit: m.cfg.CommitTimeout, session: session},
+		manager: m, stale: &o.stale, token: o.token,
+		tx: transaction{conn: conn, limit: m.cfg.CommitTimeout, session: session},
 	}
-	err = r.tx.begin(txCtx, &o.tx)
-	if !unhook() {
-		if err == nil {
-			_ = r.tx.bun.Rollback() // database/sql is doing the same
-		}
-		// Return the error of the context. The driver's error may look different, because a cancelled statement breaks the connection.
-		err = interrupted(ctx)
-	}
-	if err != nil {
+	if err = r.tx.begin(ctx, &o.tx); err != nil {
 		err = r.tx.lost(err)
 		r.tx.release()
 		return nil, fmt.Errorf("uow: begin: %w", err)
 	}
 	r.outer = find(ctx, func(*level) bool { return true })
-	r.active = &level{root: r, around: o.nestedChecks}
+	r.whole = level{root: r, around: o.nestedChecks}
+	r.active = &r.whole
 	return r.active, nil
 }
 
-// begin sends BEGIN, or leaves it to the first statement, and sets the mark where it is needed.
+// begin sends BEGIN, or leaves it to the first statement. The caller's context must not cancel the transaction: database/sql would then roll it back
+// at any time, also during COMMIT. So the transaction has a context of its own, which follows the caller's only until BEGIN has been answered.
 func (t *transaction) begin(ctx context.Context, o *sql.TxOptions) (err error) {
 	// Before BEGIN: if ctx ends afterwards, database/sql rolls back in a goroutine of its own and may close the connection meanwhile. A Raw at that
 	// moment panics (database/sql.Conn.grabConn). A connection that is broken shows at BEGIN.
@@ -129,10 +119,30 @@ func (t *transaction) begin(ctx context.Context, o *sql.TxOptions) (err error) {
 		_, t.exact = pgsql.EndedTx(c)
 		return nil
 	})
-	if t.bun, err = t.conn.BeginTx(ctx, o); err != nil || t.exact {
+	if t.exact {
+		t.bun, err = t.conn.BeginTx(pgsql.BeginLater(ctx, t.limit), o)
+	} else {
+		err = t.beginMarked(ctx, o)
+	}
+	// Return the error of the context. The driver's error may look different, because a cancelled statement breaks the connection.
+	if gone := interrupted(ctx); gone != nil {
+		if err == nil {
+			_ = t.bun.Rollback()
+		}
+		return gone
+	}
+	return err
+}
+
+// beginMarked begins on a connection that does not report how a transaction ends, and sets the mark.
+func (t *transaction) beginMarked(ctx context.Context, o *sql.TxOptions) (err error) {
+	var own context.Context
+	own, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	defer context.AfterFunc(ctx, t.cancel)()
+	if t.bun, err = t.conn.BeginTx(own, o); err != nil {
 		return err
 	}
-	if _, err = t.bun.Tx.ExecContext(ctx, mark); err != nil {
+	if _, err = t.bun.Tx.ExecContext(own, mark); err != nil {
 		_ = t.bun.Rollback()
 	}
 	return err

@@ -3,12 +3,11 @@ package uow
 import (
 	"context"
 	"fmt"
-	"slices"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/envelope"
 	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/unit"
@@ -65,7 +64,7 @@ func (f *flush) give(ctx context.Context, events []event.Envelope) error {
 		}
 		var ids []string
 		if i+1 < len(f.sinks) {
-			ids = idsOf(events)
+			ids = envelope.IDs(events)
 		}
 		if err := f.giveTo(ctx, s, events); err != nil {
 			return fmt.Errorf("uow: flush: %w", err)
@@ -77,7 +76,7 @@ func (f *flush) give(ctx context.Context, events []event.Envelope) error {
 		if err := f.send(ctx); err != nil { // the next sink is given events with their numbers
 			return err
 		}
-		events = withoutRepeats(events, ids)
+		events = envelope.WithoutRepeats(events, ids)
 	}
 	return nil
 }
@@ -118,9 +117,7 @@ func (f *flush) identify() {
 }
 
 // last adds the statements that go last.
-func (f *flush) last(queries []*pgx.QueuedQuery) {
-	f.queue.QueuedQueries = append(f.queue.QueuedQueries, queries...)
-}
+func (f *flush) last(statements *pgsql.Batch) { f.queue.Append(statements) }
 
 // together reports whether the queue can leave together with COMMIT.
 //
@@ -144,7 +141,7 @@ func (f *flush) send(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("uow: flush: %w", pgerr.Explain(err))
 	}
-	f.queue.Batch, f.alive = pgx.Batch{}, true
+	f.queue.Batch, f.alive = pgsql.Batch{}, true
 	f.identify()
 	return nil
 }
@@ -166,26 +163,3 @@ func (f *flush) settle(ctx context.Context) error {
 
 // noSink names the first event, by which the code that emitted it is found.
 func noSink(first string) error { return fmt.Errorf("%w: the first is %s", ErrNoSink, first) }
-
-func idsOf(events []event.Envelope) []string {
-	ids := make([]string, len(events))
-	for i := range events {
-		ids[i] = events[i].ID
-	}
-	return ids
-}
-
-// withoutRepeats returns the events whose ids the sink has left as they were. An event that repeats an earlier one got the id of the earlier one
-// from the sink, and the earlier one has been through all sinks in its own unit.
-func withoutRepeats(events []event.Envelope, ids []string) []event.Envelope {
-	if slices.Equal(idsOf(events), ids) {
-		return events
-	}
-	var fresh []event.Envelope // a new slice: the unit still needs the old one for its announcement
-	for i := range events {
-		if events[i].ID == ids[i] {
-			fresh = append(fresh, events[i])
-		}
-	}
-	return fresh
-}

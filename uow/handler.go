@@ -134,16 +134,18 @@ func (u *level) rules(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range u.entries {
-		if err := r.check(e); err != nil {
-			return err
-		}
-		if len(r.manager.sinks) > 0 {
-			continue
-		}
-		if e.aggregate == nil {
+		sinks := len(r.manager.sinks) > 0
+		if e.aggregate == nil && !sinks {
 			return noSink(e.envelope.Type)
 		}
-		if recorded := e.aggregate.RecordedEvents(); len(recorded) > 0 {
+		if e.aggregate == nil {
+			continue
+		}
+		recorded := e.aggregate.RecordedEvents()
+		if err := r.check(e.aggregate, len(recorded)); err != nil {
+			return err
+		}
+		if len(recorded) > 0 && !sinks {
 			return noSink(recorded[0].Event.EventType())
 		}
 	}

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/unit"
@@ -29,9 +27,11 @@ type root struct {
 	mu sync.Mutex
 	// active is the innermost level. Like savepoints, the level that was opened last ends first.
 	active *level
+	// whole is the level of the transaction itself.
+	whole level
 	// doomed is why the transaction must not be committed any more, whatever the function returns.
 	doomed error
-	stale  staleSet
+	stale  *staleSet
 	saved  map[event.Aggregate]*write
 	hidden []hidden // see Unit.Retryable
 
@@ -45,12 +45,24 @@ type root struct {
 type staleSet map[event.Aggregate]struct{}
 
 // add marks the aggregates of a level. Envelopes that were added by hand hold no state, so they cannot be stale.
-func (s staleSet) add(entries []entry) {
+func (s *staleSet) add(entries []entry) {
 	for _, e := range entries {
 		if e.aggregate != nil {
-			s[e.aggregate] = struct{}{}
+			s.mark(e.aggregate)
 		}
 	}
+}
+
+func (s *staleSet) mark(a event.Aggregate) {
+	if *s == nil {
+		*s = staleSet{}
+	}
+	(*s)[a] = struct{}{}
+}
+
+func (s *staleSet) has(a event.Aggregate) bool {
+	_, is := (*s)[a]
+	return is
 }
 
 // level is the transaction, or one savepoint in it. Any number of units share it, each with a context of its own.
@@ -67,7 +79,7 @@ type level struct {
 	entries []entry
 	hooks   []func(context.Context)
 	// last are statements that are sent after all others.
-	last []*pgx.QueuedQuery
+	last pgsql.Batch
 	// proofs find rows that were written.
 	proofs []unit.Proof
 }
@@ -91,6 +103,10 @@ func (u *level) give(entries ...entry) error {
 	}
 	if r.flushed != nil && len(entries) > 0 {
 		return errFlushed
+	}
+	if r.active.entries == nil {
+		r.active.entries = entries // most units track once
+		return nil
 	}
 	r.active.entries = append(r.active.entries, entries...)
 	return nil

@@ -98,6 +98,8 @@ type options struct {
 	nestedChecks bool
 	// ping: the connection has to answer.
 	ping bool
+	// stale are the aggregates of earlier tries.
+	stale staleSet
 }
 
 // Option changes one call of [Manager.Do] or [Manager.Begin].

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
@@ -18,6 +17,7 @@ import (
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/linktest"
 	"github.com/oncebox/oncebox/internal/nightly"
+	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/unit"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -181,7 +181,7 @@ func TestCommitCutAt500Points(t *testing.T) {
 		cut := func() { n.link.Limit(direction, bytes) }
 		sink := uow.Sink(&cutter{&probeSink{tableSink: s.sink}, cut})
 		if way == &together {
-			sink = &batchSink{tableSink: s.sink, queue: func(*pgx.Batch) { cut() }}
+			sink = &batchSink{tableSink: s.sink, queue: func(*pgsql.Batch) { cut() }}
 		}
 		id := fmt.Sprint("seed ", seed)
 		err := s.manager(nil, way.pool, sink).Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {

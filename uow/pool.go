@@ -44,8 +44,10 @@ type pool struct {
 // take returns a connection. It waits for one as long as ctx lasts. database/sql checks only connections that have been idle for a while; with ping,
 // every connection is checked.
 func (p *pool) take(ctx context.Context, ping bool) (bun.Conn, error) {
-	long := time.AfterFunc(p.starvedAfter, func() { p.warn(ctx) })
-	defer long.Stop()
+	// A unit that loses the last connection to another one in this moment waits without a log line. The next unit has one.
+	if _, all := p.allInUse(); all {
+		defer time.AfterFunc(p.starvedAfter, func() { p.warn(ctx) }).Stop()
+	}
 	conn, err := p.db.Conn(ctx)
 	if outdated := p.outdated.Load(); ping || outdated > 0 {
 		conn, err = p.checked(ctx, conn, err, ping, outdated)

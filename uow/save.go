@@ -68,7 +68,7 @@ func (u *Unit) Save(ctx context.Context, aggregates ...event.Aggregate) error {
 	defer u.root.mu.Unlock()
 	for _, w := range writes {
 		if err != nil {
-			u.root.stale[w.aggregate] = struct{}{} // or its events would be published by a unit that ignores the error
+			u.root.stale.mark(w.aggregate) // or its events would be published by a unit that ignores the error
 			continue
 		}
 		if u.root.saved == nil {
@@ -99,28 +99,32 @@ func inLockOrder(writes []*write) {
 
 // save sends all statements at once if it can. missed is an aggregate whose row was not there in the expected version.
 func (r *root) save(ctx context.Context, writes []*write) (missed *write, err error) {
-	batch, xid := &pgx.Batch{}, ""
+	s := &struct { // together, because each would be an object of its own
+		batch  pgsql.Batch
+		xid    string
+		missed *write
+	}{}
 	for _, w := range writes {
 		text, args, ok := w.statement(r.manager.db.QueryGen())
 		if !ok {
 			return r.saveByBun(ctx, writes)
 		}
-		batch.Queue(text, args...).QueryRow(func(row pgx.Row) error {
-			err := row.Scan(&xid)
+		s.batch.Query(func(row *pgsql.Result) error {
+			err := row.One(&s.xid)
 			if errors.Is(err, pgx.ErrNoRows) {
-				missed = w
+				s.missed = w
 			}
 			return err
-		})
+		}, text, args...)
 	}
-	ok, err := pgsql.SendTogether(ctx, r.tx.conn, batch)
+	ok, err := pgsql.SendTogether(ctx, r.tx.conn, &s.batch)
 	if !ok {
 		return r.saveByBun(ctx, writes)
 	}
-	if err == nil && xid != "" {
-		r.tx.identified(xid)
+	if err == nil && s.xid != "" {
+		r.tx.identified(s.xid)
 	}
-	return missed, err
+	return s.missed, err
 }
 
 // saveByBun writes one aggregate after the other with bun's own queries, for models that a prepared
@@ -164,11 +168,10 @@ func (r *root) newWrite(a event.Aggregate) (*write, error) {
 	}
 	r.mu.Lock()
 	before := r.saved[a]
-	_, stale := r.stale[a]
+	stale := r.stale.has(a)
 	r.mu.Unlock()
-	name := a.AggregateType() + " " + a.AggregateID()
 	if stale {
-		return nil, fmt.Errorf("%w: %s", ErrStale, name)
+		return nil, fmt.Errorf("%w: %s", ErrStale, nameOf(a))
 	}
 	w := &write{
 		aggregate: a, mapping: m, model: reflect.ValueOf(a).Elem(), expected: a.AggregateVersion(), events: len(a.RecordedEvents()),
@@ -176,14 +179,14 @@ func (r *root) newWrite(a event.Aggregate) (*write, error) {
 	w.insert, w.next = w.expected == 0, w.expected+int64(w.events)
 	switch {
 	case m.version == nil && w.expected != 0:
-		return nil, fmt.Errorf(`%s has version %d, but its model has no column "version" and no field with the tag uow:"version"`, name, w.expected)
+		return nil, fmt.Errorf(`%s has version %d, but its model has no column "version" and no field with the tag uow:"version"`, nameOf(a), w.expected)
 	case m.version == nil:
 		return w, nil
 	case w.next == 0:
-		return nil, fmt.Errorf("%s is new and has recorded nothing: its version would stay 0, as if it had never been stored", name)
+		return nil, fmt.Errorf("%s is new and has recorded nothing: its version would stay 0, as if it had never been stored", nameOf(a))
 	}
 	if held := m.held(w.model); held < w.expected || held > w.next {
-		return nil, fmt.Errorf("%s: AggregateVersion is %d, but the field %s holds %d", name, w.expected, m.version.GoName, held)
+		return nil, fmt.Errorf("%s: AggregateVersion is %d, but the field %s holds %d", nameOf(a), w.expected, m.version.GoName, held)
 	}
 	// It was saved before in this unit, so its row has the version that the earlier write stored.
 	if before != nil {
@@ -191,6 +194,8 @@ func (r *root) newWrite(a event.Aggregate) (*write, error) {
 	}
 	return w, nil
 }
+
+func nameOf(a event.Aggregate) string { return a.AggregateType() + " " + a.AggregateID() }
 
 // statement returns the statement and its parameters, if the values can be parameters.
 func (w *write) statement(gen schema.QueryGen) (text string, args []any, ok bool) {

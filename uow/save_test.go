@@ -30,7 +30,7 @@ type batchSink struct {
 	*tableSink
 
 	batches int
-	queue   func(b *pgx.Batch)
+	queue   func(b *pgsql.Batch)
 }
 
 func (s *batchSink) Enqueue(_ context.Context, _ bun.IDB, q *unit.Queue, evs []event.Envelope) error {
@@ -316,7 +316,7 @@ func TestSaveThenSwallowedError(t *testing.T) {
 
 func TestSaveThenFlushThatFails(t *testing.T) {
 	s := newSaver(t, nil, func(s *service) *bun.DB { return pipelined(t, s.DSN) })
-	s.batch.queue = func(b *pgx.Batch) { b.Queue("SELECT 1/0") }
+	s.batch.queue = func(b *pgsql.Batch) { b.Queue("SELECT 1/0") }
 	require.Equal(t, "22012", pgerr.Code(s.save(t.Context(), newAccount("a", "one"))))
 	s.requireNothing(t)
 	require.Empty(t, s.accounts(t))
@@ -332,7 +332,7 @@ func TestSaveCancelledWhileTheFlushWaits(t *testing.T) {
 	require.NoError(t, err)
 	_, err = held.Exec("SELECT pg_advisory_xact_lock(hashtext(current_schema()))")
 	require.NoError(t, err)
-	s.batch.queue = func(b *pgx.Batch) { b.Queue("SELECT pg_advisory_xact_lock(hashtext(current_schema()))") }
+	s.batch.queue = func(b *pgsql.Batch) { b.Queue("SELECT pg_advisory_xact_lock(hashtext(current_schema()))") }
 
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)

@@ -113,14 +113,14 @@ func (s *savepoint) pop(keep bool) error {
 	if keep {
 		outer.entries = append(outer.entries, inner.entries...)
 		outer.hooks = append(outer.hooks, inner.hooks...)
-		outer.last = append(outer.last, inner.last...)
+		outer.last.Append(&inner.last)
 		outer.proofs = append(outer.proofs, inner.proofs...)
 		return nil
 	}
 	r.stale.add(inner.entries)
 	for a, n := range s.before {
 		if len(a.RecordedEvents()) != n {
-			r.stale[a] = struct{}{}
+			r.stale.mark(a)
 		}
 	}
 	return nil

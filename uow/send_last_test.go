@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -30,7 +30,7 @@ func (s *saver) sendLast(t *testing.T, known bool, last string) error {
 		if known {
 			uow.Inside(u).Identified(xid)
 		}
-		b := &pgx.Batch{}
+		b := &pgsql.Batch{}
 		b.Queue(last, "last")
 		if !uow.Inside(u).SendLast(b) {
 			return errTooLate
@@ -52,8 +52,8 @@ func TestSendLast(t *testing.T) {
 }
 
 // last is a batch that notes texts.
-func last(texts ...string) *pgx.Batch {
-	b := &pgx.Batch{}
+func last(texts ...string) *pgsql.Batch {
+	b := &pgsql.Batch{}
 	for _, text := range texts {
 		b.Queue("INSERT INTO notes (text) VALUES ($1)", text)
 	}

@@ -20,9 +20,9 @@ import (
 type transaction struct {
 	conn bun.Conn
 	bun  bun.Tx
-	// cancel breaks off the statement that is running, also COMMIT and ROLLBACK. They may take as long as limit, Config.CommitTimeout.
-	cancel context.CancelFunc
+	// limit is how long COMMIT and ROLLBACK may take, Config.CommitTimeout. Afterwards cancel breaks them off; an exact connection does that itself.
 	limit  time.Duration
+	cancel context.CancelFunc // nil: exact
 	// session identifies the server and the backend, for [inquiry].
 	session pgsql.Session
 	// closed: COMMIT or ROLLBACK was sent.
@@ -87,15 +87,23 @@ func (t *transaction) exec(ctx context.Context, statement string) error {
 // rollback sends ROLLBACK. The caller's context does not cancel it. If the connection is gone, so is the transaction.
 func (t *transaction) rollback() {
 	t.closed = true
-	timer := time.AfterFunc(t.limit, t.cancel)
-	_ = t.bun.Rollback()
-	timer.Stop()
+	_ = t.limited(t.bun.Rollback)
 	t.release()
+}
+
+// limited calls COMMIT or ROLLBACK of database/sql, which take no context.
+func (t *transaction) limited(end func() error) error {
+	if t.cancel != nil {
+		defer time.AfterFunc(t.limit, t.cancel).Stop()
+	}
+	return end()
 }
 
 // release gives the connection back to the pool.
 func (t *transaction) release() {
-	t.cancel()
+	if t.cancel != nil {
+		t.cancel()
+	}
 	_ = t.conn.Close()
 }
 

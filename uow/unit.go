@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
@@ -156,7 +155,7 @@ type inside level
 
 var _ unit.Unit = (*inside)(nil)
 
-func (u *inside) Send(ctx context.Context, b *pgx.Batch) error {
+func (u *inside) Send(ctx context.Context, b *pgsql.Batch) error {
 	tx := &u.root.tx
 	if !tx.exact { // other connections refuse by themselves
 		if err := tx.ended(); err != nil {
@@ -166,14 +165,14 @@ func (u *inside) Send(ctx context.Context, b *pgx.Batch) error {
 	return pgerr.Explain(pgsql.Send(ctx, tx.conn, tx.bun, b))
 }
 
-func (u *inside) SendLast(b *pgx.Batch) (ok bool) {
+func (u *inside) SendLast(b *pgsql.Batch) (ok bool) {
 	r := u.root
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if u.ended {
 		return false
 	}
-	r.active.last = append(r.active.last, b.QueuedQueries...)
+	r.active.last.Append(b)
 	return true
 }
 

@@ -138,8 +138,8 @@ func insertOne(enter string) string {
 	return `
 WITH i AS (
 	` + insertInto(value) + `
-	FROM (SELECT pg_advisory_xact_lock($1::int, ($2::int[])[1]) AS taken, pg_sequence_last_value('{schema}.outbox_moves') IS NOT NULL AS moved OFFSET 0) l
-	WHERE l.taken IS NOT NULL OR cardinality($2::int[]) = 0
+	FROM (SELECT pg_advisory_xact_lock($1::int, $2::int) AS taken, pg_sequence_last_value('{schema}.outbox_moves') IS NOT NULL AS moved OFFSET 0) l
+	WHERE l.taken IS NOT NULL OR $2::int IS NULL
 	RETURNING id, seq, tenant_id)` + enter + storedRows
 }
 
@@ -151,9 +151,8 @@ FROM i`
 
 // Insertion returns the statement that stores evs, and its parameters. known says that the tenants need not be entered.
 func Insertion(l *Layout, evs []event.Envelope, known bool) (statement string, args []any, err error) {
-	locks := []int32{} // not nil: NULL would be no array
 	args = make([]any, 3, 3+len(evs)*len(insertColumns))
-	rows := make([]Row, len(evs))
+	rows, locks := make([]Row, len(evs)), make([]int32, 0, len(evs)) // not nil: NULL would be no array
 	for i, key := range envelope.StoredKeys(evs) {
 		r := &rows[i]
 		var lock int32
@@ -168,6 +167,9 @@ func Insertion(l *Layout, evs []event.Envelope, known bool) (statement string, a
 		}
 	}
 	args[0], args[1], args[2] = l.LockSpace, sortedLocks(locks), len(evs)
+	if len(evs) == 1 {
+		args[1] = onlyLock(locks)
+	}
 	insert := inserts[[2]bool{!known, alike(rows)}]
 	for _, c := range insert.shared {
 		args = append(args, c.value(&rows[0]))
@@ -186,6 +188,14 @@ func Insertion(l *Layout, evs []event.Envelope, known bool) (statement string, a
 	return insert.texts[len(evs)], args, nil
 }
 
+// onlyLock returns the lock of a single event, nil if it takes none.
+func onlyLock(locks []int32) any {
+	if len(locks) == 0 {
+		return nil
+	}
+	return locks[0]
+}
+
 // newRow returns an event in its stored form, without its encoded metadata, and the lock of its ordering key, as
 // Place does.
 func newRow(l *Layout, e *event.Envelope, key string) (r Row, lock int32) {
@@ -199,10 +209,39 @@ func newRow(l *Layout, e *event.Envelope, key string) (r Row, lock int32) {
 	return r, lock
 }
 
+// encodeMetadata returns m as JSON, with its keys in order. encoding/json would take a dozen objects for it.
 func encodeMetadata(m event.Metadata) (string, error) {
 	if len(m) == 0 {
 		return "{}", nil
 	}
-	encoded, err := json.Marshal(m)
-	return string(encoded), err
+	var few [8]string
+	keys := few[:0]
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	var err error
+	buf := make([]byte, 0, 256)
+	for _, k := range keys {
+		if buf, err = appendJSON(append(buf, ','), k); err != nil {
+			return "", err
+		}
+		if buf, err = appendJSON(append(buf, ':'), m[k]); err != nil {
+			return "", err
+		}
+	}
+	buf[0] = '{'
+	return string(append(buf, '}')), nil
 }
+
+// appendJSON appends a string as JSON.
+func appendJSON(buf []byte, s string) ([]byte, error) {
+	if !strings.ContainsFunc(s, escaped) {
+		return append(append(append(buf, '"'), s...), '"'), nil
+	}
+	quoted, err := json.Marshal(s)
+	return append(buf, quoted...), err
+}
+
+// escaped reports whether a character is not plain ASCII, or one that JSON escapes (RFC 8259, section 7).
+func escaped(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }

@@ -11,13 +11,16 @@ import (
 	"github.com/oncebox/oncebox/internal/nightly"
 )
 
-func TestFlatMetadataIsThatOfJSON(t *testing.T) {
+func TestMetadataIsJSON(t *testing.T) {
 	nightly.Check(t, 100, 10_000, func(t *rapid.T) {
-		text := rapid.StringMatching(`[a-z":,{}\\ü\n]{0,6}`)
+		text := rapid.StringMatching(`[a-z":,{}<&\\ü\n\x00\x7f]{0,6}`)
 		want := event.Metadata(rapid.MapOf(text, text).Draw(t, "metadata"))
-		written, err := json.Marshal(want)
+		written, err := encodeMetadata(want)
 		require.NoError(t, err)
-		if got := flatMetadata(string(written)); got != nil {
+		var decoded event.Metadata
+		require.NoError(t, json.Unmarshal([]byte(written), &decoded))
+		require.Equal(t, want, decoded)
+		if got := flatMetadata(written); got != nil {
 			require.Equal(t, want, got)
 		}
 	})

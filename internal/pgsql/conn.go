@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
@@ -21,23 +20,50 @@ type conn struct {
 	patience time.Duration
 	ending   *ending
 	guard    *guard // nil: nothing is refused
-	tx       *tx    // the latest transaction of database/sql
+	tx       *tx    // the latest transaction of database/sql, at own; nil: none
+	own      tx
+	trip     roundTrip       // that is under way
+	tracer   pgx.BatchTracer // nil: none
 	// prepared are the texts of the statements of pipelines. nil: behind a pooler, where nothing is prepared.
-	prepared map[string]struct{}
+	prepared map[string]prepared
+	// build encodes the parameters of pipelines. It is kept, because it keeps its memory.
+	build pgx.ExtendedQueryBuilder
 }
 
-type laterKey struct{}
+// unhurried is the context of a transaction that does not end with its caller's context.
+type unhurried struct {
+	context.Context //nolint:containedctx // the caller's: it has the values, and cancels a BEGIN that is sent at once
 
-// BeginLater returns a context for BeginTx whose BEGIN is sent together with the first statement. That saves a round trip if the first statement is
-// a [Runner]'s Exec, or sent by [Pipeline], the connection is one of a [Connector] and not [BehindPooler], and the options are the defaults or READ
-// COMMITTED; otherwise it has no effect. Code that uses it must reach the connection through [database/sql] and [Pipeline] only.
-func BeginLater(ctx context.Context) context.Context {
-	return context.WithValue(ctx, laterKey{}, true)
+	limit time.Duration
 }
 
-// isLater reports whether BEGIN may wait for the first statement.
-func isLater(ctx context.Context) bool {
-	later, _ := ctx.Value(laterKey{}).(bool)
+type unhurriedKey struct{}
+
+func (*unhurried) Deadline() (none time.Time, ok bool) { return none, false }
+func (*unhurried) Done() <-chan struct{}               { return nil }
+func (*unhurried) Err() error                          { return nil }
+
+// Value returns the values of the caller's context.
+func (u *unhurried) Value(key any) any {
+	if key == (unhurriedKey{}) {
+		return u
+	}
+	return u.Context.Value(key)
+}
+
+// BeginLater returns a context for BeginTx on a connection of a [Connector]. The transaction goes on when ctx ends: database/sql would roll it back at
+// any time, also during COMMIT. ctx cancels only its BEGIN, and COMMIT and ROLLBACK may take as long as limit.
+//
+// BEGIN is sent together with the first statement, which saves a round trip, if the first statement is a [Runner]'s Exec or sent by [Send], the
+// connection is not [BehindPooler], and the options are the defaults or READ COMMITTED. Code that uses it must reach the connection through
+// [database/sql] and [Send] only.
+func BeginLater(ctx context.Context, limit time.Duration) context.Context {
+	return &unhurried{ctx, limit}
+}
+
+// laterOf returns the context of [BeginLater], nil if ctx is not one.
+func laterOf(ctx context.Context) *unhurried {
+	later, _ := ctx.Value(unhurriedKey{}).(*unhurried)
 	return later
 }
 
@@ -55,9 +81,11 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	if err := c.refuseTx(ctx); err != nil {
 		return nil, err
 	}
-	c.tx = &tx{ctx: ctx, ending: c.ending}
-	c.ending.follow(isLater(ctx))
-	if isLater(ctx) && c.pipelines() && !opts.ReadOnly {
+	later := laterOf(ctx)
+	c.own = tx{ctx: ctx, ending: c.ending} // database/sql has ended the one before
+	c.tx = &c.own
+	c.ending.follow(later != nil)
+	if later != nil && c.pipelines() && !opts.ReadOnly {
 		switch sql.IsolationLevel(opts.Isolation) {
 		case sql.LevelDefault:
 			return c.tx, nil
@@ -67,12 +95,15 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 		default: // begins at once
 		}
 	}
-	var err error
-	if c.tx.begun, err = c.beneath.BeginTx(ctx, opts); err != nil {
+	if later != nil {
+		ctx = later.Context
+	}
+	if _, err := c.beneath.BeginTx(ctx, opts); err != nil {
 		c.tx = nil
 		c.ending.leave("")
 		return nil, err
 	}
+	c.tx.begun = c.Conn()
 	return c.tx, nil
 }
 
@@ -81,11 +112,10 @@ func (c *conn) begin(ctx context.Context) error {
 	if c.tx == nil || c.tx.ended || c.tx.begun != nil {
 		return nil
 	}
-	begun, err := c.Conn().BeginTx(ctx, c.tx.options)
-	if err != nil {
+	if _, err := c.Conn().BeginTx(ctx, c.tx.options); err != nil {
 		return err
 	}
-	c.tx.begun = pgxTx{c.tx.ctx, begun}
+	c.tx.begun = c.Conn()
 	return nil
 }
 
@@ -114,13 +144,9 @@ func (c *conn) execFirst(ctx context.Context, query string, args []driver.NamedV
 	for i, arg := range args {
 		values[i] = arg.Value
 	}
-	var tag pgconn.CommandTag
-	b := &pgx.Batch{}
-	b.Queue(query, values...).Exec(func(got pgconn.CommandTag) error {
-		tag = got
-		return nil
-	})
-	_, err := c.send(ctx, b, false)
+	b := &Batch{}
+	b.Queue(query, values...)
+	tag, _, err := c.send(ctx, b, false)
 	return driver.RowsAffected(tag.RowsAffected()), err
 }
 
@@ -184,35 +210,48 @@ type tx struct {
 	ctx     context.Context //nolint:containedctx // that of BeginTx, as in pgx/stdlib
 	ending  *ending
 	options pgx.TxOptions // of a BEGIN that was put off
-	begun   driver.Tx     // nil: BEGIN has not been sent
+	begun   *pgx.Conn     // nil: BEGIN has not been sent
 	ended   bool
 }
 
-// Commit sends COMMIT, if there is anything to commit.
-func (t *tx) Commit() error { return t.end(endedByCommit, driver.Tx.Commit) }
+// Commit sends COMMIT, if there is anything to commit. A failure closes the connection, unless the server has said that the transaction is over.
+func (t *tx) Commit() error {
+	return t.end(endedByCommit, func(ctx context.Context) error {
+		tag, err := t.begun.Exec(ctx, commitText)
+		if err == nil && tag.String() != "COMMIT" {
+			err = pgx.ErrTxCommitRollback // PostgreSQL rolls back a failed transaction without reporting an error
+		}
+		if err != nil && t.begun.PgConn().TxStatus() != 'I' {
+			_ = t.begun.Close(ctx)
+		}
+		return err
+	})
+}
 
-// Rollback sends ROLLBACK, if there is anything to roll back.
-func (t *tx) Rollback() error { return t.end(EndedByRollback, driver.Tx.Rollback) }
+// Rollback sends ROLLBACK, if there is anything to roll back. A failure closes the connection.
+func (t *tx) Rollback() error {
+	return t.end(EndedByRollback, func(ctx context.Context) error {
+		_, err := t.begun.Exec(ctx, "rollback")
+		if err != nil {
+			_ = t.begun.Close(ctx)
+		}
+		return err
+	})
+}
 
 // end ends the transaction if it was begun at all. A unit that sent no statement costs no round trip.
-func (t *tx) end(name string, how func(driver.Tx) error) error {
+func (t *tx) end(name string, send func(ctx context.Context) error) error {
 	t.ending.leave(name)
 	if t.ended || t.begun == nil {
 		t.ended = true
 		return nil
 	}
 	t.ended = true
-	return how(t.begun)
+	if later := laterOf(t.ctx); later != nil {
+		return bounded(t.ctx, later.limit, send)
+	}
+	return send(t.ctx)
 }
-
-// pgxTx is a transaction of pgx as a driver's.
-type pgxTx struct {
-	ctx context.Context //nolint:containedctx // as in pgx/stdlib
-	tx  pgx.Tx
-}
-
-func (t pgxTx) Commit() error   { return t.tx.Commit(t.ctx) }
-func (t pgxTx) Rollback() error { return t.tx.Rollback(t.ctx) }
 
 // The interfaces that database/sql looks for in a connection.
 var _ interface {

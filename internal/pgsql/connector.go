@@ -18,14 +18,15 @@ const (
 	pingAfter = time.Second
 )
 
-// Connector opens connections of pgx whose transactions can share round trips, see [Pipeline]. They keep a [Trouble], know how their transaction
+// Connector opens connections of pgx whose transactions can share round trips, see [Send]. They keep a [Trouble], know how their transaction
 // ended, see [EndedTx], and are replaced when they do not answer. In all other respects they are connections of pgx/stdlib.
 type Connector struct {
 	driver.Connector
 
 	pooled   bool
 	patience time.Duration
-	guard    *guard // nil: nothing is refused
+	guard    *guard          // nil: nothing is refused
+	tracer   pgx.BatchTracer // nil: none
 }
 
 // ConnectorOption changes the connector of [NewConnector].
@@ -57,7 +58,8 @@ func NewConnector(cfg pgx.ConnConfig, opts ...ConnectorOption) *Connector {
 			return p.IdleDuration > o.idle && bounded(ctx, o.patience, p.Conn.Ping) != nil
 		}),
 	)
-	return &Connector{Connector: beneath, pooled: o.pooled, patience: o.patience}
+	tracer, _ := cfg.Tracer.(pgx.BatchTracer)
+	return &Connector{Connector: beneath, pooled: o.pooled, patience: o.patience, tracer: tracer}
 }
 
 // Connect opens a connection.
@@ -67,9 +69,9 @@ func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, err
 	}
 	beneath := opened.(*stdlib.Conn) //nolint:forcetypeassert // GetConnector's
-	made := &conn{beneath: beneath, patience: c.patience, ending: &TroubleOf(beneath.Conn()).ending, guard: c.guard}
+	made := &conn{beneath: beneath, patience: c.patience, ending: &TroubleOf(beneath.Conn()).ending, guard: c.guard, tracer: c.tracer}
 	if !c.pooled {
-		made.prepared = map[string]struct{}{}
+		made.prepared = map[string]prepared{}
 	}
 	return made, nil
 }

@@ -90,7 +90,7 @@ func ours(args []driver.NamedValue) bool {
 
 // refuseTx returns the error of a transaction that must not begin. A transaction of [BeginLater] passes, because it belongs to a unit.
 func (c *conn) refuseTx(ctx context.Context) error {
-	if c.guard == nil || isLater(ctx) {
+	if c.guard == nil || laterOf(ctx) != nil {
 		return nil
 	}
 	return c.guard.refuse(ctx)

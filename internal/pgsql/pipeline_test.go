@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -29,14 +30,15 @@ func pipelined(t *testing.T) (*pgtest.DB, *sql.Conn, *sql.Tx) {
 	conn, err := pool.Conn(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	tx, err := conn.BeginTx(pgsql.BeginLater(t.Context()), nil)
+	tx, err := conn.BeginTx(pgsql.BeginLater(t.Context(), time.Minute), nil)
 	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback() })
 	return db, conn, tx
 }
 
 func send(t *testing.T, conn *sql.Conn, commit bool, texts ...string) (open bool, err error) {
 	t.Helper()
-	b := &pgx.Batch{}
+	b := &pgsql.Batch{}
 	for _, text := range texts {
 		b.Queue(text)
 	}
@@ -198,7 +200,7 @@ func TestFirstStatementSharesTheRoundTripOfBegin(t *testing.T) {
 			require.NoError(t, err)
 			defer conn.Close()
 			for again := range 2 {
-				tx, err := conn.BeginTx(pgsql.BeginLater(t.Context()), &sql.TxOptions{Isolation: isolation})
+				tx, err := conn.BeginTx(pgsql.BeginLater(t.Context(), time.Minute), &sql.TxOptions{Isolation: isolation})
 				require.NoError(t, err)
 				packets.Store(0)
 				_, err = tx.Exec("INSERT INTO t VALUES ($1)", pgx.QueryExecModeCacheStatement, 1)
@@ -249,7 +251,7 @@ func TestPreparedStatementBeginsTheTransaction(t *testing.T) {
 	require.NoError(t, err)
 	defer prepared.Close()
 	for _, end := range []func(*sql.Tx) error{(*sql.Tx).Rollback, (*sql.Tx).Commit} {
-		tx, err := pool.BeginTx(pgsql.BeginLater(t.Context()), nil)
+		tx, err := pool.BeginTx(pgsql.BeginLater(t.Context(), time.Minute), nil)
 		require.NoError(t, err)
 		_, err = tx.Stmt(prepared).Exec()
 		require.NoError(t, err)

@@ -3,9 +3,9 @@ package pgsql_test
 import (
 	"database/sql"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
@@ -35,20 +35,16 @@ func TestSend(t *testing.T) {
 			require.NoError(t, err)
 			defer c.Close()
 			require.Equal(t, name == "one round trip", pgsql.CanPipeline(c))
-			tx, err := c.BeginTx(pgsql.BeginLater(t.Context()), nil)
+			tx, err := c.BeginTx(pgsql.BeginLater(t.Context(), time.Minute), nil)
 			require.NoError(t, err)
 
-			var affected int64
 			var one, skipped string
 			var raw []string
 			var nulls, rest int
-			b := &pgx.Batch{}
-			b.Queue("INSERT INTO t VALUES ($1::int), (2), (3)", 1).Exec(func(tag pgconn.CommandTag) error {
-				affected = tag.RowsAffected()
-				return nil
-			})
-			b.Queue("SELECT n::text, 'x' FROM t ORDER BY n").QueryRow(func(row pgx.Row) error { return row.Scan(&one, nil) })
-			b.Queue("SELECT nullif(n, 2), n::text FROM t ORDER BY n").Query(func(rows pgx.Rows) error {
+			b := &pgsql.Batch{}
+			b.Queue("INSERT INTO t VALUES ($1::int), (2), (3)", 1)
+			b.Query(func(row *pgsql.Result) error { return row.One(&one, nil) }, "SELECT n::text, 'x' FROM t ORDER BY n")
+			b.Query(func(rows *pgsql.Result) error {
 				for rows.Next() {
 					if values := rows.RawValues(); values[0] == nil {
 						nulls++
@@ -61,28 +57,27 @@ func TestSend(t *testing.T) {
 					rest++
 				}
 				return rows.Err()
-			})
-			b.Queue("DELETE FROM t WHERE n = 3") // without a callback
+			}, "SELECT nullif(n, 2), n::text FROM t ORDER BY n")
+			b.Queue("DELETE FROM t WHERE n = 3")
 			require.NoError(t, pgsql.Send(t.Context(), c, tx, b))
-			require.EqualValues(t, 3, affected)
 			require.Equal(t, "1", one)
 			require.Equal(t, []string{"2"}, raw)
 			require.Equal(t, []int{1, 2}, []int{nulls, rest})
 			require.Equal(t, "3", skipped)
 
-			nothing := &pgx.Batch{}
-			nothing.Queue("SELECT n FROM t WHERE n = 9").QueryRow(func(row pgx.Row) error { return row.Scan(new(int)) })
+			nothing := &pgsql.Batch{}
+			nothing.Query(func(row *pgsql.Result) error { return row.One(new(int)) }, "SELECT n FROM t WHERE n = 9")
 			require.ErrorIs(t, pgsql.Send(t.Context(), c, tx, nothing), pgx.ErrNoRows)
 
 			called := false
-			failing := &pgx.Batch{}
-			failing.Queue("SELECT 1 / n FROM (VALUES (0)) v (n)").Query(func(rows pgx.Rows) error {
+			failing := &pgsql.Batch{}
+			failing.Query(func(rows *pgsql.Result) error {
 				for rows.Next() {
 					continue
 				}
 				return rows.Err()
-			})
-			failing.Queue("SELECT 1").QueryRow(func(pgx.Row) error { called = true; return nil })
+			}, "SELECT 1 / n FROM (VALUES (0)) v (n)")
+			failing.Query(func(*pgsql.Result) error { called = true; return nil }, "SELECT 1")
 			require.Equal(t, "22012", pgerr.Code(pgsql.Send(t.Context(), c, tx, failing)))
 			require.False(t, called, "the first error ends it")
 			require.NoError(t, tx.Rollback())

@@ -72,9 +72,10 @@ func TestTroubleOfTheFirstStatement(t *testing.T) {
 		failure, _, _ := trouble(t, conn)
 		require.Equal(t, "22012", failure)
 		require.NoError(t, tx.Rollback())
-		tx, err = conn.BeginTx(pgsql.BeginLater(t.Context()), nil)
+		tx, err = conn.BeginTx(pgsql.BeginLater(t.Context(), time.Minute), nil)
 		require.NoError(t, err)
 	}
+	require.NoError(t, tx.Rollback())
 }
 
 func TestLostIsNotCancelled(t *testing.T) {

@@ -5,7 +5,6 @@ package unit
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
@@ -16,13 +15,13 @@ import (
 type Unit interface {
 	// Send sends statements of the unit: in one round trip, and BEGIN with them if they are its first, if the pool was opened by config.OpenDB, else
 	// one after the other, see [pgsql.Send].
-	Send(ctx context.Context, b *pgx.Batch) error
+	Send(ctx context.Context, b *pgsql.Batch) error
 
 	// SendLast adds statements that the unit sends after all others, those of its sinks included, and together with COMMIT if it can: on a pool of
 	// config.OpenDB, if all sinks with events are a [Sink], and the unit knows its id, see Identified. The statements of several calls are sent in
 	// their order. Statements of a savepoint that is rolled back are not sent. If a statement fails, the unit fails. ok is false, and nothing will be
 	// sent, if the unit has ended.
-	SendLast(b *pgx.Batch) (ok bool)
+	SendLast(b *pgsql.Batch) (ok bool)
 
 	// Identified sets the id of the unit's transaction (pg_current_xact_id), which some statement has returned. It saves the statement before COMMIT
 	// that asks for it, and COMMIT can be sent together with other statements.
@@ -47,7 +46,7 @@ type Sink interface {
 
 // Queue holds the statements that a unit sends at its end.
 type Queue struct {
-	pgx.Batch
+	pgsql.Batch
 
 	// XID is the id of the transaction (pg_current_xact_id), for callbacks of statements that return it, see [Unit].Identified.
 	XID string

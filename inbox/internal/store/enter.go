@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/internal/pgerr"
+	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/unit"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -122,8 +122,8 @@ func (t entryTable) CountRows(ctx context.Context, u *uow.Unit, statement string
 	if err != nil {
 		return 0, err
 	}
-	b := &pgx.Batch{}
-	b.Queue(place.Text(statement), args...).Query(func(rows pgx.Rows) error {
+	b := &pgsql.Batch{}
+	b.Query(func(rows *pgsql.Result) error {
 		for rows.Next() {
 			if err := rows.Scan(&xid); err != nil {
 				return err
@@ -131,7 +131,7 @@ func (t entryTable) CountRows(ctx context.Context, u *uow.Unit, statement string
 			n++
 		}
 		return rows.Err()
-	})
+	}, place.Text(statement), args...)
 	bounded, cancel := t.Bounded(ctx)
 	defer cancel()
 	if err = unit.Of(ctx).Send(bounded, b); err == nil && xid != "" {

@@ -7,8 +7,9 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // Entering holds the arguments and the answer of the statement enterAll of package inbox.
@@ -71,7 +72,7 @@ func MakeEntering(ids []Identity) *Entering {
 }
 
 // Read reads the answer. It reuses the variables for all rows and scans without a callback per row, because every message passes here.
-func (e *Entering) Read(rows pgx.Rows, became []Entry) error {
+func (e *Entering) Read(rows *pgsql.Result, became []Entry) error {
 	var (
 		key                 pgtype.UUID
 		tenant, source, xid pgtype.Text
