@@ -48,12 +48,13 @@ type Config struct {
 	// DatabaseWait is: a wrong password, certificate or database name, or a missing table. Default: 0, the call waits until its context ends.
 	DatabaseWait time.Duration `env:"DATABASE_WAIT"`
 
-	// RefusePool makes the pool refuse, with [uow.ErrPool], a statement that belongs into a unit of work and was sent to the pool by mistake. In the
-	// pool such a statement is committed by itself, apart from the unit of work, and is executed again when the unit is run again. The pool recognizes
-	// the statement by its context: the context carries an open unit of this pool, or comes from a handler that runs under a lease (inbox.Leased). Use
-	// [uow.Outside] for a statement that is meant for the pool. A statement whose first argument is a pgx.QueryExecMode is not refused. RefusePool
-	// needs the connections of [OpenDB]. If RefusePool is true, [UseDB] and [UsePool] return an error, because the service has opened their connections
-	// itself. The analyzer unitpool of the module analysis finds many such statements without running the program. Default: false.
+	// RefusePool makes the pool refuse, with [uow.ErrPool], a statement that should run in a unit of work and was sent to the pool by mistake. In
+	// the pool such a statement is committed by itself, apart from the unit of work, and is executed again when the unit is run again. The pool
+	// recognizes the statement by its context: the context carries an open unit of this pool, or comes from a handler that runs under a lease
+	// (inbox.Leased). Use [uow.Outside] for a statement that is meant for the pool. A statement whose first argument is a pgx.QueryExecMode is not
+	// refused. RefusePool needs the connections of [OpenDB]. If RefusePool is true, [UseDB] and [UsePool] return an error, because the service has
+	// opened their connections itself. The analyzer unitpool of the module analysis finds many such statements without running the program. Default:
+	// false.
 	RefusePool bool `env:"REFUSE_POOL"`
 
 	// AuditRetention is how long the audit entries of outbox, inbox and idempotency keys are kept, at least 24h. Default: 9600h, which is 400 days.

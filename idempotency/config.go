@@ -36,9 +36,9 @@ type Config struct {
 	// PurgeBatch is the number of expired keys that one statement of the cleaner deletes. Default: 5000 rows.
 	PurgeBatch int `env:"PURGE_BATCH"`
 
-	// Cache is the number of answers that a process also keeps in memory, so that further retries need no statement. An answer gets into memory at its
-	// first retry, if it has up to 4 KiB with its headers. If an answer is removed, by Release or by hand, other processes may give it for up to a
-	// minute longer. Default: 4096. With -1 no answer is kept in memory.
+	// Cache is the number of answers that a process also keeps in memory, so that further retries need no statement. An answer gets into memory at
+	// its first retry, if it has up to 4 KiB with its headers. If an answer is removed, by Release or by hand, other processes may still send it for
+	// up to a minute. Default: 4096. With -1 no answer is kept in memory.
 	Cache int `env:"CACHE"`
 
 	// Telemetry sets where logs, traces and metrics go. A trace has a span for each purge. Default: slog.Default() and the global providers.

@@ -31,8 +31,8 @@ type RetryPolicy struct {
 	// MaxAttempts is the number of tries, in all, after which a message becomes a dead letter, if GiveUpAfter has not ended before. A try whose process died
 	// counts, too. Default: -1, no limit.
 	MaxAttempts int `env:"MAX_ATTEMPTS"`
-	// MaxCrashes is how many tries of a message in a row may end with the death of the process, or without a result that could be stored; then the message
-	// becomes a dead letter. So it does not kill one process after the other. Default: 10. With -1 there is no limit.
+	// MaxCrashes is how many tries of a message in a row may end with the death of the process, or without a result that could be stored; then the
+	// message becomes a dead letter. So a message does not kill one process after another. Default: 10. With -1 there is no limit.
 	MaxCrashes int `env:"MAX_CRASHES"`
 	// DeployWait is how long a message stays parked whose type, or schema version, this build of the program does not know; then the message becomes a dead
 	// letter. With -1 it stays parked without end. DeployWait gives you time to deploy a build that knows the message. A schema version is unknown if it is

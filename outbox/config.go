@@ -42,8 +42,8 @@ type Config struct {
 	Deployment string `env:"DEPLOYMENT"`
 	// Retention is how long published rows are kept, in whole days, at least 24h. Retention is entered in the database, and all processes use the value
 	// there. If processes have different settings, the longest one is used, and processes with another setting log a warning at their start.
-	// Store.Upkeep().SetRetention enters a shorter time. The constant NoRetention deletes rows as soon as they are published. Default: the database's,
-	// and 168h if no process has set one. With -1 published rows are kept for ever.
+	// Store.Upkeep().SetRetention enters a shorter time. The constant NoRetention deletes rows as soon as they are published. Default: the value in the
+	// database, and 168h if no process has set one. With -1 published rows are kept for ever.
 	Retention time.Duration `env:"RETENTION"`
 	// DeadRetention is how long dead letters are kept, at least 24h; then the cleaner deletes them. With 0 and -1 dead letters are kept for ever. The deletion
 	// of a dead letter lets the later events of its ordering key go on, as a discard does. The audit has an entry for each deletion, with the number of dead

@@ -27,16 +27,16 @@ type Config struct {
 	// Workers is the number of workers of the projector that publish at the same time. Each worker has a share of the lanes, which are the parts of the
 	// outbox. While a worker waits for the broker, another worker uses the database. Default: 3.
 	Workers int `env:"WORKERS"`
-	// BatchSize is about how many events a worker publishes at once. Default: 1000.
+	// BatchSize is the approximate number of events that a worker publishes at once. Default: 1000.
 	BatchSize int `env:"BATCH_SIZE"`
 	// BatchBytes is the largest sum of payloads, in bytes, that a worker fetches and publishes at once. An event whose payload is larger than
 	// BatchBytes is published by itself. The broker has to confirm a batch within PublishTimeout, so choose a smaller value if the connection to the
 	// broker is slow. Default: 16777216, which is 16 MiB. With -1 there is no limit.
 	BatchBytes int64 `env:"BATCH_BYTES"`
 
-	// MaxRetryAttempts is the number of refusals by the broker after which an event becomes a dead letter. An event that the broker refuses for good
-	// ([messaging.Permanent]) becomes a dead letter at the first refusal. Default: 5. With -1 both kinds of refused events are tried again without end,
-	// or until an operator discards them.
+	// MaxRetryAttempts is the number of refusals by the broker after which an event becomes a dead letter. An event that the broker refuses
+	// permanently ([messaging.Permanent]) becomes a dead letter at the first refusal. Default: 5. With -1 no refusal makes a dead letter: the event
+	// is tried again until the broker accepts it, or an operator discards it.
 	MaxRetryAttempts int `env:"MAX_RETRY_ATTEMPTS"`
 	// MaxCrashes is how many projectors may die while they publish one event by itself; then the event becomes a dead letter. An event is published by
 	// itself after two projectors have died while they published the event together with others. Default: 10. With -1 there is no limit.

@@ -63,8 +63,8 @@ type Config struct {
 	// subscription that is not consumed for a longer time loses messages. Default: 0, that of the broker (log.retention.ms, 7 days).
 	Retention time.Duration `env:"RETENTION"`
 
-	// MaxMessageBytes is the size of the largest message that is published, in bytes, uncompressed, with its headers. A larger message is refused for
-	// good. If max.message.bytes of the topic is less, that limit is used. Default: 1 MiB, the limit of a broker without settings.
+	// MaxMessageBytes is the size of the largest message that is published, in bytes, uncompressed, with its headers. A larger message is refused
+	// permanently. If max.message.bytes of the topic is less, that limit is used. Default: 1 MiB, the limit of a broker without settings.
 	MaxMessageBytes int `env:"MAX_MESSAGE_BYTES"`
 	// MaxReceivedBytes is the size of the largest message that is received, in bytes, uncompressed, with its headers. A larger message becomes a dead
 	// letter with the beginning of its payload. Default: 16 MiB. With -1 there is no limit.
@@ -94,11 +94,11 @@ type Config struct {
 	ConnectTimeout time.Duration `env:"CONNECT_TIMEOUT"`
 	// ConnectionTimeout is the longest time for one attempt to open a TCP connection; then the next attempt begins. Default: 5s.
 	ConnectionTimeout time.Duration `env:"CONNECTION_TIMEOUT"`
-	// OperationTimeout is how long the broker may take to answer a request; then the request has failed. Default: 10s.
+	// OperationTimeout is how long the broker may take to answer a request; then the request fails. Default: 10s.
 	OperationTimeout time.Duration `env:"OPERATION_TIMEOUT"`
 	// PublishTimeout is the longest time for a call of Publish; if the deadline of the context is earlier, the call ends at that deadline. Default: 30s.
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"`
-	// CloseTimeout is how long Close waits for running calls to end, and then once more for the broker to answer. Default: 10s.
+	// CloseTimeout is how long Close waits for running calls to end; after that it waits as long again for the broker to answer. Default: 10s.
 	CloseTimeout time.Duration `env:"CLOSE_TIMEOUT"`
 
 	// SASL is the mechanism by which Username and Password authenticate this client: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. Default: none, no

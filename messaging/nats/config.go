@@ -86,14 +86,14 @@ type Config struct {
 	ConnectTimeout time.Duration `env:"CONNECT_TIMEOUT"`
 	// ConnectionTimeout is the longest time for one attempt to open a connection; then the next attempt begins. Default: 5s.
 	ConnectionTimeout time.Duration `env:"CONNECTION_TIMEOUT"`
-	// OperationTimeout is how long the server may take to answer a request; then the request has failed. Default: 10s.
+	// OperationTimeout is how long the server may take to answer a request; then the request fails. Default: 10s.
 	OperationTimeout time.Duration `env:"OPERATION_TIMEOUT"`
 	// PingInterval is the interval at which the client sends a probe to the server. After two probes without an answer the connection is closed and
 	// opened again. Default: 10s.
 	PingInterval time.Duration `env:"PING_INTERVAL"`
 	// PublishTimeout is the longest time for a call of Publish; if the deadline of the context is earlier, the call ends at that deadline. Default: 30s.
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"`
-	// CloseTimeout is how long Close waits for running calls to end, and then once more for the server to answer. Default: 10s.
+	// CloseTimeout is how long Close waits for running calls to end; after that it waits as long again for the server to answer. Default: 10s.
 	CloseTimeout time.Duration `env:"CLOSE_TIMEOUT"`
 
 	// User is the name by which this client authenticates itself, with Password. Default: that of URL.

@@ -48,11 +48,11 @@ type Config struct {
 	Partitions int `env:"PARTITIONS"`
 	// Subscriptions are made at the start, with their topics. From then on the broker keeps messages for these subscriptions. Default: none.
 	Subscriptions []messaging.Subscription
-	// DisableBatching sends each message as an entry of its own, at a third of the speed. All programs that publish to a topic with a
-	// [messaging.KeyShared] subscription have to send each message as an entry of its own. If DisableBatching is false, the program sends messages in
-	// this way only to topics with a KeyShared subscription that the program knows: a subscription that it has declared or subscribed itself, or has
-	// found at the broker. It looks for subscriptions when it begins to publish to a topic and at the checks of AudienceInterval. It finds only
-	// subscriptions that oncebox has declared or that have a consumer. Default: false.
+	// DisableBatching sends each message by itself (an entry of its own at the broker) and not in a batch, which takes three times as long. All
+	// programs that publish to a topic with a [messaging.KeyShared] subscription have to send each message as an entry of its own. If DisableBatching
+	// is false, the program sends messages in this way only to topics with a KeyShared subscription that the program knows: a subscription that it
+	// has declared or subscribed itself, or has found at the broker. It looks for subscriptions when it begins to publish to a topic and at the
+	// checks of AudienceInterval. It finds only subscriptions that oncebox has declared or that have a consumer. Default: false.
 	DisableBatching bool `env:"DISABLE_BATCHING"`
 	// Producers is the number of calls of Publish that may send to one topic at once; further calls wait. Default: 4.
 	Producers int `env:"PRODUCERS"`
@@ -63,10 +63,11 @@ type Config struct {
 	// checks only before the first message. The program checks subscriptions through the admin API. Without a subscription the broker may delete
 	// messages before anybody has received them. Default: 1m.
 	AudienceInterval time.Duration `env:"AUDIENCE_INTERVAL"`
-	// MaxMessageBytes must be equal to the setting maxMessageSize of the broker, in bytes. A message that may be larger than MaxMessageBytes, with its
-	// properties, is refused for good. A received message that came in chunks and is not larger than MaxMessageBytes becomes a dead letter, because it
-	// may be the last chunk alone. A wrong value is dangerous if the limit of the broker is below 256 KiB. Messages share batches of up to half of
-	// MaxMessageBytes, at most 128 KiB. If a batch is larger than the limit of the broker, the order of an ordering key may break. Default: 5 MiB.
+	// MaxMessageBytes must be equal to the setting maxMessageSize of the broker, in bytes. A message that may be larger than MaxMessageBytes, with
+	// its properties, is refused permanently. A received message that came in chunks and is not larger than MaxMessageBytes becomes a dead letter,
+	// because it may be the last chunk alone. A wrong value is dangerous if the limit of the broker is below 256 KiB. Messages share batches of up to
+	// half of MaxMessageBytes, at most 128 KiB. If a batch is larger than the limit of the broker, the order of an ordering key may break. Default: 5
+	// MiB.
 	MaxMessageBytes int `env:"MAX_MESSAGE_BYTES"`
 
 	// MaxReceivedBytes is the size of the largest message that is received, in bytes, uncompressed, with its properties. With -1 there is no limit. A
@@ -82,14 +83,14 @@ type Config struct {
 	ConnectTimeout time.Duration `env:"CONNECT_TIMEOUT"`
 	// ConnectionTimeout is the longest time for one attempt to open a TCP connection; then the next attempt begins. Default: 5s.
 	ConnectionTimeout time.Duration `env:"CONNECTION_TIMEOUT"`
-	// OperationTimeout is how long the broker may take to answer a request; then the request has failed. Default: 10s.
+	// OperationTimeout is how long the broker may take to answer a request; then the request fails. Default: 10s.
 	OperationTimeout time.Duration `env:"OPERATION_TIMEOUT"`
 	// KeepAliveInterval is the interval at which the client sends a probe on each connection. After two probes without an answer the connection is
 	// closed and opened again. Default: 10s.
 	KeepAliveInterval time.Duration `env:"KEEP_ALIVE_INTERVAL"`
 	// PublishTimeout is the longest time for a call of Publish; if the deadline of the context is earlier, the call ends at that deadline. Default: 30s.
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"`
-	// CloseTimeout is how long Close waits for running calls to end, and then once more for the broker to answer. Default: 10s.
+	// CloseTimeout is how long Close waits for running calls to end; after that it waits as long again for the broker to answer. Default: 10s.
 	CloseTimeout time.Duration `env:"CLOSE_TIMEOUT"`
 
 	// Token is a JSON Web Token that authenticates this client. Default: none, no authentication.

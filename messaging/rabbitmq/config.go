@@ -56,8 +56,8 @@ type Config struct {
 	Prefetch int `env:"PREFETCH"`
 	// InFlight is how many messages of one topic a call of Publish sends before it waits for confirmations of the broker. Default: 256.
 	InFlight int `env:"IN_FLIGHT"`
-	// MaxMessageBytes is the size of the largest payload that is published, in bytes. A larger payload is refused for good. MaxMessageBytes must not be
-	// larger than max_message_size of the broker, which is 16 MiB in RabbitMQ 4 and 128 MiB in older versions. Default: 16 MiB.
+	// MaxMessageBytes is the size of the largest payload that is published, in bytes. A larger payload is refused permanently. MaxMessageBytes must
+	// not be larger than max_message_size of the broker, which is 16 MiB in RabbitMQ 4 and 128 MiB in older versions. Default: 16 MiB.
 	MaxMessageBytes int `env:"MAX_MESSAGE_BYTES"`
 
 	// Required makes Connect return an error if the broker cannot be reached within ConnectTimeout. Default: false, Connect logs a warning and tries
@@ -74,7 +74,7 @@ type Config struct {
 	Heartbeat time.Duration `env:"HEARTBEAT"`
 	// PublishTimeout is the longest time for a call of Publish; if the deadline of the context is earlier, the call ends at that deadline. Default: 30s.
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"`
-	// CloseTimeout is how long Close waits for running calls to end, and then once more for the broker to answer. Default: 10s.
+	// CloseTimeout is how long Close waits for running calls to end; after that it waits as long again for the broker to answer. Default: 10s.
 	CloseTimeout time.Duration `env:"CLOSE_TIMEOUT"`
 
 	// Telemetry sets where logs, traces and metrics go. Payloads and headers are never logged. A trace has a span for each call of Publish. Default:
