@@ -243,5 +243,5 @@ func appendJSON(buf []byte, s string) ([]byte, error) {
 	return append(buf, quoted...), err
 }
 
-// escaped reports whether a character is not plain ASCII, or one that JSON escapes (RFC 8259, section 7).
+// escaped reports whether a character is not plain ASCII, or a character that JSON escapes (RFC 8259, section 7).
 func escaped(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }
