@@ -56,5 +56,6 @@
 //     subscription nor retention, by topic
 //
 // Read first: broker.go:Connect and greet.go:greeter.greet, then publish.go:Broker.Publish and flight.go:flight.run, then receiver.go:receiver.Receive and
-// turn.go:turn. Package internal/topics makes topics and subscriptions, internal/wire has the format of messages.
+// turn.go:turn. Package internal/topics makes topics and subscriptions, internal/wire has the format of messages, internal/dropped finds messages that the
+// client has lost.
 package pulsar

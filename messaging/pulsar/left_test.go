@@ -82,7 +82,7 @@ func TestWhatIsLeftAtTheBrokerIsNoStandstill(t *testing.T) {
 	r.mu.Lock()
 	r.silence.asked = leftPatience // as after a long silence
 	r.mu.Unlock()
-	r.ask()
+	r.ask(false)
 	await.True(t, func() bool { return h.has(bad.ID) }, "what was left has come again")
 	await.True(t, func() bool { p := c.Progress(); return p.Backlog == 0 && p.Left == 0 }, "the consumer says that none is left")
 	stop()

@@ -71,7 +71,15 @@ func (r *receiver) leak(m pulsarclient.Message) {
 	r.Wake()
 }
 
-// mustRenew reports whether so many permits are lost that the broker may soon send nothing. The caller calls renew then.
+// lost makes the receiver subscribe again, because the client has dropped messages: the broker then delivers them again, before later ones. The caller
+// holds the mutex.
+func (r *receiver) lost() {
+	r.broker.log.Warn("oncebox: Pulsar's client has dropped messages after a lost connection, so the consumer subscribes again and gets them once more",
+		"topic", r.broker.keeper.FullName(r.subscription.Topic), "subscription", r.subscription.Name)
+	r.leaked = max(r.leaked, r.options.ReceiverQueueSize, 1)
+}
+
+// mustRenew reports whether messages are lost, or so many permits that the broker may soon send nothing. The caller calls renew then.
 func (r *receiver) mustRenew() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,8 +115,8 @@ func (r *receiver) renew(ctx context.Context) error {
 		r.leaked = r.options.ReceiverQueueSize
 		return ctx.Err()
 	default:
-		return fmt.Errorf("pulsar: receive: an encrypted batch was received, so the consumer has to subscribe again, and that failed for "+
-			"subscription %q of topic %q: %w",
+		return fmt.Errorf("pulsar: receive: Pulsar's client has dropped messages or received an encrypted batch, so the consumer has to "+
+			"subscribe again, and that failed for subscription %q of topic %q: %w",
 			r.subscription.Name, r.subscription.Topic, err)
 	}
 }
@@ -116,6 +124,7 @@ func (r *receiver) renew(ctx context.Context) error {
 // forget clears the state of the receiver, before the new consumer uses it.
 func (r *receiver) forget() {
 	r.turns.reset()
+	r.dropped.Reset()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.again, r.leaked = nil, 0

@@ -10,6 +10,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/adapters"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/dropped"
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/wire"
 )
 
@@ -22,8 +23,9 @@ type receiver struct {
 	name         string // its name at the broker
 	options      pulsarclient.ConsumerOptions
 
-	links *links
-	turns *turns
+	links   *links
+	turns   *turns
+	dropped dropped.Detector
 
 	closing sync.Once
 	dead    chan error // the error with which the client gave up
@@ -58,6 +60,7 @@ func newReceiver(b *Broker, s messaging.Subscription) *receiver {
 		silence: silence{since: time.Now(), inHand: map[int32]int{}}, left: left{}, permits: permitWatch{heard: map[int32]uint64{}},
 	}
 	r.links.ask, r.turns.redeliver, r.turns.moved = r.askWhyCut, r.redeliverAll, r.lostPartition
+	r.turns.began = r.dropped.Forget
 	return r
 }
 
@@ -91,6 +94,7 @@ func (r *receiver) redeliverAll(c pulsarclient.Consumer, partition int32, idle b
 
 // lostPartition forgets messages that were left in a partition: its next receiver counts them.
 func (r *receiver) lostPartition(partition int32) {
+	r.dropped.Forget(partition)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.left.drop(partition)
@@ -134,6 +138,7 @@ func (r *receiver) Receive(ctx context.Context) (*messaging.Message, error) {
 
 // await returns when there is a message or something to look at.
 func (r *receiver) await(ctx context.Context, incoming <-chan pulsarclient.ConsumerMessage) (*messaging.Message, error) {
+	begun, stale := time.Now(), r.dropped.Waiting() > 0
 	var silent <-chan time.Time
 	if timer := r.patience(); timer != nil {
 		defer timer.Stop()
@@ -145,7 +150,7 @@ func (r *receiver) await(ctx context.Context, incoming <-chan pulsarclient.Consu
 	case cm := <-incoming:
 		return r.deliver(cm.Message), nil
 	case <-silent:
-		r.ask()
+		r.ask(stale && time.Since(begun) >= firstSilence)
 	case <-r.Look():
 	case <-r.Closed():
 	case err := <-r.dead:
@@ -174,10 +179,16 @@ func (r *receiver) next() (*messaging.Message, <-chan pulsarclient.ConsumerMessa
 
 // deliver returns nil for a message that is not to be handled now, because it will come again.
 func (r *receiver) deliver(m pulsarclient.Message) *messaging.Message {
-	if r.turns.isEarly(m) {
+	early, gap := r.turns.isEarly(m), r.dropped.Take(m.ID())
+	if early {
 		return nil
 	}
 	r.mu.Lock()
+	if gap {
+		defer r.mu.Unlock()
+		r.lost()
+		return nil
+	}
 	r.last++
 	r.silence.broken()
 	r.silence.inHand[m.ID().PartitionIdx()]++

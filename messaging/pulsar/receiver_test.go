@@ -118,7 +118,7 @@ func TestSilence(t *testing.T) {
 
 		require.NoError(t, r.Close())
 		c.asked = nil
-		r.ask()
+		r.ask(false)
 		synctest.Wait()
 		require.Empty(t, c.asked)
 	})

@@ -38,11 +38,8 @@ func (s *silence) left() time.Duration {
 // broken ends the silence: a message has come.
 func (s *silence) broken() { s.since, s.asked = time.Now(), 0 }
 
-// patience returns a timer for the present silence, nil for types of subscription that need none.
+// patience returns a timer for the present silence, nil if it may last.
 func (r *receiver) patience() *time.Timer {
-	if r.subscription.Type != messaging.Failover {
-		return nil
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.IsPaused() {
@@ -51,13 +48,21 @@ func (r *receiver) patience() *time.Timer {
 	return time.NewTimer(max(r.silence.left(), 0))
 }
 
-// ask requests redelivery of the messages that are not acknowledged. It does not wait for the answer.
-func (r *receiver) ask() {
+// ask requests redelivery of the messages that are not acknowledged. It does not wait for the answer. dropped says that messages had
+// arrived before the silence: the client's queue is empty, so they were dropped, and the receiver subscribes again.
+func (r *receiver) ask(dropped bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.silence.since = time.Now()
 	r.silence.asked++
 	if r.silence.asking || r.renewing || r.IsClosed() {
+		return
+	}
+	if dropped && r.links.state().Away == 0 {
+		r.lost()
+		return
+	}
+	if r.subscription.Type != messaging.Failover {
 		return
 	}
 	r.silence.asking = true
@@ -96,7 +101,10 @@ func (w watch) OnConsumerClose(_ pulsarclient.Consumer, err error) {
 }
 
 // BeforeConsume is called when a message has come from the broker.
-func (w watch) BeforeConsume(m pulsarclient.ConsumerMessage) { w.receiver.turns.arrived(m) }
+func (w watch) BeforeConsume(m pulsarclient.ConsumerMessage) {
+	w.receiver.turns.arrived(m)
+	w.receiver.dropped.Arrive(m)
+}
 
 // OnAcknowledge does nothing.
 func (watch) OnAcknowledge(pulsarclient.Consumer, pulsarclient.MessageID) {}

@@ -79,6 +79,7 @@ type turns struct {
 	early     string                                                                // the value of propEarly
 	moves     bool                                                                  // partitions of the subscription can move (Failover)
 	redeliver func(c pulsarclient.Consumer, partition int32, idle bool) (open bool) // idle: only if nothing of the partition is in hand
+	began     func(partition int32)                                                 // called when a partition begins to be read for this receiver
 	moved     func(partition int32)                                                 // called when a partition has moved to another receiver
 
 	mu sync.Mutex
@@ -157,6 +158,7 @@ func (ts *turns) askLater(t *turn, c pulsarclient.Consumer, partition int32, pat
 func (ts *turns) BecameActive(c pulsarclient.Consumer, _ string, partition int32) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
+	ts.began(partition)
 	t := ts.at(partition)
 	t.doubt = false
 	if !t.ours && t.ask != nil {
