@@ -51,11 +51,12 @@ func WithHeader(key, value string) AddOption {
 // WithDedupKey stores the event only if no earlier event of the tenant has this key, in this unit of work or an earlier one; otherwise adding it does
 // nothing. Use it for a producer that may run twice for one cause, such as a timer or an import: let the key name the cause. The commit takes the
 // key: of two units with the same key the second one waits for the first. outbox.Config.DedupRetention is how long keys are kept.
+// A delayed event can be cancelled by its key, see outbox.Store.Delayed().CancelKey.
 func WithDedupKey(key string) AddOption { return func(e *Envelope) { e.Delivery.DedupKey = key } }
 
 // WithNotBefore delays the publication until t by the database's clock. A delayed event is in an order of its own, as a reminder should be: later
 // events of its aggregate do not wait for it, in the outbox, at the broker or at consumers. It can be cancelled and moved until t, see
-// outbox.Store.Delayed().Cancel. With [WithOrderingKey] it stays in that order instead, and later events of the key wait until t.
+// outbox.Store.Delayed().CancelKey. With [WithOrderingKey] it stays in that order instead, and later events of the key wait until t.
 func WithNotBefore(t time.Time) AddOption { return func(e *Envelope) { e.Delivery.NotBefore = t } }
 
 // WithDelay is [WithNotBefore] for the time that lies d after the event is stored, by the database's clock. So the clock of this process does not

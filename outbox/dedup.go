@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/outboxdb"
@@ -10,7 +11,8 @@ import (
 )
 
 const (
-	// takeKeys enters the keys. It returns which of them were there already, and the event that has each key.
+	// takeKeys enters the keys. It returns which of them were there already, and the event that has each key. A key is as old as its event, whose time is
+	// that of a delayed one, so that it is there for as long as the event can be cancelled by it.
 	//
 	// If two transactions use the same key, the second one waits for the first. If the first rolls back, the second
 	// takes the key. The update locks the entry until COMMIT, so that no purge deletes it while an event is dropped
@@ -18,8 +20,9 @@ const (
 	// flushes wait for each other.
 	takeKeys = `
 WITH k AS (
-	INSERT INTO {schema}.outbox_dedup (tenant_id, dedup_key, event_id)
-	SELECT tenant, key, id FROM unnest($1::text[], $2::text[], $3::uuid[]) u(tenant, key, id) ORDER BY tenant COLLATE "C", key COLLATE "C"
+	INSERT INTO {schema}.outbox_dedup (tenant_id, dedup_key, event_id, created_at)
+	SELECT tenant, key, id, greatest(clock_timestamp(), not_before)
+	FROM unnest($1::text[], $2::text[], $3::uuid[], $4::timestamptz[]) u(tenant, key, id, not_before) ORDER BY tenant COLLATE "C", key COLLATE "C"
 	ON CONFLICT (tenant_id, dedup_key) DO UPDATE SET repeats = outbox_dedup.repeats + 1
 	RETURNING tenant_id, dedup_key, event_id, repeats > 0 AS repeated)
 SELECT pg_current_xact_id()::text, tenant_id, dedup_key, event_id, repeated FROM k`
@@ -52,16 +55,22 @@ func (s *Store) dedupe(ctx context.Context, h outboxdb.Conn, evs []event.Envelop
 	}
 	first := map[dedupKey]string{} // event by key
 	var tenants, keys, ids []string
+	var times []*time.Time
 	for i := range evs {
 		key := dedupKey{evs[i].TenantID, evs[i].Delivery.DedupKey}
 		if _, seen := first[key]; !seen && key.key != "" {
 			first[key] = evs[i].ID
 			tenants, keys, ids = append(tenants, key.tenant), append(keys, key.key), append(ids, evs[i].ID)
+			at := &evs[i].Delivery.NotBefore
+			if at.IsZero() {
+				at = nil
+			}
+			times = append(times, at)
 		}
 	}
 	repeated := map[dedupKey]bool{}
 	// Each row is the first event of a key, and whether it was there already.
-	err = h.Query(ctx, takeKeys, []any{tenants, keys, ids}, func(scan pgsql.Scan) error {
+	err = h.Query(ctx, takeKeys, []any{tenants, keys, ids, times}, func(scan pgsql.Scan) error {
 		var key dedupKey
 		var id string
 		var again bool

@@ -49,11 +49,11 @@ func (s *Store) statement(ctx context.Context, h outboxdb.Conn, evs []event.Enve
 	if err != nil {
 		return 0, "", nil, "", err
 	}
+	if err := setTimes(ctx, h, evs); err != nil {
+		return 0, "", nil, "", err
+	}
 	fresh, xid, err := s.dedupe(ctx, h, evs)
 	if err != nil || len(fresh) == 0 {
-		return 0, "", nil, xid, err
-	}
-	if err := setTimes(ctx, h, fresh); err != nil {
 		return 0, "", nil, xid, err
 	}
 	text, args, err = outboxdb.Insertion(l, fresh, s.known.have(fresh))

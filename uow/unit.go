@@ -72,12 +72,12 @@ func (u *Unit) Add(topic string, payload any, opts ...event.AddOption) error {
 	return nil
 }
 
-// Schedule emits an event that is published later: when is [event.WithDelay] or [event.WithNotBefore]. It returns the event's id. Until the time has
-// come, outbox.Store.Delayed() cancels or moves the event by this id:
+// Schedule emits an event that is published later: when is [event.WithDelay] or [event.WithNotBefore]. Until the time has come, outbox.Store.Delayed()
+// cancels the event by a key, or cancels or moves it by its id, which Schedule returns:
 //
-//	id, err := u.Schedule("reminder", OrderForgotten{order.ID}, event.WithDelay(24*time.Hour))
+//	_, err := u.Schedule("reminder", OrderForgotten{order.ID}, event.WithDelay(24*time.Hour), event.WithDedupKey("reminder "+order.ID))
 //	...
-//	err := app.Outbox.Delayed().Cancel(ctx, u.DB(), id)
+//	_, err := app.Outbox.Delayed().CancelKey(ctx, u.DB(), "reminder "+order.ID)
 //
 // payload, opts and errors are those of [Unit.Add]. A time that has passed, and a delay of 0, publish the event at once.
 func (u *Unit) Schedule(topic string, payload any, when event.AddOption, opts ...event.AddOption) (id string, err error) {

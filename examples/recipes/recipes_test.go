@@ -22,7 +22,6 @@ func TestMain(m *testing.M) { oncetest.Main(m) }
 
 const tables = `
 CREATE TABLE IF NOT EXISTS wallets (id text PRIMARY KEY, cents bigint NOT NULL, version bigint NOT NULL);
-CREATE TABLE IF NOT EXISTS reminders (wallet text PRIMARY KEY, event_id uuid NOT NULL);
 CREATE TABLE IF NOT EXISTS statement (wallet text NOT NULL, cents bigint NOT NULL)`
 
 // renamed is an event that the statement ignores.

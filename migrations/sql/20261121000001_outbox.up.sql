@@ -256,7 +256,7 @@ CREATE TABLE outbox_dedup (
     tenant_id  text        NOT NULL,
     dedup_key  text        NOT NULL,
     event_id   uuid        NOT NULL,
-    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(), -- the time of a delayed event: until then it can be cancelled by its key
     repeats    bigint      NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant_id, dedup_key)
 );
@@ -561,7 +561,8 @@ BEGIN
 
     -- The order of all writers: dedup key, lock of the ordering key, number, tenant. The lock is held to the end of the transaction.
     IF v_dedup <> '' THEN
-        INSERT INTO {schema}.outbox_dedup AS d (tenant_id, dedup_key, event_id) VALUES (v_tenant, v_dedup, v_id)
+        INSERT INTO {schema}.outbox_dedup AS d (tenant_id, dedup_key, event_id, created_at)
+        VALUES (v_tenant, v_dedup, v_id, greatest(clock_timestamp(), oncebox_add.not_before))
         ON CONFLICT (tenant_id, dedup_key) DO UPDATE SET repeats = d.repeats + 1
         RETURNING event_id, repeats > 0 AS repeated INTO earlier;
         IF earlier.repeated THEN

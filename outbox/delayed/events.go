@@ -1,5 +1,6 @@
 // Package delayed is for events that wait for their time: it lists, cancels and reschedules them.
 //
+//	cancelled, err := store.Delayed().CancelKey(ctx, tx, "hold "+reservation)
 //	err := store.Delayed().Cancel(ctx, tx, id)
 //	list, err := store.Delayed().List(ctx, tx, delayed.Filter{AggregateType: "order", AggregateID: "7"}, nil, 0)
 //
@@ -82,7 +83,7 @@ func New(box *outboxdb.Handle) *Events { return &Events{box} }
 // It returns [ErrTooLate] if the time has come or no such event waits; tx can go on then. The server's clock at the call decides, not at the COMMIT:
 // until tx ends, relays leave the event alone. The promise does not hold if the server's clock is set back.
 //
-// The key of [event.WithDedupKey] stays taken: an event that repeats the cancelled one is not stored.
+// The key of [event.WithDedupKey] stays taken: an event that repeats the cancelled one is not stored. [Events.CancelKey] cancels by the key and frees it.
 func (e *Events) Cancel(ctx context.Context, tx bun.Tx, id string) error {
 	return e.changeTimed(ctx, tx, "cancel", cancelTimed, id)
 }
@@ -105,12 +106,8 @@ func (e *Events) changeTimed(ctx context.Context, tx bun.Tx, what, statement, id
 	if err != nil {
 		return fmt.Errorf("outbox: %s %s: %w", what, id, err)
 	}
-	tenant := event.TenantFrom(ctx)
-	if tenant == "" {
-		tenant = e.box.DefaultTenantID
-	}
 	lane, _ := l.Place("", parsed.String())
-	args := append([]any{parsed.String(), tenant, l.Lanes, lane}, more...)
+	args := append([]any{parsed.String(), e.tenant(ctx), l.Lanes, lane}, more...)
 	// If a relay moves the row to outbox_held during the first statement, that statement sees it in neither table.
 	for range 2 {
 		var changed int
