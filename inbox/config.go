@@ -43,7 +43,8 @@ type Config struct {
 	// AuditRetention is how long audit entries are kept, at least 24h. Default: 9600h, which is 400 days. With -1 audit entries are kept for ever.
 	AuditRetention time.Duration
 
-	// Retry sets how often, and for how long, a message is tried again whose handler fails. The option [Retry] overrides it for one consumer.
+	// Retry sets how often, and for how long, a message is tried again after its handler has failed. The option [Retry] overrides it for one
+	// consumer.
 	Retry RetryPolicy `envPrefix:"RETRY_"`
 	// Middleware wraps the handlers of all consumers; the first middleware is the outermost. The option [Use] adds middleware for one consumer, inside of
 	// these. Default: none.

@@ -12,10 +12,10 @@ import (
 	"github.com/oncebox/oncebox/retry"
 )
 
-// RetryPolicy sets how often, and for how long, a message is tried again whose handler fails. By default the process that received the message tries
-// it three times, with the short pauses of the consumer ([messaging.ConsumerConfig]). Then the message is parked: it is stored in the database, and
-// tried again for three days, with pauses that grow from 5 seconds to 10 minutes. So a system that is down for a weekend causes no dead letters. An
-// error that is [messaging.Permanent] makes a dead letter at once.
+// RetryPolicy sets how often, and for how long, a message is tried again after its handler has failed. By default the process that received the
+// message tries it three times, with the short pauses of the consumer ([messaging.ConsumerConfig]). Then the message is parked: it is stored in the
+// database, and tried again for three days, with pauses that grow from 5 seconds to 10 minutes. So a system that is down for a weekend causes no dead
+// letters. An error that is [messaging.Permanent] makes a dead letter at once.
 //
 // [Config.Retry] is the policy of all consumers; the option [Retry] sets that of one consumer.
 type RetryPolicy struct {
@@ -34,11 +34,11 @@ type RetryPolicy struct {
 	// MaxCrashes is how many tries of a message in a row may end with the death of the process, or without a result that could be stored; then the
 	// message becomes a dead letter. So a message does not kill one process after another. Default: 10. With -1 there is no limit.
 	MaxCrashes int `env:"MAX_CRASHES"`
-	// DeployWait is how long a message stays parked whose type, or schema version, this build of the program does not know; then the message becomes a dead
-	// letter. With -1 it stays parked without end. DeployWait gives you time to deploy a build that knows the message. A schema version is unknown if it is
-	// newer than the registered version. A message of an unknown type is parked only if the router is [messaging.Router.Strict]. DeployWait begins with the
-	// first try of the parked message that fails for this reason. Until DeployWait is over, the message is tried with pauses from Delay to MaxDelay; these
-	// tries do not count for MaxAttempts. Default: 168h.
+	// DeployWait is how long a message stays parked if this build of the program does not know its type or its schema version; then the message
+	// becomes a dead letter. With -1 it stays parked without end. DeployWait gives you time to deploy a build that knows the message. A schema
+	// version is unknown if it is newer than the registered version. A message of an unknown type is parked only if the router is
+	// [messaging.Router.Strict]. DeployWait begins with the first try of the parked message that fails for this reason. Until DeployWait is over, the
+	// message is tried with pauses from Delay to MaxDelay; these tries do not count for MaxAttempts. Default: 168h.
 	DeployWait time.Duration `env:"DEPLOY_WAIT"`
 }
 

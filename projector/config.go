@@ -52,7 +52,7 @@ type Config struct {
 	// PublishTimeout is the time in which the broker has to confirm a batch; events that are not confirmed by then are published again. Default: 5s.
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"`
 
-	// Lease is how long the lanes of a projector that has vanished stay without another projector; their events wait. Default: 10s.
+	// Lease is how long the lanes of a projector that has died wait for another projector; meanwhile their events are not published. Default: 10s.
 	Lease time.Duration `env:"LEASE"`
 	// Renew is the interval at which a projector renews the leases of its lanes, and projectors share out the lanes again. Default: 3s.
 	Renew time.Duration `env:"RENEW"`

@@ -56,11 +56,11 @@ type Config struct {
 	// Partitions is the number of partitions of a new topic; at most this number of consumers of a subscription work at once. If partitions are added
 	// later, a process uses the new partitions after its next start. Ordering keys then move to other partitions. Default: 4.
 	Partitions int `env:"PARTITIONS"`
-	// Replication is the number of copies of a new topic. In production use 3, and set min.insync.replicas of the topics to 2. Default: 0, that of the
-	// broker (default.replication.factor).
+	// Replication is the number of copies of a new topic. In production use 3, and set min.insync.replicas of the topics to 2. Default: 0, the
+	// setting of the broker (default.replication.factor).
 	Replication int `env:"REPLICATION"`
 	// Retention is how long a new topic keeps messages, whether they were consumed or not (retention.ms). With -1 messages are kept for ever. A
-	// subscription that is not consumed for a longer time loses messages. Default: 0, that of the broker (log.retention.ms, 7 days).
+	// subscription that is not consumed for a longer time loses messages. Default: 0, the setting of the broker (log.retention.ms, 7 days).
 	Retention time.Duration `env:"RETENTION"`
 
 	// MaxMessageBytes is the size of the largest message that is published, in bytes, uncompressed, with its headers. A larger message is refused
@@ -112,8 +112,8 @@ type Config struct {
 	PasswordFile string `env:"PASSWORD_FILE"`
 	// TLS makes all connections use TLS. If one of the settings whose names begin with TLS is set, connections use TLS, too. Default: false.
 	TLS bool `env:"TLS"`
-	// TLSTrustCerts is the path of a file with the certificates of the authorities that the client trusts, in PEM. Default: those of the operating
-	// system.
+	// TLSTrustCerts is the path of a file with the certificates of the authorities that the client trusts, in PEM. Default: the authorities that the
+	// operating system trusts.
 	TLSTrustCerts string `env:"TLS_TRUST_CERTS"`
 	// TLSCert is the path of a file with the certificate that authenticates this client. TLSCert needs TLSKey. Default: none.
 	TLSCert string `env:"TLS_CERT"`

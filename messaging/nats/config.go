@@ -96,9 +96,9 @@ type Config struct {
 	// CloseTimeout is how long Close waits for running calls to end; after that it waits as long again for the server to answer. Default: 10s.
 	CloseTimeout time.Duration `env:"CLOSE_TIMEOUT"`
 
-	// User is the name by which this client authenticates itself, with Password. Default: that of URL.
+	// User is the name by which this client authenticates itself, with Password. Default: the user in URL.
 	User string `env:"USER"`
-	// Password is the password of User. Default: that of URL.
+	// Password is the password of User. Default: the password in URL.
 	Password string `env:"PASSWORD"`
 	// Token is the token by which this client authenticates itself. Default: none.
 	Token string `env:"TOKEN"`
@@ -107,8 +107,8 @@ type Config struct {
 	// CredsFile is the path of a file, as nsc writes it, with the JWT and the seed of the user by which this client authenticates itself. Default:
 	// none.
 	CredsFile string `env:"CREDS_FILE"`
-	// TLSTrustCerts is the path of a file with the certificates of the authorities that the client trusts, in PEM. Default: those of the operating
-	// system.
+	// TLSTrustCerts is the path of a file with the certificates of the authorities that the client trusts, in PEM. Default: the authorities that the
+	// operating system trusts.
 	TLSTrustCerts string `env:"TLS_TRUST_CERTS"`
 	// TLSCert is the path of a file with the certificate that authenticates this client. TLSCert needs TLSKey. Default: none.
 	TLSCert string `env:"TLS_CERT"`

@@ -97,8 +97,8 @@ type Config struct {
 	Token string `env:"TOKEN"`
 	// TokenFile is the path of a file with the token, in place of Token. The file is read each time that the token is needed. Default: none.
 	TokenFile string `env:"TOKEN_FILE"`
-	// TLSTrustCerts is the path of a file with the certificates of the authorities that the client trusts, in PEM. Default: those of the operating
-	// system.
+	// TLSTrustCerts is the path of a file with the certificates of the authorities that the client trusts, in PEM. Default: the authorities that the
+	// operating system trusts.
 	TLSTrustCerts string `env:"TLS_TRUST_CERTS"`
 	// TLSCert is the path of a file with the certificate that authenticates this client. TLSCert needs TLSKey. Default: none.
 	TLSCert string `env:"TLS_CERT"`

@@ -84,8 +84,8 @@ type Config struct {
 	// one line per LogInterval has the number of failures since the line before. Default: 1m. With -1 every failure is a line.
 	LogInterval time.Duration `env:"LOG_INTERVAL"`
 
-	// TLSTrustCerts is the path of a file with the certificates of the authorities that the client trusts, in PEM. Default: those of the operating
-	// system.
+	// TLSTrustCerts is the path of a file with the certificates of the authorities that the client trusts, in PEM. Default: the authorities that the
+	// operating system trusts.
 	TLSTrustCerts string `env:"TLS_TRUST_CERTS"`
 	// TLSCert is the path of a file with the certificate that authenticates this client. TLSCert needs TLSKey. Default: none.
 	TLSCert string `env:"TLS_CERT"`
