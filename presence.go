@@ -1,7 +1,6 @@
 package oncebox
 
 import (
-	"fmt"
 	"os"
 	"runtime/debug"
 
@@ -14,8 +13,8 @@ import (
 
 // presenceOf returns what the list of processes says of a Run of these parts.
 func presenceOf(a *App, parts []Part) *presence.Presence {
-	host, _ := os.Hostname() // without it, the name is "-" and the process id
-	is := operator.Process{ID: uuid.NewString(), Host: host, Name: fmt.Sprintf("%s-%d", host, os.Getpid()), Service: a.cfg.UoW.Source}
+	host, _ := os.Hostname()
+	is := operator.Process{ID: uuid.NewString(), Host: host, Name: presence.Name(), Service: a.cfg.UoW.Source}
 	info, _ := debug.ReadBuildInfo()
 	is.Version, is.Library = presence.Versions(info)
 	for _, part := range parts {

@@ -9,6 +9,7 @@ import (
 	"github.com/oncebox/oncebox/console/internal/causes"
 	"github.com/oncebox/oncebox/console/internal/frame"
 	"github.com/oncebox/oncebox/inbox/parked"
+	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/operator/failures"
 	"github.com/oncebox/oncebox/ops"
@@ -21,7 +22,11 @@ func showFailures(v *visit) error {
 		return err
 	}
 	q := v.URL.Query()
-	table, err := causes.NewTable(v.now, list, q.Get(causes.FieldShow))
+	limits, err := v.limits()
+	if err != nil {
+		return err
+	}
+	table, err := causes.NewTable(v.now, list, limits, q.Get(causes.FieldShow))
 	if err != nil {
 		return invalid(err)
 	}
@@ -39,6 +44,7 @@ type failureView struct {
 	Open     operator.Action // the form that is open: for a note or the archive, "" for none
 	Messages []waiting       // a page of the messages that are tried again
 	Pager    frame.Pager
+	limit    operator.Limit // of the consumer
 	// Retry, Replay and Discard treat all failures of the cause. "": it has none, or the actor may look only.
 	Retry, Replay, Discard string
 	Letters                string // address of the list of its dead letters
@@ -52,7 +58,8 @@ type failureView struct {
 type waiting struct {
 	parked.Message
 
-	Ref ref
+	Limit string // when it is given up
+	Ref   ref
 }
 
 // Event returns the address of the page about the message.
@@ -86,7 +93,11 @@ func failureOf(v *visit, fingerprint string) (*failureView, error) {
 	if err != nil {
 		return nil, err
 	}
-	view := &failureView{Row: causes.RowOf(&g)}
+	limits, err := v.limits()
+	if err != nil {
+		return nil, err
+	}
+	view := &failureView{Row: causes.RowOf(&g, limits), limit: limits[state.Family(g.Consumer)]}
 	if x := g.Example(); x.ID != "" {
 		view.Event = frame.Event(x.ID, x.Ref.Source)
 	}
@@ -103,6 +114,22 @@ func failureOf(v *visit, fingerprint string) (*failureView, error) {
 		return nil, err
 	}
 	return view, readWaiting(v, view)
+}
+
+// limits returns when each consumer gives a message up.
+func (v *visit) limits() (map[string]operator.Limit, error) {
+	if v.cfg.Inbox == nil {
+		return nil, nil
+	}
+	return v.cfg.Inbox.State().Limits(v.Context())
+}
+
+// limitOf says when a message is given up, "" if that is not known.
+func (f *failureView) limitOf(m *parked.Message) string {
+	if f.Limit == "" {
+		return ""
+	}
+	return f.limit.Text(m.Attempts, m.FailingSince)
 }
 
 // readWaiting reads a page of the messages that are tried again. The lock of a key is the place in their list.
@@ -133,7 +160,7 @@ func readWaiting(v *visit, view *failureView) error {
 	}
 	for _, m := range page {
 		r := ops.LetterRef{Box: ops.BoxInbox, ID: m.Key.MessageKey, Tenant: m.Key.TenantID, Consumer: m.Key.Consumer, Source: m.Key.Source}
-		view.Messages = append(view.Messages, waiting{m, ref{r}})
+		view.Messages = append(view.Messages, waiting{m, view.limitOf(&m), ref{r}})
 	}
 	view.Pager = frame.NewPager(causes.Page, q, url.Values{causes.Field: {view.Fingerprint}}, len(page), next)
 	if view.Pager.Of == "" {

@@ -5,10 +5,13 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/internal/presence"
 )
 
 // marker sends the forms of the page of one cause.
@@ -47,6 +50,28 @@ func TestCauseIsNotedAndArchived(t *testing.T) {
 	b := s.serve(s.config())
 	m := s.failingKeys(b, 0, 3)
 	require.Contains(t, b.page(m.page).text(), "Nobody wrote a note.")
+	// Which process failed, and when the messages are given up.
+	process := presence.Signature()
+	name, _, _ := strings.Cut(process, " ")
+	for _, statement := range []string{
+		`INSERT INTO inbox_process (consumer, topic, process, name, state, since, unsettled, seen_until, max_attempts)
+			VALUES ('billing', 'order', '00000000-0000-0000-0000-000000000001', '` + name + `', 'CONNECTED', now(), 0, now() + interval '1 hour', 20)`,
+		`INSERT INTO oncebox_process (process, name, host, service, version, library, parts, relay, reporter, broker, seen_until)
+			SELECT gen_random_uuid(), n, 'vm', 'shop', '', '', 'consumers', '',
+				CASE WHEN n <> 'other-1' THEN '00000000-0000-0000-0000-000000000001'::uuid END, '', now() + interval '1 hour' FROM unnest(ARRAY['` + name + `', 'other-1']) n`,
+	} {
+		_, err := s.DB.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	require.Regexp(t, `Failed last in `+regexp.QuoteMeta(process)+` The latest try \d+ of 20, then dead letter`, b.page(m.page).text())
+	require.Contains(t, b.page("failures").text(), "of 20, then dead letter")
+	require.Regexp(t, `the latest: try \d+ of 20, then dead letter; next .* failed last in `+regexp.QuoteMeta(process), b.page("stuck").text())
+	list := b.page("processes")
+	require.Regexp(t, regexp.QuoteMeta(name)+" shop messages fail .* billing: not now", list.text())
+	require.Contains(t, list.text(), "other-1 shop runs")
+	require.Equal(t, []string{m.page}, list.links("failure?"))
+	_, err := s.DB.ExecContext(t.Context(), "DELETE FROM inbox_process; DELETE FROM oncebox_process")
+	require.NoError(t, err)
 	require.Contains(t, b.page(m.page).body, `http-equiv="refresh"`, "it loads itself again")
 	require.NotContains(t, b.page(m.page+"&form=note").body, `http-equiv="refresh"`, "what is typed would be lost")
 	require.Contains(t, m.mark("note", url.Values{"note": {"restarts at 02:30 " + hostile}}).text(), "The note is stored.")

@@ -15,5 +15,10 @@ func showProcesses(v *visit) error {
 	if err != nil {
 		return err
 	}
+	groups, err := v.view().Failures().List(v.Context())
+	if err != nil {
+		return err
+	}
+	processes.AddFailures(list, groups)
 	return v.show("processes", "Processes", &processesView{list, processes.Mixed(list)})
 }

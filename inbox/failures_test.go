@@ -15,6 +15,7 @@ import (
 	"github.com/oncebox/oncebox/inbox/parked"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/presence"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/operator/failures"
@@ -83,6 +84,8 @@ func TestFailuresAreGroupedByCause(t *testing.T) {
 	require.WithinDuration(t, time.Now().Add(time.Hour), outage.Failing.Next, 5*time.Minute)
 	require.Equal(t, "dial tcp 10.0.0.149:1399: connection refused", outage.Example().Error, "the latest")
 	require.Equal(t, "mailer", outage.Example().Ref.Consumer)
+	require.Equal(t, []string{presence.Signature()}, outage.Failing.FailedBy)
+	require.Equal(t, presence.Signature(), outage.Example().FailedBy)
 	require.True(t, outage.Example().Holds)
 	require.Equal(t, 1, byCause["mailer: no such address"].Failing.Count)
 	require.Equal(t, 1, byCause["billing: dial tcp …: connection refused"].Failing.Count)
@@ -91,6 +94,7 @@ func TestFailuresAreGroupedByCause(t *testing.T) {
 	require.Equal(t, 2, dead.Dead.Count)
 	require.Zero(t, dead.Failing)
 	require.Zero(t, dead.Dead.Next)
+	require.Equal(t, presence.Signature(), dead.Dead.Example.FailedBy)
 
 	one, err := w.operator().Failures().Show(t.Context(), outage.Fingerprint)
 	require.NoError(t, err)

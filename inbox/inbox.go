@@ -23,6 +23,7 @@ import (
 	"github.com/oncebox/oncebox/internal/audit"
 	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/presence"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/operator/failures"
@@ -77,7 +78,7 @@ func New(m *uow.Manager, cfg *Config) *Inbox {
 	i := &Inbox{
 		cfg: c,
 		store: &store.Handle{
-			Units: m, Patient: pgsql.New(c.Schema, c.Pooler, store.Words()...), Log: otelx.Logger(c.Telemetry.Logger), Owner: uuid.NewString(),
+			Units: m, Patient: pgsql.New(c.Schema, c.Pooler, store.Words()...), Log: otelx.Logger(c.Telemetry.Logger), Owner: uuid.NewString(), Process: presence.Signature(),
 			ParkedLease: c.ParkedLease, LeaseTTL: c.LeaseTTL, LockTimeout: c.LockTimeout, PollInterval: c.PollInterval, NoHistory: c.NoHistory,
 		},
 		messages: otelx.Counter(meter, "oncebox.inbox.messages", "Messages that came to a consumer, by outcome"),

@@ -46,7 +46,7 @@ type death struct {
 
 // storeDead writes at least one attempt: a message that was given up without a try would look as if it had never come.
 func (i *Inbox) storeDead(ctx context.Context, tx bun.IDB, l letter, d death) error {
-	_, err := i.store.SQL.Exec(ctx, tx, store.StoreDead, store.DeadArgs(l.id, l.m, max(d.attempts, 1), d.cause, d.holds, d.seq)...)
+	_, err := i.store.SQL.Exec(ctx, tx, store.StoreDead, i.store.DeadArgs(l.id, l.m, max(d.attempts, 1), d.cause, d.holds, d.seq)...)
 	return store.Explain(err)
 }
 

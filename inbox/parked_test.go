@@ -14,6 +14,7 @@ import (
 	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/inbox/parked"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/presence"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/operator"
 )
@@ -95,7 +96,10 @@ func TestParkedMessagesAreFilteredAndPaged(t *testing.T) {
 		Key: list[0].Key, Envelope: env, OrderingKey: "t1|order|o2", State: parked.KeyFailed, First: true, Attempts: 1, Error: list[0].Error,
 		Fingerprint: store.Fingerprint("billing", "order.placed", "not now"),
 		ParkedAt:    list[0].ParkedAt, DueAt: list[0].DueAt, KeyLock: list[0].KeyLock, Seq: list[0].Seq,
+		FailedBy: presence.Signature(), FailingSince: list[0].FailingSince,
 	}, list[0])
+	require.WithinDuration(t, list[0].ParkedAt, list[0].FailingSince, time.Minute)
+	require.Empty(t, list[1].FailedBy, "it was not tried")
 	require.Contains(t, list[0].Error, "not now")
 	require.False(t, list[1].First)
 	require.Zero(t, list[1].Attempts)

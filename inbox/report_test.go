@@ -17,6 +17,7 @@ import (
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
+	"github.com/oncebox/oncebox/operator"
 )
 
 // cuttable is a broker whose receivers can be cut off, and that can be made to say nothing.
@@ -128,9 +129,13 @@ func TestConnectionOfAConsumerIsWrittenDown(t *testing.T) {
 	w := newWorld(t)
 	broker := newCuttable(t)
 	box := w.hasty(nil)
-	require.NoError(t, box.Consume("order", "billing", messaging.HandlerFunc(w.effect), inbox.OwnedBy("shop")))
+	require.NoError(t, box.Consume("order", "billing", messaging.HandlerFunc(w.effect), inbox.OwnedBy("shop"),
+		inbox.Retry(inbox.RetryPolicy{MaxAttempts: 20, GiveUpAfter: time.Hour, DeployWait: -1})))
 	stop := start(t, box, broker)
 	w.awaitStates("connected")
+	limits, err := w.box.State().Limits(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[string]operator.Limit{"billing": {Attempts: 20, For: time.Hour}}, limits)
 	await.True(t, func() bool { return w.consumer().Topics[0].Waiting.Known }, "the broker was asked")
 	require.Empty(t, w.trouble())
 	require.True(t, w.consumer().Runs)

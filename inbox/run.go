@@ -16,6 +16,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -177,6 +178,7 @@ func (i *Inbox) consume(topic, name string, opts []Option, wrap func(*settings, 
 	err := errors.Join(s.complete(topic, name), i.process.CheckNew(topic, name))
 	// The name is checked before the handler is wrapped, because wrapping already registers the handler.
 	c := &process.Consumer{Subscription: s.subscription, Receive: s.receive, StoresFirst: s.storesFirst, Unordered: s.unordered}
+	c.Limit = operator.Limit{Attempts: s.retry.MaxAttempts, For: s.retry.GiveUpAfter, ForBuild: s.retry.DeployWait}
 	if err == nil {
 		c.Handler, err = wrap(&s, func(all *settings) { *all = s })
 	}

@@ -53,6 +53,7 @@ func causesOf(g *failures.Group) (list []Cause) {
 		c := Cause{Text: g.Cause, Count: t.Count, More: t.More, Stuck: Stuck{
 			Kind: of.kind, Since: t.First, Next: t.Next, Fingerprint: g.Fingerprint, ID: x.ID, MessageKey: x.Ref.MessageKey, Consumer: g.Consumer,
 			Type: x.Type, Topic: x.Topic, Tenant: x.TenantID, Source: x.Ref.Source, Key: x.Key, Holds: x.Holds, Attempts: x.Attempts, Error: x.Error,
+			FailedBy: t.FailedBy,
 		}}
 		if t.Count == 1 {
 			c.Text = x.Error
@@ -91,6 +92,7 @@ func (c *Cause) add(s *Stuck) {
 	c.Count++
 	c.Text = CauseOf(s.Error)
 	c.Attempts, c.Holds = max(c.Attempts, s.Attempts), c.Holds || s.Holds
+	c.FailedBy = slices.Compact(slices.Sorted(slices.Values(append(c.FailedBy, s.FailedBy...))))
 	if !s.Next.IsZero() && (c.Next.IsZero() || s.Next.Before(c.Next)) {
 		c.Next = s.Next
 	}

@@ -38,6 +38,8 @@ type Letter struct {
 	Error string
 	// Fingerprint is that of the error, see package operator/failures.
 	Fingerprint string
+	// FailedBy is the process of a consumer whose try failed last, with its version if that is known. "": it is not known, or it is an event.
+	FailedBy string
 	// Holds is true if later events or messages of the key wait until this one is replayed or discarded.
 	Holds bool
 }
@@ -54,6 +56,7 @@ func letterOfInbox(d *inbox.DeadLetter) Letter {
 	return Letter{
 		Ref:      LetterRef{Box: BoxInbox, ID: d.Key.MessageKey, Tenant: d.Key.TenantID, Consumer: d.Key.Consumer, Source: d.Key.Source},
 		Envelope: d.Envelope, Key: d.Envelope.OrderingKey(), DiedAt: d.DiedAt, Attempts: d.Attempts, Error: d.Error, Fingerprint: d.Fingerprint, Holds: d.Holds,
+		FailedBy: d.FailedBy,
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox/parked"
+	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/operator/failures"
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
@@ -130,6 +131,10 @@ type Stuck struct {
 	Step, Label, Request, Caller, Principal string
 	// Attempts counts the tries.
 	Attempts int
+	// Limit says in words when a failing message is given up. "": that is not known.
+	Limit string
+	// FailedBy are the processes whose tries failed last, each with its version if that is known, by name. Only failing messages have them.
+	FailedBy []string
 	// Next is when the next try is. Zero: an operator has to decide first.
 	Next time.Time
 	// Error is the last error, or the state of a consumer that makes no progress. It may contain any text.
@@ -155,6 +160,13 @@ func (v *View) Stuck(ctx context.Context, filter Filter, limit int) ([]Stuck, er
 		limit = 100
 	}
 	list, err := v.stuck(ctx, filter, limit, v.reads())
+	if err != nil {
+		return nil, err
+	}
+	limits, err := v.limits(ctx)
+	for n := range list {
+		list[n].limit(limits)
+	}
 	if err != nil || !slices.ContainsFunc(list, func(s Stuck) bool { return s.Fingerprint != "" }) {
 		return list, err
 	}
@@ -338,7 +350,31 @@ func (v *View) failingMessages(ctx context.Context, filter Filter, limit int) ([
 func stuckMessage(p *parked.Message) Stuck {
 	return ofMessage(MessageFailing, p.Key, &p.Envelope, Stuck{
 		Since: p.ParkedAt, Attempts: p.Attempts, Next: p.DueAt, Error: p.Error, Fingerprint: p.Fingerprint, Holds: p.OrderingKey != "",
+		FailedBy: processesOf(p.FailedBy),
 	})
+}
+
+// processesOf returns the process as a list, which is empty if it is not known.
+func processesOf(name string) []string {
+	if name == "" {
+		return nil
+	}
+	return []string{name}
+}
+
+// limit sets when the consumer of a failing message gives it up.
+func (s *Stuck) limit(limits map[string]operator.Limit) {
+	if l, known := limits[state.Family(s.Consumer)]; known && s.Kind == MessageFailing {
+		s.Limit = l.Text(s.Attempts, s.Since)
+	}
+}
+
+// limits reads when the consumers give messages up.
+func (v *View) limits(ctx context.Context) (map[string]operator.Limit, error) {
+	if v.inbox == nil {
+		return nil, nil
+	}
+	return v.inbox.State().Limits(ctx)
 }
 
 func ofMessage(kind Kind, ref operator.MessageRef, e *event.Envelope, s Stuck) Stuck {

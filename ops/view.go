@@ -91,8 +91,13 @@ func (v *View) Causes(ctx context.Context, filter Filter) (list []Cause, archive
 		}
 	}
 	list = append(list, group(slices.DeleteFunc(all, func(s Stuck) bool { return isArchived(archived, s.Fingerprint) }))...)
+	limits, err := v.limits(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
 	for n := range list {
 		list[n].Failures = known[list[n].Fingerprint]
+		list[n].limit(limits)
 	}
 	slices.SortStableFunc(list, func(a, b Cause) int { return byAge(&a.Stuck, &b.Stuck) })
 	return list, archived, nil

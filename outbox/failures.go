@@ -34,11 +34,11 @@ var (
 	// refusedEvents waits at infinity where an operator has replayed an earlier event of the key.
 	refusedEvents = failures.Table{ //nolint:gochecknoglobals // a constant
 		Name: "{schema}.outbox_held", Since: "cause_since", Counts: "true", Next: "nullif(f.retry_after, 'infinity')",
-		Example: failure + ", f.ordering_key IS NOT NULL, f.retry_count + f.crashes, coalesce(f.error_message, '')",
+		Example: failure + ", f.ordering_key IS NOT NULL, f.retry_count + f.crashes, coalesce(f.error_message, ''), ''",
 	}
 	deadEvents = failures.Table{ //nolint:gochecknoglobals // a constant
 		Name: "{schema}.outbox_dead", Since: "died_at", Counts: "true", Next: "NULL::timestamptz",
 		Example: failure + `, (SELECT ` + outboxdb.HoldsKey + ` FROM (SELECT f.lane, f.ordering_key, f.seq) d),
-			f.retry_count + f.crashes, coalesce(f.error_message, '')`,
+			f.retry_count + f.crashes, coalesce(f.error_message, ''), ''`,
 	}
 )

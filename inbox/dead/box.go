@@ -33,7 +33,7 @@ func engine(h *store.Handle, maxPayload int) *deadletter.Box[Letter] {
 			return within(ctx, h, fn)
 		},
 		Scan: func(scan pgsql.Scan, d *Letter) (err error) {
-			d.Key, d.Envelope, err = store.ScanEnvelope(scan, &d.Attempts, &d.Error, &d.Fingerprint, &d.DiedAt, &d.Holds)
+			d.Key, d.Envelope, err = store.ScanEnvelope(scan, &d.Attempts, &d.Error, &d.Fingerprint, &d.FailedBy, &d.DiedAt, &d.Holds)
 			return err
 		},
 		Place: func(d *Letter) []any {

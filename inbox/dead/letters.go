@@ -30,6 +30,8 @@ type Letter struct {
 	Error string
 	// Fingerprint is that of the error, see package operator/failures.
 	Fingerprint string
+	// FailedBy is the process whose try failed last, as the list of processes names it, and its version if that is known. "": no process tried it.
+	FailedBy string
 	// DiedAt is when it was given up.
 	DiedAt time.Time
 	// Holds says that the later messages of its key wait until it is replayed or discarded.

@@ -52,9 +52,9 @@ held AS (
 	UPDATE {schema}.inbox_key k SET state = 'DEAD', owner = NULL, due_at = 'infinity'
 	FROM p WHERE k.consumer = p.consumer AND k.key_lock = p.key_lock AND $8::boolean),
 dead AS (
-	INSERT INTO {schema}.inbox_dead ({message}, key_lock, attempts, error_message, holds, seq, fingerprint)
+	INSERT INTO {schema}.inbox_dead ({message}, key_lock, attempts, error_message, holds, seq, fingerprint, failed_by)
 	SELECT {message}, key_lock, greatest(attempts, 1), coalesce(nullif(error_message, ''), $9::text), $8::boolean, seq,
-		coalesce(nullif(fingerprint, ''), $10::text)
+		coalesce(nullif(fingerprint, ''), $10::text), failed_by
 	FROM p` + store.DiedAgain + `)
 SELECT count(*) FROM p`
 )

@@ -29,6 +29,10 @@ type Message struct {
 	Attempts int
 	// Error is the last error, at most 2 KiB of it. Fingerprint is that of the error, see package operator/failures; "" if there was none.
 	Error, Fingerprint string
+	// FailedBy is the process whose try failed last, and its version if that is known. "": it has not failed.
+	FailedBy string
+	// FailingSince is when it began to fail, or to wait for a build that knows it. Zero if it has not failed.
+	FailingSince time.Time
 	// ParkedAt is when it was stored, by the clock of the database.
 	ParkedAt time.Time
 	// DueAt is when the first message of the key may run next or, while it is being handled, when another process may take it over. Zero if
@@ -119,13 +123,13 @@ func (f Filter) where(args ...any) (w *pgsql.Where, ofKey string) {
 
 // listParked reads key by key, and of each key at most as many messages as a page has.
 const listParked = `
-SELECT {message read}, attempts, error_message, fingerprint, parked_at, key_lock, seq, key_order, state, due_at, first
+SELECT {message read}, attempts, error_message, fingerprint, failed_by, failing, parked_at, key_lock, seq, key_order, state, due_at, first
 FROM (
 	SELECT p.*, k.key_lock, coalesce(k.ordering_key, '') AS key_order, k.state, nullif(k.due_at, 'infinity') AS due_at,
 		k.state <> 'DEAD' AND p.seq = (
 			SELECT min(seq) FROM {schema}.inbox_parked f WHERE f.consumer = k.consumer AND f.key_lock = k.key_lock) AS first
 	FROM {schema}.inbox_key k CROSS JOIN LATERAL (
-		SELECT {message but payload}, attempts, error_message, fingerprint, parked_at, seq FROM {schema}.inbox_parked x
+		SELECT {message but payload}, attempts, error_message, fingerprint, failed_by, coalesce(failing_since, unknown_since) AS failing, parked_at, seq FROM {schema}.inbox_parked x
 		WHERE x.consumer = k.consumer AND x.key_lock = k.key_lock AND %s ORDER BY x.seq LIMIT %s) p
 	WHERE %s ORDER BY k.consumer, k.key_lock, p.seq LIMIT %s) l`
 
@@ -137,10 +141,10 @@ func (m *Messages) List(ctx context.Context, filter Filter, after *Message, limi
 	}
 	statement, args := page(filter, after, limit)
 	list, err := pgsql.Collect(m.h.AdHoc().Query(ctx, m.h.DB(ctx), statement, args...), func(scan pgsql.Scan, p *Message) error {
-		var due sql.NullTime
+		var due, failing sql.NullTime
 		key, e, err := store.ScanEnvelope(scan,
-			&p.Attempts, &p.Error, &p.Fingerprint, &p.ParkedAt, &p.KeyLock, &p.Seq, &p.OrderingKey, &p.State, &due, &p.First)
-		p.Key, p.Envelope, p.DueAt = key, e, due.Time
+			&p.Attempts, &p.Error, &p.Fingerprint, &p.FailedBy, &failing, &p.ParkedAt, &p.KeyLock, &p.Seq, &p.OrderingKey, &p.State, &due, &p.First)
+		p.Key, p.Envelope, p.DueAt, p.FailingSince = key, e, due.Time, failing.Time
 		return err
 	})
 	return list, store.Wrap("list parked messages", err)

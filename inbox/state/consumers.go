@@ -9,6 +9,7 @@ import (
 	"github.com/oncebox/oncebox/inbox/internal/pauses"
 	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/operator"
 )
 
 const (
@@ -24,6 +25,12 @@ FROM {schema}.inbox_process ORDER BY consumer, topic, name, process`
 SELECT consumer, topic, coalesce(backlog, 0), coalesce(connections, 0), coalesce(unattended, 0), missing, asked_at, stands_since, many_since, at_least, error,
 	failed_at, clock_timestamp()
 FROM {schema}.inbox_topic WHERE subscribed ORDER BY consumer, topic`
+
+	// listLimits prefers what a process has reported last.
+	listLimits = `
+SELECT DISTINCT ON (consumer) consumer, coalesce(max_attempts, 0), coalesce(extract(epoch FROM give_up_after), 0)::float8,
+	coalesce(extract(epoch FROM deploy_wait), 0)::float8
+FROM {schema}.inbox_process ORDER BY consumer, seen_until DESC`
 )
 
 // unseenAfter is the age of its heartbeat from which a consumer without other reports counts as gone.
@@ -113,6 +120,24 @@ func (r *Reader) Consumers(ctx context.Context) ([]Consumer, error) {
 		}
 	}
 	return all.sorted(), nil
+}
+
+// Limits returns when each consumer gives a message up, by its name, for a read model without its generation. A consumer that no process has run within a
+// day is missing.
+func (r *Reader) Limits(ctx context.Context) (map[string]operator.Limit, error) {
+	all := map[string]operator.Limit{}
+	err := pgsql.Each(r.h.AdHoc().Query(ctx, r.h.DB(ctx), listLimits), func(scan pgsql.Scan) error {
+		var consumer string
+		var l operator.Limit
+		var lasting, deploy float64
+		if err := scan(&consumer, &l.Attempts, &lasting, &deploy); err != nil {
+			return err
+		}
+		l.For, l.ForBuild = seconds(lasting), seconds(deploy)
+		all[consumer] = l
+		return nil
+	})
+	return all, store.Wrap("read when consumers give up", err)
 }
 
 // readBeats reads the heartbeats, which also name consumers that only handle parked messages.

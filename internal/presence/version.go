@@ -2,7 +2,10 @@ package presence
 
 import (
 	"cmp"
+	"fmt"
+	"os"
 	"runtime/debug"
+	"strings"
 )
 
 // library is the path of the module of oncebox.
@@ -39,4 +42,22 @@ func released(version string) string {
 		return ""
 	}
 	return version
+}
+
+// Name returns the name of this process: its host and its process id. Without a name of the host it is "-" and the process id.
+func Name() string {
+	host, _ := os.Hostname()
+	return fmt.Sprintf("%s-%d", host, os.Getpid())
+}
+
+// Signature returns the name of this process and the version of its program, if that is known.
+func Signature() string {
+	info, _ := debug.ReadBuildInfo()
+	program, _ := Versions(info)
+	return strings.TrimSpace(Name() + " " + program)
+}
+
+// IsSignedBy reports whether a signature is that of a process with the name.
+func IsSignedBy(signature, name string) bool {
+	return name != "" && (signature == name || strings.HasPrefix(signature, name+" "))
 }

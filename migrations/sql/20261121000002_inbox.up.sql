@@ -61,6 +61,9 @@ CREATE TABLE inbox_process (
     seen_until  timestamptz NOT NULL, -- a process that is silent for longer was killed, or has no database
     handled     bigint      NOT NULL DEFAULT 0, -- how many messages of the consumer it has handled since it began, at all topics
     failed      bigint      NOT NULL DEFAULT 0, -- how many tries of these failed, or made a dead letter
+    max_attempts  integer,  -- after how many tries it makes a dead letter; NULL: there is no such limit
+    give_up_after interval, -- for how long it tries a message that fails; NULL: without end
+    deploy_wait   interval, -- for how long it keeps a message that its build does not know; NULL: without end
     PRIMARY KEY (consumer, topic, process)
 ) WITH (fillfactor = 50);
 
@@ -128,6 +131,7 @@ CREATE TABLE inbox_parked (
     unknown_since timestamptz, -- when a build first did not know its type or version, while it was parked; NULL: every build did
     fingerprint   text        NOT NULL DEFAULT '', -- of the place and the cause of error_message; '': it has not failed
     cause_since   timestamptz, -- since when each try has failed with this fingerprint; NULL: it has not failed
+    failed_by     text        NOT NULL DEFAULT '', -- the process whose try failed last, with its version, for people; '': it has not failed
     PRIMARY KEY (consumer, key_lock, seq)
 );
 ALTER SEQUENCE inbox_seq OWNED BY inbox_parked.seq;
@@ -163,7 +167,8 @@ ALTER TABLE inbox_dead
     ADD attempts      integer     NOT NULL DEFAULT 1 CHECK (attempts > 0),
     ADD error_message text        NOT NULL,
     ADD died_at       timestamptz NOT NULL DEFAULT now(),
-    ADD fingerprint   text        NOT NULL DEFAULT ''; -- as in inbox_parked
+    ADD fingerprint   text        NOT NULL DEFAULT '', -- as in inbox_parked
+    ADD failed_by     text        NOT NULL DEFAULT ''; -- as in inbox_parked
 -- The order in which many are replayed: that of the locks of their keys, and of the messages of each key.
 CREATE INDEX inbox_dead_key ON inbox_dead (key_lock, seq);
 -- Lists of dead letters, by one property or none, each in the order of its pages. inbox_dead_order is that of a consumer.

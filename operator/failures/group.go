@@ -38,6 +38,8 @@ type Tally struct {
 	First, Last time.Time
 	// Next is when the first of them is tried again. Zero: none is, or all are being tried now.
 	Next time.Time
+	// FailedBy are the processes whose tries failed last, with their versions, by name. Only messages of consumers that are tried again have them.
+	FailedBy []string
 	// Example is the latest one.
 	Example Example
 }
@@ -56,6 +58,8 @@ type Example struct {
 	Attempts int
 	// Error is its last error, at most 2 KiB of it. It may contain any text.
 	Error string
+	// FailedBy is the process whose try failed last, and its version if that is known. "": the process is not known, or it is an event.
+	FailedBy string
 }
 
 // Last returns the time of the latest failure. It is zero for a group that has none any more, of which only the note is left.

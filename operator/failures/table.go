@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 
 	"github.com/oncebox/oncebox/internal/cause"
 	"github.com/oncebox/oncebox/internal/pgsql"
@@ -32,8 +33,10 @@ type Table struct {
 	Counts string
 	// Next is the time of the next try.
 	Next string
-	// Example lists the columns of an [Example]: id, message key, consumer, tenant, source, topic, type, ordering key, holds, attempts, error.
+	// Example lists the columns of an [Example]: id, message key, consumer, tenant, source, topic, type, ordering key, holds, attempts, error, and the process that failed.
 	Example string
+	// By is the process that failed. "": it is not read.
+	By string
 }
 
 const (
@@ -48,10 +51,11 @@ SELECT fingerprint FROM every WHERE fingerprint IS NOT NULL LIMIT $1::int`
 
 	// tallies counts the failures of each fingerprint among its $2 earliest rows. The latest is the example.
 	tallies = `
-SELECT s.fingerprint, c.n, c.looked, c.first, c.next, x.*
+SELECT s.fingerprint, c.n, c.looked, c.first, c.next, c.processes, x.*
 FROM unnest($1::text[]) s (fingerprint)
 CROSS JOIN LATERAL (
-	SELECT count(*) FILTER (WHERE %[4]s) AS n, count(*) AS looked, min(f.%[2]s) FILTER (WHERE %[4]s) AS first, min(%[5]s) FILTER (WHERE %[4]s) AS next
+	SELECT count(*) FILTER (WHERE %[4]s) AS n, count(*) AS looked, min(f.%[2]s) FILTER (WHERE %[4]s) AS first, min(%[5]s) FILTER (WHERE %[4]s) AS next,
+		%[7]s AS processes
 	FROM (SELECT f.* FROM %[1]s f WHERE f.fingerprint = s.fingerprint AND f.fingerprint <> '' ORDER BY f.fingerprint, f.%[2]s LIMIT $2::int) f %[3]s) c
 CROSS JOIN LATERAL (
 	SELECT f.%[2]s AS last, %[6]s FROM %[1]s f %[3]s
@@ -63,7 +67,11 @@ func (t *Table) Fingerprints() string { return fmt.Sprintf(fingerprints, t.Name)
 
 // Tallies returns the statement that counts the failures of some fingerprints. Its arguments are the fingerprints and the bound of each count.
 func (t *Table) Tallies() string {
-	return fmt.Sprintf(tallies, t.Name, t.Since, t.Join, t.Counts, t.Next, t.Example)
+	by := "''"
+	if t.By != "" {
+		by = "coalesce(string_agg(DISTINCT nullif(" + t.By + ", ''), E'\\n') FILTER (WHERE " + t.Counts + "), '')"
+	}
+	return fmt.Sprintf(tallies, t.Name, t.Since, t.Join, t.Counts, t.Next, t.Example, by)
 }
 
 // tally is what a table has of a group.
@@ -86,10 +94,12 @@ func (g *Groups) read(ctx context.Context, t *Table, fingerprint string) ([]tall
 	rows := g.run.Query(ctx, g.db(ctx), t.Tallies(), names, bound+1)
 	return pgsql.Collect(rows, func(scan pgsql.Scan, y *tally) error {
 		var first, next sql.NullTime
-		looked := 0
+		var looked int
+		var processes string
 		x := &y.Example
-		err := scan(&y.fingerprint, &y.Count, &looked, &first, &next, &y.Last, &x.ID, &x.Ref.MessageKey, &x.Ref.Consumer, &x.TenantID, &x.Ref.Source,
-			&x.Topic, &x.Type, &x.Key, &x.Holds, &x.Attempts, &x.Error)
+		err := scan(&y.fingerprint, &y.Count, &looked, &first, &next, &processes, &y.Last, &x.ID, &x.Ref.MessageKey, &x.Ref.Consumer, &x.TenantID, &x.Ref.Source,
+			&x.Topic, &x.Type, &x.Key, &x.Holds, &x.Attempts, &x.Error, &x.FailedBy)
+		y.FailedBy = strings.FieldsFunc(processes, func(r rune) bool { return r == '\n' })
 		x.Ref.TenantID, y.First, y.Next = x.TenantID, first.Time, next.Time
 		// None of the earliest rows may count, but the latest does.
 		if y.More = looked > bound; y.Count == 0 {

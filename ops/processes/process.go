@@ -13,6 +13,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/presence"
 	"github.com/oncebox/oncebox/operator"
+	"github.com/oncebox/oncebox/operator/failures"
 	"github.com/oncebox/oncebox/outbox"
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
@@ -29,6 +30,8 @@ type Process struct {
 	// Error is why the broker has taken nothing from its relay since Since, or why a consumer has had no connection since then. "": all is well.
 	Error string
 	Since time.Time
+	// Failing are the causes for which its tries failed last, see [AddFailures].
+	Failing []failures.Group
 	// PublishesNothing: the broker has taken nothing from its relay lately.
 	PublishesNothing bool
 }

@@ -43,7 +43,7 @@ func Kinds(ctx context.Context, now time.Time, all []ops.Cause, events *outbox.S
 		if c.Failures == nil {
 			continue
 		}
-		row := RowOf(c.Failures)
+		row := RowOf(c.Failures, nil)
 		k := &Kind{Cause: *c, Where: row.Where(), Latest: c.Since, Link: row.Href(), Plot: newPlot(now)}
 		k.Text = row.LatestError
 		switch c.Kind {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/console/internal/words"
+	"github.com/oncebox/oncebox/inbox/state"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/operator/failures"
 	"github.com/oncebox/oncebox/ops"
 )
@@ -17,10 +19,19 @@ type Row struct {
 	Said string // see [Said]
 	// LatestError is the latest error of the cause in full, with the numbers that the failures do not share. Without one it is what they share.
 	LatestError string
+	// Limit says when the latest failing message is given up. "": that is not known, or nothing fails.
+	Limit string
 }
 
 // RowOf returns the row of a group.
-func RowOf(g *failures.Group) Row { return Row{*g, Said(g), cmp.Or(g.Example().Error, g.Cause)} }
+// limits has the limits of the consumers by name; nil: they are not shown.
+func RowOf(g *failures.Group, limits map[string]operator.Limit) Row {
+	r := Row{Group: *g, Said: Said(g), LatestError: cmp.Or(g.Example().Error, g.Cause)}
+	if l, known := limits[state.Family(g.Consumer)]; known && g.Failing.Count > 0 {
+		r.Limit = l.Text(g.Failing.Example.Attempts, g.Failing.First)
+	}
+	return r
+}
 
 // Href returns the address of the page of the cause.
 func (r *Row) Href() string { return Href(r.Fingerprint) }

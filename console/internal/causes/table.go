@@ -6,6 +6,7 @@ import (
 
 	"github.com/oncebox/oncebox/console/internal/frame"
 	"github.com/oncebox/oncebox/console/internal/words"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/operator/failures"
 )
 
@@ -32,8 +33,8 @@ type Table struct {
 // Tab leads to a part of the list. Count is the number of its causes, and Class marks the part that is shown.
 type Tab struct{ Name, Href, Class, Count string }
 
-// NewTable returns a part of the list. The error is for a part that does not exist.
-func NewTable(now time.Time, list []failures.Group, show string) (*Table, error) {
+// NewTable returns a part of the list, with the limits of the consumers by name. The error is for a part that does not exist.
+func NewTable(now time.Time, list []failures.Group, limits map[string]operator.Limit, show string) (*Table, error) {
 	t := &Table{Now: now, Show: show}
 	known := false
 	for _, part := range []struct {
@@ -48,7 +49,7 @@ func NewTable(now time.Time, list []failures.Group, show string) (*Table, error)
 		var rows []Row
 		for n := range list {
 			if g := &list[n]; part.has(g) {
-				rows = append(rows, RowOf(g))
+				rows = append(rows, RowOf(g, limits))
 			}
 		}
 		tab := Tab{Name: part.name, Href: frame.Address(ListPage, frame.Set(map[string]string{FieldShow: part.show})), Count: words.Group(int64(len(rows)))}

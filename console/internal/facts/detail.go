@@ -55,6 +55,7 @@ func OfLetter(l *ops.Letter) []Detail {
 		{"Aggregate version", words.Positive(e.AggregateVersion)}, {"Ordering key", l.Key}, {"Sequence", words.Positive(e.Sequence)},
 		{"Occurred", words.Stamp(e.OccurredAt)}, {"Content type", e.ContentType}, {"Correlation id", e.Metadata[event.CorrelationID]},
 	}
+	all = append(all, Detail{"Failed last in", l.FailedBy})
 	if l.Ref.Box == ops.BoxInbox && l.Ref.ID != e.ID {
 		all = append(all, Detail{"Message key", l.Ref.ID})
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/oncebox/oncebox/inbox/internal/pauses"
 	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/operator"
 )
 
 // Consumer is one call of inbox.Inbox.Consume.
@@ -21,6 +22,8 @@ type Consumer struct {
 	Handler      messaging.Handler
 	// StoresFirst says that its messages are stored before they are handled. ReadModel says that it is the consumer of a read model.
 	StoresFirst, Unordered, ReadModel bool
+	// Limit is when it gives a message up.
+	Limit operator.Limit
 
 	loop *messaging.Loop // nil before it receives
 }

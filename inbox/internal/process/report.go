@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync/atomic"
 	"time"
 
 	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/internal/pgerr"
+	"github.com/oncebox/oncebox/internal/presence"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/operator"
 )
 
 const (
@@ -30,12 +31,13 @@ const (
 	// database; -1: never.
 	report = `
 INSERT INTO {schema}.inbox_process AS p (consumer, topic, process, name, state, since, unsettled, progress_at, error, failed_at, seen_until,
-	handled, failed)
+	handled, failed, max_attempts, give_up_after, deploy_wait)
 SELECT u.consumer, u.topic, $1::uuid, $2::text, u.state, t.now - u.age * interval '1 microsecond', u.unsettled,
 	CASE WHEN u.progress >= 0 THEN t.now - u.progress * interval '1 microsecond' END, u.error, CASE WHEN u.error <> '' THEN t.now END, t.now + $10::interval,
-	u.handled, u.failed
+	u.handled, u.failed, nullif(u.max_attempts, 0), nullif(u.give_up, 0) * interval '1 microsecond', nullif(u.deploy, 0) * interval '1 microsecond'
 FROM unnest($3::text[], $4::text[], $5::text[], $6::bigint[], $7::integer[], $8::bigint[], $9::text[],
-		$11::bigint[], $12::bigint[]) u(consumer, topic, state, age, unsettled, progress, error, handled, failed), (SELECT clock_timestamp() AS now) t
+		$11::bigint[], $12::bigint[], $13::integer[], $14::bigint[], $15::bigint[])
+	u(consumer, topic, state, age, unsettled, progress, error, handled, failed, max_attempts, give_up, deploy), (SELECT clock_timestamp() AS now) t
 ON CONFLICT (consumer, topic, process) DO UPDATE SET state = excluded.state,
 	since = CASE WHEN p.state = excluded.state THEN least(p.since, excluded.since) ELSE excluded.since END,
 	unsettled = excluded.unsettled, progress_at = excluded.progress_at, error = coalesce(nullif(excluded.error, ''), p.error),
@@ -71,6 +73,7 @@ type reported struct {
 	progress               time.Time
 	err                    string
 	handled, failed        int64 // of the consumer, at all of its topics
+	limit                  operator.Limit
 }
 
 // tally counts what this process did for a consumer.
@@ -102,8 +105,7 @@ func (c *Consumers) tallyOf(name string) *tally {
 // It records that the consumers belong to the service only when the broker has accepted all of them, so that a refused start leaves nothing
 // behind. A [*messaging.SourceError] means that a consumer belongs to another service.
 func (c *Consumers) RunReporting(ctx context.Context, broker messaging.Subscriber, waits func() error) error {
-	host, _ := os.Hostname() // without it, the name is "-" and the process id
-	r := &reporter{all: c, stored: broker == nil, waits: waits, name: fmt.Sprintf("%s-%d", host, os.Getpid()), began: time.Now()}
+	r := &reporter{all: c, stored: broker == nil, waits: waits, name: presence.Name(), began: time.Now()}
 	defer r.stop(ctx)
 	failing := false
 	for ctx.Err() == nil {
@@ -173,7 +175,7 @@ func (r *reporter) now() []reported {
 
 // of returns the report of a consumer. The caller holds the mutex.
 func (r *reporter) of(c *Consumer) reported {
-	out := reported{consumer: c.Subscription.Name, topic: c.Subscription.Topic, state: stateStored, since: r.began}
+	out := reported{consumer: c.Subscription.Name, topic: c.Subscription.Topic, state: stateStored, since: r.began, limit: c.Limit}
 	done := r.all.tallyOf(out.consumer)
 	out.handled, out.failed = done.handled.Load(), done.failed.Load()
 	if !r.stored {
@@ -242,16 +244,18 @@ func (r *reporter) write(ctx context.Context, list []reported) error {
 	consumers, topics, states, errs := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
 	ages, progress, unsettled := make([]int64, n), make([]int64, n), make([]int64, n)
 	handled, failed := make([]int64, n), make([]int64, n)
+	tries, lasting, deploy := make([]int64, n), make([]int64, n), make([]int64, n)
 	for n, c := range list {
 		consumers[n], topics[n], states[n], errs[n] = c.consumer, c.topic, c.state, c.err
 		ages[n], progress[n], unsettled[n] = time.Since(c.since).Microseconds(), -1, int64(c.unsettled)
 		handled[n], failed[n] = c.handled, c.failed
+		tries[n], lasting[n], deploy[n] = int64(max(c.limit.Attempts, 0)), max(c.limit.For, 0).Microseconds(), max(c.limit.ForBuild, 0).Microseconds()
 		if !c.progress.IsZero() {
 			progress[n] = time.Since(c.progress).Microseconds()
 		}
 	}
 	_, err := r.all.h.SQL.Exec(ctx, r.all.h.DB(ctx), report, r.all.h.Owner, r.name,
-		consumers, topics, states, ages, unsettled, progress, errs, reportLife, handled, failed)
+		consumers, topics, states, ages, unsettled, progress, errs, reportLife, handled, failed, tries, lasting, deploy)
 	if err != nil {
 		return fmt.Errorf("inbox: store the state of the consumers: %w", pgerr.Explain(err))
 	}

@@ -162,9 +162,9 @@ func Words() []string {
 		"{message read}", list(func(_ int, c *column) string { return fmt.Sprintf(c.read, c.name) }),
 		// The parameters of MessageArgs, behind those of the statement itself.
 		"{message from $3}", values(3),
-		"{message from $7}", values(7),
+		"{message from $8}", values(8),
 		// The same for many messages: the parameters of messageArrays, and what is stored of them.
-		"{messages from $5}", list(func(n int, c *column) string { return fmt.Sprintf("$%d::%s[]", 5+n, c.typ) }),
+		"{messages from $6}", list(func(n int, c *column) string { return fmt.Sprintf("$%d::%s[]", 6+n, c.typ) }),
 		"{message stored}", list(func(_ int, c *column) string { return fmt.Sprintf(c.stored, c.name) }),
 	}
 }

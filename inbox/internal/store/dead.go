@@ -6,17 +6,17 @@ import (
 )
 
 // DeadArgs returns the arguments of StoreDead. seq is the place of the message in its key; nil: the last.
-func DeadArgs(id Identity, m *messaging.Message, attempts int, cause error, holds bool, seq *int64) []any {
+func (h *Handle) DeadArgs(id Identity, m *messaging.Message, attempts int, cause error, holds bool, seq *int64) []any {
 	reason := pgsql.CleanText(cause.Error())
-	args := []any{id.KeyLock(), attempts, reason, holds, seq, Fingerprint(id.Consumer, m.Type, reason)}
+	args := []any{id.KeyLock(), attempts, reason, holds, seq, Fingerprint(id.Consumer, m.Type, reason), h.Process}
 	return append(args, MessageArgs(id, m)...)
 }
 
 const (
-	// StoreDead has the arguments key_lock, attempts, error_message, holds, seq, fingerprint and MessageArgs.
+	// StoreDead has the arguments key_lock, attempts, error_message, holds, seq, fingerprint, failed_by and MessageArgs.
 	StoreDead = `
-INSERT INTO {schema}.inbox_dead (key_lock, attempts, error_message, holds, seq, fingerprint, {message})
-VALUES ($1::bigint, $2::integer, $3::text, $4::boolean, coalesce($5::bigint, nextval('{schema}.inbox_seq')), $6::text, {message from $7})
+INSERT INTO {schema}.inbox_dead (key_lock, attempts, error_message, holds, seq, fingerprint, failed_by, {message})
+VALUES ($1::bigint, $2::integer, $3::text, $4::boolean, coalesce($5::bigint, nextval('{schema}.inbox_seq')), $6::text, $7::text, {message from $8})
 ` + DiedAgain
 
 	// DiedAgain handles a dead letter whose entry has expired and whose message came again and died again. The letter keeps its place in
@@ -24,14 +24,14 @@ VALUES ($1::bigint, $2::integer, $3::text, $4::boolean, coalesce($5::bigint, nex
 	DiedAgain = `
 ON CONFLICT (message_key, consumer, tenant_id, source) DO UPDATE
 SET attempts = inbox_dead.attempts + excluded.attempts, error_message = excluded.error_message, died_at = excluded.died_at,
-	fingerprint = excluded.fingerprint, holds = inbox_dead.holds OR excluded.holds,
+	fingerprint = excluded.fingerprint, failed_by = excluded.failed_by, holds = inbox_dead.holds OR excluded.holds,
 	key_lock = CASE WHEN inbox_dead.holds THEN inbox_dead.key_lock ELSE excluded.key_lock END,
 	seq = CASE WHEN inbox_dead.holds THEN inbox_dead.seq ELSE excluded.seq END`
 
-	deadColumns = `{message read}, attempts, error_message, fingerprint, died_at, holds`
+	deadColumns = `{message read}, attempts, error_message, fingerprint, failed_by, died_at, holds`
 
 	ListDead = `
-SELECT ` + deadColumns + ` FROM (SELECT {message but payload}, attempts, error_message, fingerprint, died_at, holds FROM {schema}.inbox_dead) d
+SELECT ` + deadColumns + ` FROM (SELECT {message but payload}, attempts, error_message, fingerprint, failed_by, died_at, holds FROM {schema}.inbox_dead) d
 WHERE %s ORDER BY d.died_at, d.message_key, d.consumer, d.tenant_id, d.source LIMIT %s`
 
 	// AfterDead is the condition on the letters that follow a given letter in a list.

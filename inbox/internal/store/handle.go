@@ -31,6 +31,8 @@ type Handle struct {
 	Log          *slog.Logger
 	// Owner is the id by which other processes know this one, in the tables of parked messages and reports.
 	Owner string
+	// Process names this process for people, in what is stored of a failure.
+	Process string
 	// ParkedLease, LeaseTTL and LockTimeout are those of inbox.Config.
 	ParkedLease, LeaseTTL, LockTimeout time.Duration
 	// PollInterval and NoHistory are those of inbox.Config.

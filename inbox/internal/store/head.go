@@ -96,7 +96,7 @@ WITH h AS MATERIALIZED (
 UPDATE {schema}.inbox_parked p SET attempts = $6::integer, unended = 0, error_message = $7::text,
 	failing_since = CASE WHEN $8::boolean THEN p.failing_since ELSE coalesce(p.failing_since, clock_timestamp()) END,
 	unknown_since = CASE WHEN $8::boolean THEN coalesce(p.unknown_since, clock_timestamp()) ELSE p.unknown_since END,
-	fingerprint = $9::text, cause_since = CASE WHEN p.fingerprint = $9::text THEN p.cause_since ELSE clock_timestamp() END
+	fingerprint = $9::text, cause_since = CASE WHEN p.fingerprint = $9::text THEN p.cause_since ELSE clock_timestamp() END, failed_by = $10::text
 FROM k WHERE p.consumer = k.consumer AND p.key_lock = k.key_lock AND p.seq = $3::bigint`
 )
 
@@ -202,7 +202,8 @@ func (t headTable) GiveBack(ctx context.Context, k ParkedKey, counted Count, wai
 func (t headTable) Fail(ctx context.Context, k ParkedKey, h Head, n int, wait time.Duration, cause error, unknown bool) (noted bool, err error) {
 	reason := pgsql.CleanText(cause.Error())
 	fingerprint := Fingerprint(k.Consumer, h.Envelope.Type, reason)
-	rows, err := t.SQL.Exec(ctx, t.DB(ctx), failHead, k.Consumer, k.Lock, h.Seq, t.Owner, wait, n, reason, unknown, fingerprint)
+	rows, err := t.SQL.Exec(ctx, t.DB(ctx), failHead, k.Consumer, k.Lock, h.Seq, t.Owner, wait, n, reason, unknown, fingerprint,
+		t.Process)
 	if err != nil {
 		return false, fmt.Errorf("inbox: record the failed try of parked message %s: %w", h.Key.MessageKey, err)
 	}

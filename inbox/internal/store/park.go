@@ -24,13 +24,13 @@ const (
 	// message means that the message was handled meanwhile.
 	storeParked = `
 WITH again AS (
-	UPDATE {schema}.inbox_dead d SET died_at = clock_timestamp() FROM unnest($5::uuid[], $6::text[], $7::text[], $8::text[]) u(m, c, t, s)
+	UPDATE {schema}.inbox_dead d SET died_at = clock_timestamp() FROM unnest($6::uuid[], $7::text[], $8::text[], $9::text[]) u(m, c, t, s)
 	WHERE d.message_key = u.m AND d.consumer = u.c AND d.tenant_id = u.t AND d.source = u.s
 )
-INSERT INTO {schema}.inbox_parked ({message}, key_lock, attempts, error_message, failing_since, fingerprint, cause_since)
+INSERT INTO {schema}.inbox_parked ({message}, key_lock, attempts, error_message, failing_since, fingerprint, cause_since, failed_by)
 SELECT {message stored}, key_lock, attempts, error_message, CASE WHEN attempts > 0 THEN clock_timestamp() END,
-	fingerprint, CASE WHEN fingerprint <> '' THEN clock_timestamp() END
-FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::text[], {messages from $5})
+	fingerprint, CASE WHEN fingerprint <> '' THEN clock_timestamp() END, CASE WHEN fingerprint <> '' THEN $5::text ELSE '' END
+FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::text[], {messages from $6})
 	WITH ORDINALITY u(key_lock, attempts, error_message, fingerprint, {message}, nth)
 WHERE NOT EXISTS (SELECT FROM {schema}.inbox_dead d
 	WHERE d.message_key = u.message_key AND d.consumer = u.consumer AND d.tenant_id = u.tenant_id AND d.source = u.source)
@@ -80,7 +80,7 @@ func (t parkedTable) Park(ctx context.Context, tx bun.IDB, list ...Parking) (wai
 			causes[n] = Fingerprint(p.ID.Consumer, p.Message.Type, reasons[n])
 		}
 	}
-	waiting, err = t.SQL.Exec(ctx, tx, storeParked, append([]any{locks, attempts, reasons, causes}, messageArrays(rows)...)...)
+	waiting, err = t.SQL.Exec(ctx, tx, storeParked, append([]any{locks, attempts, reasons, causes, t.Process}, messageArrays(rows)...)...)
 	return waiting, Explain(err)
 }
 

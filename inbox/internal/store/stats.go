@@ -49,7 +49,8 @@ func FailingMessages() failures.Table {
 		Counts: "k.state = 'FAILED'",
 		// A key with an owner is being tried, and due_at is when another process may take it over.
 		Next:    "CASE WHEN k.owner IS NULL THEN k.due_at END",
-		Example: failure + ", f.ordering_key IS NOT NULL, f.attempts, f.error_message",
+		Example: failure + ", f.ordering_key IS NOT NULL, f.attempts, f.error_message, f.failed_by",
+		By:      "f.failed_by",
 	}
 }
 
@@ -57,7 +58,7 @@ func FailingMessages() failures.Table {
 func DeadMessages() failures.Table {
 	return failures.Table{
 		Name: "{schema}.inbox_dead", Since: "died_at", Counts: "true", Next: "NULL::timestamptz",
-		Example: failure + ", f.holds, f.attempts, f.error_message",
+		Example: failure + ", f.holds, f.attempts, f.error_message, f.failed_by",
 	}
 }
 

@@ -55,6 +55,8 @@ type ParkedItem struct {
 	Attempts   int             `json:"attempts"`
 	Next       *time.Time      `json:"next,omitempty"`
 	Error      string          `json:"error,omitempty"`
+	// FailedBy is the process whose try failed last.
+	FailedBy string `json:"failed_by,omitempty"`
 }
 
 func newParkedList(s *cli.Session) *cobra.Command {
@@ -90,7 +92,7 @@ is tried; the others follow when it is handled. --first lists only the first one
 			p := &page[n]
 			list[n] = ParkedItem{
 				p.Key.Consumer, p.Key.MessageKey, p.Envelope.ID, p.Envelope.Type, p.Envelope.Topic, p.Key.TenantID, p.Key.Source, p.OrderingKey,
-				p.State, p.First, p.ParkedAt, p.Attempts, cli.TimeOf(p.DueAt), p.Error,
+				p.State, p.First, p.ParkedAt, p.Attempts, cli.TimeOf(p.DueAt), p.Error, p.FailedBy,
 			}
 		}
 		if err := printParked(s, list); err != nil || len(page) <= limit {

@@ -31,6 +31,7 @@ type Letter struct {
 	DiedAt           time.Time         `json:"died_at"`
 	Attempts         int               `json:"attempts"`
 	Error            string            `json:"error"`
+	FailedBy         string            `json:"failed_by,omitempty"`
 	ContentType      string            `json:"content_type,omitempty"`
 	Metadata         map[string]string `json:"metadata,omitempty"`
 	// Payload is the payload if it is JSON; Payload64 is any other payload, in base64.
@@ -44,7 +45,7 @@ func letterOf(l *ops.Letter) Letter {
 	item := Letter{
 		Box: string(l.Ref.Box), ID: e.ID, Consumer: l.Ref.Consumer, Type: e.Type, SchemaVersion: max(e.SchemaVersion, 1), Topic: e.Topic, Tenant: e.TenantID,
 		Source: e.Source, AggregateType: e.AggregateType, AggregateID: e.AggregateID, AggregateVersion: e.AggregateVersion, Sequence: e.Sequence,
-		Key: l.Key, Holds: l.Holds, OccurredAt: e.OccurredAt, DiedAt: l.DiedAt, Attempts: l.Attempts, Error: l.Error, ContentType: e.ContentType,
+		Key: l.Key, Holds: l.Holds, OccurredAt: e.OccurredAt, DiedAt: l.DiedAt, Attempts: l.Attempts, Error: l.Error, FailedBy: l.FailedBy, ContentType: e.ContentType,
 		Metadata: e.Metadata,
 	}
 	if l.Ref.Box == ops.BoxInbox {

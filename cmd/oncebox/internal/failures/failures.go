@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/inbox/state"
 	causes "github.com/oncebox/oncebox/operator/failures"
 )
 
@@ -38,6 +40,10 @@ type Item struct {
 	// ExampleID is the id of the latest failure, and Error its error.
 	ExampleID string `json:"example_id,omitempty"`
 	Error     string `json:"error,omitempty"`
+	// FailedBy are the processes whose tries failed last.
+	FailedBy []string `json:"failed_by,omitempty"`
+	// Limit says when the latest failing message is given up. Only failures show has it.
+	Limit string `json:"limit,omitempty"`
 
 	Note    string     `json:"note,omitempty"`
 	NotedBy string     `json:"noted_by,omitempty"`
@@ -55,7 +61,7 @@ func itemOf(g *causes.Group) Item {
 	return Item{
 		Fingerprint: g.Fingerprint, Consumer: g.Consumer, Topic: g.Topic, Type: g.Type, Cause: g.Cause,
 		Failing: g.Failing.Count, FailingMore: g.Failing.More, Dead: g.Dead.Count, DeadMore: g.Dead.More,
-		First: cli.TimeOf(g.First()), Last: cli.TimeOf(g.Last()), Next: cli.TimeOf(g.Failing.Next), ExampleID: x.ID, Error: x.Error,
+		First: cli.TimeOf(g.First()), Last: cli.TimeOf(g.Last()), Next: cli.TimeOf(g.Failing.Next), ExampleID: x.ID, Error: x.Error, FailedBy: g.Failing.FailedBy,
 		Note: g.Note, NotedBy: g.NotedBy, NotedAt: cli.TimeOf(g.NotedAt),
 		Archived: g.IsArchived(), Back: g.IsBack(), ArchivedBy: g.ArchivedBy, ArchivedAt: cli.TimeOf(g.ArchivedAt), ArchivedWhy: g.ArchivedWhy,
 	}
@@ -162,6 +168,13 @@ func newShow(s *cli.Session) *cobra.Command {
 				return err
 			}
 			item := itemOf(&g)
+			limits, err := s.Inbox().State().Limits(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if l, known := limits[state.Family(g.Consumer)]; known && g.Failing.Count > 0 {
+				item.Limit = l.Text(g.Failing.Example.Attempts, g.Failing.First)
+			}
 			if s.JSON {
 				return s.Document(item)
 			}
@@ -204,7 +217,7 @@ func printGroup(s *cli.Session, i *Item) error {
 	return s.Pairs(append([]string{
 		"fingerprint", i.Fingerprint, "at", i.where(), "type", i.Type, "cause", i.Cause,
 		"failing", number(i.Failing, i.FailingMore), "dead", number(i.Dead, i.DeadMore), "since", cli.At(i.First), "last", cli.At(i.Last),
-		"next try", cli.At(i.Next), "example", i.ExampleID, "its error", cli.Short(i.Error, 400), "note", note, "archived", archive,
+		"next try", cli.At(i.Next), "the latest", i.Limit, "failed last in", strings.Join(i.FailedBy, ", "), "example", i.ExampleID, "its error", cli.Short(i.Error, 400), "note", note, "archived", archive,
 		"back since it was archived", back,
 	}, do...)...)
 }

@@ -1,9 +1,11 @@
 package stuck
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
@@ -66,7 +68,8 @@ func printCauses(s *cli.Session, causes []ops.Cause) error {
 			example = ""
 		}
 		note, back := said(c)
-		err := s.Pairs(string(c.Kind), causeLine(c, time.Now()), "for example", example, "note", note, "archived before", back, "behind it", behind,
+		err := s.Pairs(string(c.Kind), causeLine(c, time.Now()), "for example", example, "the latest", c.Limit, "failed last in",
+			strings.Join(c.FailedBy, ", "), "note", note, "archived before", back, "behind it", behind,
 			"to do", nextOfMany(s.Program, c))
 		if err != nil {
 			return err
@@ -173,11 +176,12 @@ func printOne(s *cli.Session, i *Item) error {
 	if i.Attempts > 0 {
 		tries = strconv.Itoa(i.Attempts)
 	}
+	tries = cmp.Or(i.Limit, tries)
 	relay := i.Relay
 	if relay != "" && i.Kind == ops.RelayMissing {
 		relay += " had the lanes, and vanished"
 	}
 	return s.Pairs(string(i.Kind), what, "since", cli.At(i.Since), "relay", relay, "id", i.ID, "topic", i.Topic, "tenant", i.Tenant,
 		"request", i.Request, "asked by", cli.AskedBy(i.Caller, i.Principal), "step", i.Step, "about", i.Label, "behind it", behind,
-		"tries", tries, "next try", cli.At(i.Next), "error", cli.Short(i.Error, width), "note", i.note, "archived before", i.back, "to do", i.Do, "or", i.Or)
+		"tries", tries, "failed last in", strings.Join(i.FailedBy, ", "), "next try", cli.At(i.Next), "error", cli.Short(i.Error, width), "note", i.note, "archived before", i.back, "to do", i.Do, "or", i.Or)
 }

@@ -28,8 +28,11 @@ type Item struct {
 	Caller     string     `json:"caller,omitempty"`
 	Principal  string     `json:"principal,omitempty"`
 	Attempts   int        `json:"attempts,omitempty"`
-	Next       *time.Time `json:"next,omitempty"`
-	Error      string     `json:"error,omitempty"`
+	// Limit says when a failing message is given up, and FailedBy which processes failed last.
+	Limit    string     `json:"limit,omitempty"`
+	FailedBy []string   `json:"failed_by,omitempty"`
+	Next     *time.Time `json:"next,omitempty"`
+	Error    string     `json:"error,omitempty"`
 	// Cause is the common text of the errors of all things with the same cause. Fingerprint names the cause of an event or message, for the commands
 	// oncebox failures.
 	Cause       string `json:"cause,omitempty"`
@@ -129,7 +132,7 @@ func itemOf(p cli.Program, f *ops.Stuck) Item {
 		Kind: f.Kind, Since: cli.TimeOf(f.Since), ID: f.ID, MessageKey: f.MessageKey, Relay: f.Relay, Consumer: f.Consumer, Type: f.Type,
 		Topic: f.Topic, Tenant: f.Tenant, Key: f.Key, Holds: f.Holds,
 		Step: f.Step, Label: f.Label, Request: f.Request, Caller: f.Caller, Principal: f.Principal,
-		Attempts: f.Attempts, Next: cli.TimeOf(f.Next), Error: f.Error,
+		Attempts: f.Attempts, Limit: f.Limit, FailedBy: f.FailedBy, Next: cli.TimeOf(f.Next), Error: f.Error,
 		Cause: ops.CauseOf(f.Error), Fingerprint: f.Fingerprint, Actions: append([]ops.Action{}, f.Kind.Actions()...), Do: next(p, f), Or: other(p, f),
 	}
 }
