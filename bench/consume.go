@@ -66,6 +66,8 @@ type consumeVariant struct {
 const (
 	singleFloor = "single-hand"
 	batchFloor  = "batch-hand"
+	modelFloor  = "model-hand"
+	eachFloor   = "each-hand"
 )
 
 func consumeVariants(single, batch int) []*consumeVariant {
@@ -74,10 +76,12 @@ func consumeVariants(single, batch int) []*consumeVariant {
 		{name: singleFloor, settings: handSingleSettings, versions: single, inbox: handInbox, run: handSingle},
 		{name: "single", settings: singleSettings, versions: single, inbox: ownInbox, floor: singleFloor, run: consumeOne(updateByHand)},
 		{name: "single-raw", settings: rawBunSettings, versions: single, inbox: ownInbox, floor: singleFloor, run: consumeOne(updateRaw)},
-		{name: "single-model", settings: modelSettings, versions: single, inbox: ownInbox, floor: singleFloor, run: consumeOne(updateModel)},
-		{name: batchFloor, settings: handBatchSettings, versions: batch, inbox: handInbox, run: handBatch},
+		{name: modelFloor, settings: handModelSettings, versions: single, inbox: handInbox, run: handModel},
+		{name: "single-model", settings: modelSettings, versions: single, inbox: ownInbox, floor: modelFloor, run: consumeOne(updateModel)},
+		{name: batchFloor, settings: handBatchSettings, versions: batch, inbox: handInbox, run: handBatch(bulkUpdate)},
 		{name: "batch", settings: batchSettings, versions: batch, inbox: ownInbox, floor: batchFloor, run: consumeMany(updateMany)},
-		{name: "batch-each", settings: batchEachSettings, versions: batch, inbox: ownInbox, floor: batchFloor, run: consumeMany(updateByHand)},
+		{name: eachFloor, settings: handEachSettings, versions: batch, inbox: handInbox, run: handBatch(updateEach)},
+		{name: "batch-each", settings: batchEachSettings, versions: batch, inbox: ownInbox, floor: eachFloor, run: consumeMany(updateByHand)},
 	}
 }
 
@@ -161,5 +165,5 @@ func (b *consumeBench) report() {
 	over := func(name, floor string) float64 { return b.rates(name).over(b.rates(floor)).median() }
 	fmt.Printf("consume single_ratio=%.2f batch_ratio=%.2f batch_over_single=%.2f single_raw_ratio=%.2f single_model_ratio=%.2f batch_each_ratio=%.2f\n",
 		over("single", singleFloor), over("batch", batchFloor), over("batch", "single"),
-		over("single-raw", singleFloor), over("single-model", singleFloor), over("batch-each", batchFloor))
+		over("single-raw", singleFloor), over("single-model", modelFloor), over("batch-each", eachFloor))
 }

@@ -25,6 +25,7 @@ const (
 
 	rawSettings        = "Receive and Ack in a loop, receiver queue 1,000; a copy counts as handled"
 	handSingleSettings = "pgx, prepared: BEGIN, INSERT ON CONFLICT, UPDATE, COMMIT, Ack; 8 workers, a key always with the same, receiver queue 1,000"
+	handEachSettings   = "batch-hand, but an UPDATE for each message, one after the other"
 	handBatchSettings  = "pgx, prepared: BEGIN, INSERT of 100 ON CONFLICT RETURNING, bulk UPDATE, COMMIT, 100 Acks; 2 lanes, else the same"
 
 	handInbox       = "hand_inbox"
@@ -118,9 +119,19 @@ func receiveRaw(ctx context.Context, c *consumption) error {
 
 // handSingle handles each message in a transaction of its own, with several workers.
 func handSingle(ctx context.Context, c *consumption) error {
-	return c.byHand(ctx, consumeWorkers, func(ctx context.Context, pool *pgxpool.Pool, consumer *handConsumer, lane <-chan handMessage) error {
+	pool, err := c.schema.pgx(context.WithoutCancel(ctx), consumeWorkers)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	return c.byHand(ctx, consumeWorkers, oneByOne(func(ctx context.Context, m handMessage) error { return handleOne(ctx, pool, m, c.ledger) }))
+}
+
+// oneByOne settles each message that handle has handled.
+func oneByOne(handle func(context.Context, handMessage) error) laneWork {
+	return func(ctx context.Context, consumer *handConsumer, lane <-chan handMessage) error {
 		for m := range lane {
-			if err := handleOne(ctx, pool, m, c.ledger); err != nil {
+			if err := handle(ctx, m); err != nil {
 				return err
 			}
 			if err := consumer.settle(m); err != nil {
@@ -128,7 +139,7 @@ func handSingle(ctx context.Context, c *consumption) error {
 			}
 		}
 		return nil
-	})
+	}
 }
 
 func handleOne(ctx context.Context, pool *pgxpool.Pool, m handMessage, l *ledger) error {
@@ -143,9 +154,26 @@ func handleOne(ctx context.Context, pool *pgxpool.Pool, m handMessage, l *ledger
 	})
 }
 
+// handEffectsOf is the work of a batch, in its transaction.
+type handEffectsOf func(ctx context.Context, tx pgx.Tx, fresh []handMessage) error
+
 // handBatch handles the waiting messages of a lane in one transaction.
-func handBatch(ctx context.Context, c *consumption) error {
-	return c.byHand(ctx, consumeLanes, func(ctx context.Context, pool *pgxpool.Pool, consumer *handConsumer, lane <-chan handMessage) error {
+func handBatch(effects handEffectsOf) func(ctx context.Context, c *consumption) error {
+	return func(ctx context.Context, c *consumption) error {
+		pool, err := c.schema.pgx(context.WithoutCancel(ctx), consumeLanes)
+		if err != nil {
+			return err
+		}
+		defer pool.Close()
+		return c.byHand(ctx, consumeLanes, inBatches(func(ctx context.Context, batch []handMessage) error {
+			return handleMany(ctx, pool, batch, c.ledger, effects)
+		}))
+	}
+}
+
+// inBatches settles each batch of waiting messages that handle has handled.
+func inBatches(handle func(context.Context, []handMessage) error) laneWork {
+	return func(ctx context.Context, consumer *handConsumer, lane <-chan handMessage) error {
 		batch := make([]handMessage, 0, consumeBatch)
 		for m := range lane {
 			batch = append(batch[:0], m)
@@ -159,7 +187,7 @@ func handBatch(ctx context.Context, c *consumption) error {
 					more = false
 				}
 			}
-			if err := handleMany(ctx, pool, batch, c.ledger); err != nil {
+			if err := handle(ctx, batch); err != nil {
 				return err
 			}
 			if err := consumer.settle(batch...); err != nil {
@@ -167,10 +195,10 @@ func handBatch(ctx context.Context, c *consumption) error {
 			}
 		}
 		return nil
-	})
+	}
 }
 
-func handleMany(ctx context.Context, pool *pgxpool.Pool, batch []handMessage, l *ledger) error {
+func handleMany(ctx context.Context, pool *pgxpool.Pool, batch []handMessage, l *ledger, effects handEffectsOf) error {
 	ids := make([][16]byte, len(batch))
 	for i := range batch {
 		ids[i] = batch[i].id
@@ -185,18 +213,37 @@ func handleMany(ctx context.Context, pool *pgxpool.Pool, batch []handMessage, l 
 		if _, err := pgx.ForEachRow(rows, []any{&id}, func() error { fresh[id] = true; return nil }); err != nil {
 			return err
 		}
-		sums := map[string]int64{}
+		first := make([]handMessage, 0, len(batch))
 		for i := range batch {
-			if m := &batch[i]; fresh[m.id] {
+			if m := batch[i]; fresh[m.id] {
 				delete(fresh, m.id) // its copy may be in the same batch
-				sums[m.account]++
+				first = append(first, m)
 				l.handle(m.account, m.version)
 			}
 		}
-		accounts, amounts := columns(sums)
-		_, err = tx.Exec(ctx, handEffects, accounts, amounts)
-		return err
+		return effects(ctx, tx, first)
 	})
+}
+
+// bulkUpdate sends one statement for all messages.
+func bulkUpdate(ctx context.Context, tx pgx.Tx, fresh []handMessage) error {
+	sums := map[string]int64{}
+	for i := range fresh {
+		sums[fresh[i].account]++
+	}
+	accounts, amounts := columns(sums)
+	_, err := tx.Exec(ctx, handEffects, accounts, amounts)
+	return err
+}
+
+// updateEach sends one statement for each message.
+func updateEach(ctx context.Context, tx pgx.Tx, fresh []handMessage) error {
+	for i := range fresh {
+		if _, err := tx.Exec(ctx, handEffect, fresh[i].account); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func columns(sums map[string]int64) (accounts []string, amounts []int64) {
@@ -207,15 +254,11 @@ func columns(sums map[string]int64) (accounts []string, amounts []int64) {
 	return accounts, amounts
 }
 
-// byHand gives each message to the lane of its account, and each lane a goroutine and a connection.
-func (c *consumption) byHand(ctx context.Context, lanes int,
-	work func(context.Context, *pgxpool.Pool, *handConsumer, <-chan handMessage) error,
-) error {
-	pool, err := c.schema.pgx(context.WithoutCancel(ctx), lanes)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
+// laneWork handles and settles the messages of a lane.
+type laneWork func(context.Context, *handConsumer, <-chan handMessage) error
+
+// byHand gives each message to the lane of its account, and each lane a goroutine.
+func (c *consumption) byHand(ctx context.Context, lanes int, work laneWork) error {
 	consumer, err := c.subscribe()
 	if err != nil {
 		return err
@@ -226,7 +269,7 @@ func (c *consumption) byHand(ctx context.Context, lanes int,
 	queues := make([]chan handMessage, lanes)
 	for i := range queues {
 		queues[i] = make(chan handMessage, 2*consumeBatch)
-		group.Go(func() error { return work(working, pool, consumer, queues[i]) })
+		group.Go(func() error { return work(working, consumer, queues[i]) })
 	}
 	err = consumer.take(ctx, func(m handMessage) error {
 		h := fnv.New32a()

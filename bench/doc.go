@@ -37,7 +37,8 @@
 //
 // consume handles messages that wait in a topic with 4 partitions, through a Failover subscription. The time runs from the first message to the
 // last acknowledgement. In the cases single and batch the handler sends the same prepared statement as the floor, so their ratios measure only the
-// code around the handler. In the cases single-raw and single-model it sends the statement as users of bun do.
+// code around the handler. In the case single-raw it sends the statement as users of bun do. single-model has the floor model-hand, and batch-each
+// the floor each-hand, which do the same work by hand.
 //
 // http sends requests to a service on a loopback socket. The clients run in the same program, so all rates and CPU times contain the time of the
 // clients.
