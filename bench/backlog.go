@@ -74,7 +74,7 @@ func envelopeOf(topic, account string, version int64, payload []byte) (event.Env
 	return event.Envelope{
 		ID: id.String(), Type: moneyMoved{}.EventType(), Source: source, SchemaVersion: 1, TenantID: tenant,
 		AggregateType: accountType, AggregateID: account, AggregateVersion: version,
-		Topic: topic, RoutingKey: account, OccurredAt: time.Now().UTC(), ContentType: event.ContentTypeJSON,
+		Topic: topic, RoutingKey: account, OccurredAt: time.Now().UTC().Truncate(time.Microsecond), ContentType: event.ContentTypeJSON,
 		Metadata: metadata(), Payload: payload,
 	}, nil
 }

@@ -18,17 +18,15 @@ func (c *consumer) timed(ctx context.Context) (context.Context, context.CancelFu
 	if c.timeout < 0 {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeoutCause(ctx, c.timeout, late(c.timeout))
+	return context.WithTimeoutCause(ctx, c.timeout, (*lateError)(&c.timeout))
 }
 
 // lateError is the cause with which the context of a handler is cancelled when the handler takes too long.
-type lateError struct{ timeout time.Duration }
-
-func late(timeout time.Duration) error { return &lateError{timeout} }
+type lateError time.Duration
 
 func (e *lateError) Error() string {
 	return fmt.Sprintf("inbox: the handler has not ended within %s: if it needs longer, set Config.HandlerTimeout "+
-		"(ONCEBOX_INBOX_HANDLER_TIMEOUT) or give its consumer inbox.HandlerTimeout", e.timeout)
+		"(ONCEBOX_INBOX_HANDLER_TIMEOUT) or give its consumer inbox.HandlerTimeout", time.Duration(*e))
 }
 
 // Unwrap makes it a [context.DeadlineExceeded].
@@ -72,7 +70,7 @@ func (l *limit) stop() {
 func (l *limit) reset(timeout time.Duration) {
 	l.stop()
 	if timeout >= 0 {
-		l.timer = time.AfterFunc(timeout, func() { l.cancel(late(timeout)) })
+		l.timer = time.AfterFunc(timeout, func() { l.cancel((*lateError)(&timeout)) })
 	}
 }
 
@@ -114,7 +112,7 @@ type consumerKey struct{}
 
 // named adds the name of the consumer to the context of a handler, and keeps unreadable messages from it.
 type named struct {
-	consumer string
+	consumer any // a string: to put it into an interface for each message would be an object each time
 	next     messaging.Handler
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,6 +30,28 @@ type instruments struct {
 
 	leftOut    sync.Once
 	attributes sync.Map // topic and outcome -> metric.MeasurementOption
+	spans      sync.Map // topic -> *topicSpan
+}
+
+// topicSpan is what the spans of a topic's messages have in common. It is made once, because the options are a dozen objects.
+type topicSpan struct {
+	name            string
+	options, asRoot []trace.SpanStartOption // asRoot begin a new trace
+}
+
+func (t *instruments) spanOf(topic string) *topicSpan {
+	if known, ok := t.spans.Load(topic); ok {
+		return known.(*topicSpan) //nolint:forcetypeassert // nothing else is stored
+	}
+	s := &topicSpan{name: otelx.OperationProcess.SpanName(topic)}
+	s.options = []trace.SpanStartOption{
+		trace.WithSpanKind(trace.SpanKindConsumer),
+		trace.WithAttributes(otelx.OperationProcess.Attributes(topic)...),
+		trace.WithAttributes(attribute.String("messaging.consumer.group.name", t.consumer)),
+	}
+	s.asRoot = append(slices.Clip(s.options), trace.WithNewRoot())
+	t.spans.Store(topic, s)
+	return s
 }
 
 func newInstruments(c *ConsumerConfig) *instruments {
@@ -72,27 +95,26 @@ const oneTrace = time.Hour
 // handle runs h in a span of its own. The span is a child of the span in which the message was created, so that a request and its effects in other
 // processes are one trace. A message may be handled days after it was sent: then the span begins a new trace and is linked to the sender's span.
 func (t *instruments) handle(ctx context.Context, h Handler, m *Message) error {
-	opts := []trace.SpanStartOption{
-		trace.WithSpanKind(trace.SpanKindConsumer),
-		trace.WithAttributes(otelx.OperationProcess.Attributes(m.Topic)...),
-		trace.WithAttributes(
-			attribute.String("messaging.consumer.group.name", t.consumer),
-			attribute.String("messaging.message.id", m.ID),
-			attribute.String("oncebox.event.type", m.Type),
-			attribute.Int("oncebox.attempt", m.Attempt),
-		),
-	}
+	topic := t.spanOf(m.Topic)
+	opts := topic.options
 	sender := otelx.Extract(m.Metadata)
 	switch {
 	case !sender.IsValid():
-		opts = append(opts, trace.WithNewRoot())
+		opts = topic.asRoot
 	case time.Since(m.OccurredAt) < oneTrace:
 		ctx = trace.ContextWithRemoteSpanContext(ctx, sender)
 	default:
-		opts = append(opts, trace.WithNewRoot(), trace.WithLinks(trace.Link{SpanContext: sender}))
+		opts = append(slices.Clip(topic.asRoot), trace.WithLinks(trace.Link{SpanContext: sender}))
 	}
-	ctx, span := t.tracer.Start(ctx, otelx.OperationProcess.SpanName(m.Topic), opts...)
+	ctx, span := t.tracer.Start(ctx, topic.name, opts...)
 	defer span.End()
+	if span.IsRecording() {
+		span.SetAttributes(
+			attribute.String("messaging.message.id", m.ID),
+			attribute.String("oncebox.event.type", m.Type),
+			attribute.Int("oncebox.attempt", m.Attempt),
+		)
+	}
 
 	running := t.measured(m.Topic, "")
 	t.running.Add(ctx, 1, running)
@@ -178,16 +200,11 @@ func Instrument(h Handler, cfg *ConsumerConfig) Handler {
 // count messages, not batches.
 func (t *instruments) handleBatch(ctx context.Context, h BatchHandler, batch []keyed) map[int]error {
 	topic := batch[0].m.Topic
-	ctx, span := t.tracer.Start(ctx, otelx.OperationProcess.SpanName(topic),
-		trace.WithNewRoot(),
-		trace.WithSpanKind(trace.SpanKindConsumer),
-		trace.WithAttributes(otelx.OperationProcess.Attributes(topic)...),
-		trace.WithAttributes(
-			attribute.String("messaging.consumer.group.name", t.consumer),
-			attribute.Int("messaging.batch.message_count", len(batch)),
-		))
+	of := t.spanOf(topic)
+	ctx, span := t.tracer.Start(ctx, of.name, of.asRoot...)
 	defer span.End()
 	if span.IsRecording() {
+		span.SetAttributes(attribute.Int("messaging.batch.message_count", len(batch)))
 		for _, k := range batch {
 			if sender := otelx.Extract(k.m.Metadata); sender.IsValid() {
 				span.AddLink(trace.Link{SpanContext: sender})

@@ -9,20 +9,30 @@ import (
 
 type contextKey struct{}
 
-// run counts the calls in one run of a handler, or of a step of it.
+// run counts the calls in one run of a handler, or of a step of it. It is the context of the run.
 type run struct {
+	context.Context //nolint:containedctx // it is a context
+
 	step string
 
 	mu   sync.Mutex
 	made map[string]int
 }
 
+// Value returns the run itself, and the values of the context around it.
+func (r *run) Value(key any) any {
+	if key == (contextKey{}) {
+		return r
+	}
+	return r.Context.Value(key)
+}
+
 // Begin returns a context for a new run of a handler, in which no call was counted yet.
-func Begin(ctx context.Context) context.Context { return context.WithValue(ctx, contextKey{}, &run{}) }
+func Begin(ctx context.Context) context.Context { return &run{Context: ctx} }
 
 // Within returns a context for a step of the run in ctx. The step counts its own calls.
 func Within(ctx context.Context, step string) context.Context {
-	return context.WithValue(ctx, contextKey{}, &run{step: step})
+	return &run{Context: ctx, step: step}
 }
 
 // Next counts a call of this kind. It returns the step that it belongs to, and its number among the calls of the kind,

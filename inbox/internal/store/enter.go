@@ -41,7 +41,7 @@ type entryTable struct{ *Handle }
 // snapshot: the unique index sees what was committed meanwhile. While a copy of the message is being handled, the lock or the index makes
 // this call wait.
 func (t entryTable) Enter(ctx context.Context, u *uow.Unit, id Identity) (Entry, error) {
-	n, err := t.CountRows(ctx, u, enterOne, id.Key.String(), id.Consumer, id.Tenant, id.Source, id.Lock, t.LockMillis())
+	n, err := t.CountRows(ctx, u, enterOne, id.Key.String(), &id.Consumer, &id.Tenant, &id.Source, id.Lock, t.LockMillis())
 	if err != nil {
 		return Duplicate, fmt.Errorf("inbox: enter message %s of consumer %s: %w", id.Key, id.Consumer, Explain(err))
 	}
@@ -117,11 +117,11 @@ SELECT pg_current_xact_id()::text FROM {schema}.inbox_enter($1::uuid, $2::text, 
 
 // CountRows sends a statement that returns the id of the transaction in each row. It returns the number of rows, which encodes the result.
 func (t entryTable) CountRows(ctx context.Context, u *uow.Unit, statement string, args ...any) (n int64, err error) {
-	var xid string
 	place, err := t.SQL.In(ctx, u.DB())
 	if err != nil {
 		return 0, err
 	}
+	var xid string
 	b := &pgsql.Batch{}
 	b.Query(func(rows *pgsql.Result) error {
 		for rows.Next() {

@@ -75,17 +75,17 @@ func (h *Handle) patience() time.Duration { return h.answer + h.LockTimeout }
 
 // Bounded returns a context with the same time limit, for statements that SQL does not run.
 func (h *Handle) Bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, h.patience(), &silentError{h.patience()})
+	return context.WithTimeoutCause(ctx, h.patience(), (*silentError)(h))
 }
 
 // LockMillis is LockTimeout in milliseconds, at least 1: PostgreSQL takes 0 for no limit.
 func (h *Handle) LockMillis() int64 { return max(h.LockTimeout.Milliseconds(), 1) }
 
-// silentError is the cause with which a statement without answer is cancelled. Its text is made only when it is read.
-type silentError struct{ timeout time.Duration }
+// silentError is the cause with which a statement without answer is cancelled.
+type silentError Handle
 
 func (e *silentError) Error() string {
-	return fmt.Sprintf("inbox: the database has not answered for %s", e.timeout)
+	return fmt.Sprintf("inbox: the database has not answered for %s", (*Handle)(e).patience())
 }
 
 // Pauses are the pauses of the loops that need an answer of the database and try again without end.
