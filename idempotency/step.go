@@ -15,6 +15,7 @@ import (
 	"github.com/oncebox/oncebox/internal/calls"
 	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/steps"
 )
 
 const (
@@ -60,7 +61,7 @@ func Step[T any](ctx context.Context, name string, fn func(ctx context.Context, 
 			return err
 		}
 		// Without the result the call is made again.
-		return c.lease.Insist(ctx, func(ctx context.Context) error { return c.storeStep(ctx, c.db, name, encoded) })
+		return c.lease.Insist(ctx, func(ctx context.Context) error { return c.storeStep(steps.Storing(ctx), c.db, name, encoded) })
 	})
 	return result, err
 }

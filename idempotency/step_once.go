@@ -7,6 +7,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/calls"
 	"github.com/oncebox/oncebox/internal/pgerr"
+	"github.com/oncebox/oncebox/internal/steps"
 )
 
 var (
@@ -101,7 +102,7 @@ func (c *Claim) beginOnce(ctx context.Context, name string) error {
 func (c *Claim) settleOnce(ctx context.Context, name string, result any) error {
 	var settled bool
 	err := c.lease.Insist(ctx, func(ctx context.Context) (err error) {
-		settled, err = c.store.settle(ctx, c.db, settleStep, c.key.hash[:], name, c.epoch, result)
+		settled, err = c.store.settle(steps.Storing(ctx), c.db, settleStep, c.key.hash[:], name, c.epoch, result)
 		return err
 	})
 	if err == nil && !settled {

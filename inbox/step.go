@@ -12,6 +12,7 @@ import (
 	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/calls"
 	"github.com/oncebox/oncebox/internal/pgerr"
+	"github.com/oncebox/oncebox/internal/steps"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -50,7 +51,7 @@ func Step[T any](ctx context.Context, name string, fn func(ctx context.Context, 
 		}
 		// Without the result the call is made again.
 		return l.held.Insist(ctx, func(ctx context.Context) error {
-			return l.storeStep(ctx, l.of.box.store.DB(ctx), name, encoded)
+			return l.storeStep(steps.Storing(ctx), l.of.box.store.DB(ctx), name, encoded)
 		})
 	})
 	return result, err

@@ -18,6 +18,9 @@ const (
 	// everything is in the database, but the caller does not know. The caller repeats a request, and the
 	// broker delivers a message again.
 	AfterCommit Point = "after commit"
+	// AfterCall is when a step of a leased handler or a leased request has made its call to another system, and its result is not stored: the next
+	// run makes the call again with the same key. After a StepOnce it is unknown whether the call was made.
+	AfterCall Point = "after call"
 	// BeforePublish is when the relay has read events, and the broker has none of them yet: they are published later.
 	BeforePublish Point = "before publish"
 	// AfterPublish is when the broker has stored events, and the outbox does not know that yet: they are
@@ -46,10 +49,10 @@ const (
 // variables, and connections to other services. The leases of the dead process have run out by then.
 //
 // Several calls are several crashes, each of another start of the service. The test fails at its end if the service never came to a point.
-// Without a broker there are BeforeCommit and AfterCommit only.
+// Without a broker there are BeforeCommit, AfterCommit and AfterCall only.
 func (k *Kit) CrashAt(p Point) {
 	k.t.Helper()
-	if !slices.Contains([]Point{BeforeCommit, AfterCommit, BeforePublish, AfterPublish, BeforeAck}, p) {
+	if !slices.Contains([]Point{BeforeCommit, AfterCommit, AfterCall, BeforePublish, AfterPublish, BeforeAck}, p) {
 		k.t.Fatalf("oncetest: CrashAt(%q): there is no such point: use a constant of type oncetest.Point", p)
 	}
 	k.plan.add(p)

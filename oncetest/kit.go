@@ -98,7 +98,7 @@ func (k *Kit) requireUsed() {
 	}
 	if points := k.plan.left(); len(points) > 0 {
 		k.t.Errorf("oncetest: CrashAt: the service never came to %q: call CrashAt before the request, or the Drain, that should come to it. "+
-			"Without a broker there are BeforeCommit and AfterCommit only", points)
+			"Without a broker there are BeforeCommit, AfterCommit and AfterCall only", points)
 	}
 	if n := k.broker.unused(); n > 0 {
 		k.t.Errorf("oncetest: FailNextPublish: %d of its errors were not used: nothing was published after it. Call it before the Drain that "+

@@ -44,6 +44,7 @@ func newProcess(dsn, name string, plan *plan, b *broker) (*process, error) {
 	p.client = &client{broker: b, process: p}
 	cfg.RuntimeParams["application_name"] = name
 	cfg.AfterNetConnect = p.connected
+	cfg.Tracer = tracer{p}
 	cfg.ChannelBinding = "disable" // pgx can bind the channel only if nothing wraps the connection
 	cfg.AfterConnect = func(_ context.Context, c *pgconn.PgConn) error {
 		if w, ok := c.Conn().(*wire); ok {

@@ -1,0 +1,11 @@
+package steps
+
+import "context"
+
+type storingKey struct{}
+
+// Storing marks the context of the statement that stores the result of a call. It is for tests that end a process between the call and that statement.
+func Storing(ctx context.Context) context.Context { return context.WithValue(ctx, storingKey{}, true) }
+
+// IsStoring reports whether a statement has such a context.
+func IsStoring(ctx context.Context) bool { return ctx.Value(storingKey{}) != nil }
