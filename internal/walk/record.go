@@ -23,7 +23,8 @@ const (
 )
 
 // Record compiles the scenario in the folder dir and runs it. It returns the functions that each of several events has
-// passed. env has the scenario's variables with the addresses of the servers (ONCEBOX_...).
+// passed, in the order of the event that returned to the fewest files: goroutines that run beside each other alternate, on a busy machine more
+// often. env has the scenario's variables with the addresses of the servers (ONCEBOX_...).
 func Record(ctx context.Context, dir string, env []string) (Way, error) {
 	lines := map[string]int{}
 	program, err := build(ctx, dir, lines)
@@ -40,8 +41,8 @@ func Record(ctx context.Context, dir string, env []string) (Way, error) {
 	if err := json.Unmarshal(out, &entered); err != nil {
 		return Way{}, fmt.Errorf("walk: what the scenario printed: %w", err)
 	}
-	stops := func(stretch string) (list []Stop) {
-		for _, place := range entered[0][stretch] {
+	stops := func(event map[string][]string, stretch string) (list []Stop) {
+		for _, place := range event[stretch] {
 			if slices.ContainsFunc(entered, func(e map[string][]string) bool { return !slices.Contains(e[stretch], place) }) {
 				continue // a function of a timer that happened to end meanwhile
 			}
@@ -50,7 +51,14 @@ func Record(ctx context.Context, dir string, env []string) (Way, error) {
 		}
 		return list
 	}
-	return Way{Write: stops(trace.Write), Relay: stops(trace.Relay), Receive: stops(trace.Receive)}, nil
+	var best Way
+	for i, e := range entered {
+		way := Way{Write: stops(e, trace.Write), Relay: stops(e, trace.Relay), Receive: stops(e, trace.Receive)}
+		if i == 0 || FiguresOf(way.Read()).Returns < FiguresOf(best.Read()).Returns {
+			best = way
+		}
+	}
+	return best, nil
 }
 
 // build compiles the scenario from traced copies of the files, which replace the module's own only for this compilation

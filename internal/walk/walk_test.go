@@ -14,10 +14,9 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m, pulsartest.Stop) }
 
-// most is how long the way may be: the record of a quiet machine, 122 to 126, 56 to 60 and 24 to 25, and the functions that run every few seconds, of
-// which a dozen fall into the record of a busy machine. Changes may only make it shorter. It was 118, 50 and 22 while the adapter for Pulsar had a wire
+// most is how long the way may be. Changes may only make it shorter. It was 118, 50 and 22 while the adapter for Pulsar had a wire
 // format and an account of receipts of its own; now four adapters share them.
-var most = Figures{Calls: 138, Files: 65, Returns: 28}
+var most = Figures{Calls: 127, Files: 61, Returns: 27}
 
 func TestWayOfOneEvent(t *testing.T) {
 	db, n := pgtest.OpenApart(t), pulsartest.Open(t) // NOTIFY goes to all sessions of a database, and the relay receives it

@@ -3,7 +3,6 @@ package pulsar
 import (
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/oncebox/oncebox/internal/linktest"
 	"github.com/oncebox/oncebox/internal/pulsartest"
@@ -51,7 +50,7 @@ func conformance(t *testing.T, unbatched bool) messagingtest.Harness {
 			t.Cleanup(func() { linkOf(b).SetDown(false) }) // or it would wait for the answer to its goodbye
 			return open(t)
 		},
-		Patience: time.Minute, Declares: true, Owns: true, Counts: true,
+		Declares: true, Owns: true, Counts: true,
 	}
 	if !raced {
 		h.Cut = func(_ *testing.T, b messagingtest.Broker) { linkOf(b).Cut() }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -70,7 +71,7 @@ func write(ctx context.Context, units *uow.Manager, id string) error {
 }
 
 func main() {
-	ctx, stop := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
 	if err := run(ctx, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "scenario:", err)
@@ -85,7 +86,9 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	}
 	cfg.UoW.Source = "walk"
 	cfg.Telemetry.Logger = slog.New(slog.DiscardHandler)
-	cfg.Projector.SleepIdle, cfg.Inbox.PollInterval = time.Minute, time.Minute // with the default intervals the service would never be idle
+	// With the default intervals the service would never be idle, and what it does at each would be part of the way.
+	cfg.Projector.SleepIdle, cfg.Inbox.PollInterval, cfg.Consumer.BacklogInterval = time.Minute, time.Minute, -1
+	cfg.Projector.Renew, cfg.Projector.Lease = time.Minute, time.Hour
 	db, err := config.OpenDB(ctx, cfg)
 	if err != nil {
 		return err
@@ -143,6 +146,9 @@ func (s *service) declare(ctx context.Context) error {
 	return err
 }
 
+// events is the number of events that are recorded. A function that a timer calls every few seconds is passed during some of them, not during all.
+const events = 6
+
 // record runs the service and returns the functions that each event has passed. It leaves the first event out, because
 // it also passes functions that run once in a process.
 func (s *service) record(ctx context.Context) (entered []map[string][]string, err error) {
@@ -153,7 +159,8 @@ func (s *service) record(ctx context.Context) (entered []map[string][]string, er
 		stop()
 		err = errors.Join(err, <-ended)
 	}()
-	for _, id := range []string{"first", "second", "third", "fourth"} {
+	for n := range events + 1 {
+		id := strconv.Itoa(n)
 		if err := trace.Quiet(ctx, quiet); err != nil {
 			return nil, fmt.Errorf("the service never became idle: %w", err)
 		}

@@ -81,6 +81,7 @@ func (r *record) until(pause time.Duration) time.Duration {
 // function that started it. It is "" for goroutines that have nothing to do with the event.
 func stretchOf(stack string) string {
 	for _, of := range []struct{ stretch, function string }{
+		{"", "oncebox/messaging.(*Loop).reportConnection("}, // every two seconds
 		{Write, "main.write("},
 		{Relay, "oncebox/projector."},
 		{Relay, "pulsar.(*flight)"},

@@ -74,15 +74,20 @@ func (d *Detector) Take(id pulsarclient.MessageID) (dropped bool) {
 	if p == nil {
 		return false
 	}
-	at := placeOf(id)
-	number := p.numbers[at]
-	delete(p.numbers, at)
+	taken := arrival{placeOf(id), p.numbers[placeOf(id)]}
+	delete(p.numbers, taken.place)
 	p.trim()
-	for _, a := range p.queue { // ends at once, unless messages were dropped
-		if a.number >= number {
+	return p.overtaken(taken)
+}
+
+// overtaken reports whether a message waits that is before the given one in the topic, and arrived before it. Unless messages were dropped, the loop ends
+// at once.
+func (p *partition) overtaken(by arrival) bool {
+	for _, a := range p.queue {
+		if a.number >= by.number {
 			return false
 		}
-		if p.isWaiting(a) && a.isBefore(at) {
+		if p.isWaiting(a) && a.isBefore(by.place) {
 			return true
 		}
 	}
