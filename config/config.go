@@ -20,8 +20,8 @@ import (
 type Config struct {
 	// DatabaseURL is the address of the PostgreSQL database to which [OpenDB] connects. Default: none, and OpenDB returns an error.
 	DatabaseURL string `env:"DATABASE_URL"`
-	// Schema is the schema of the database that has the tables of oncebox. Default: oncebox, or the first schema of the search_path with which
-	// connections begin if that is not public.
+	// Schema is the schema of the database that has the tables of oncebox. Default: oncebox, or the first schema of the search_path of new
+	// connections, if that schema is not public.
 	Schema string `env:"SCHEMA"`
 	// Pooler must be true if a pooler in transaction mode, such as PgBouncer, stands between the program and the database; prepared statements are not
 	// used then. Default: false.

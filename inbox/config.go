@@ -25,8 +25,8 @@ const (
 
 // Config configures an [Inbox]. The zero value is ready.
 type Config struct {
-	// Schema is the schema of the database that has the tables of oncebox. Default: oncebox, or the first schema of the search_path with which
-	// connections begin if that is not public.
+	// Schema is the schema of the database that has the tables of oncebox. Default: oncebox, or the first schema of the search_path of new
+	// connections, if that schema is not public.
 	Schema string
 	// Pooler must be true if a pooler in transaction mode stands between the program and the database. Prepared statements are not used then. Default: false.
 	Pooler bool
