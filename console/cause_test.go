@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -102,14 +103,19 @@ func TestAnOutageOfSeveralTypesIsRetriedAtOnce(t *testing.T) {
 	s := newShop(t)
 	b := s.serve(s.config())
 	s.failing.Store(true)
-	for n := range 4 {
+	for n := range 5 {
 		s.place(fmt.Sprint("o-", n))
 	}
-	require.Len(t, s.DrainFailing(), 4)
+	require.Len(t, s.DrainFailing(), 5)
 	s.failing.Store(false)
 	_, err := s.DB.ExecContext(t.Context(), `UPDATE inbox_parked SET event_type = 'order.shipped', fingerprint = 'of another type'
 		WHERE message_key IN (SELECT message_key FROM inbox_parked ORDER BY message_key LIMIT 2)`)
 	require.NoError(t, err)
+	// A cause with the same text that is archived is left alone.
+	_, err = s.DB.ExecContext(t.Context(), `UPDATE inbox_parked SET event_type = 'order.lost', fingerprint = 'archived'
+		WHERE message_key IN (SELECT message_key FROM inbox_parked ORDER BY message_key DESC LIMIT 1)`)
+	require.NoError(t, err)
+	require.NoError(t, s.App.Inbox.Failures().Archive(t.Context(), "archived", operator.By{Actor: "ann", Reason: "nobody needs it"}))
 
 	first := b.page("")
 	require.Regexp(t, `billing: 4 keys fail, not now .* \(order\.placed, order\.shipped\), since`, first.text())
@@ -120,7 +126,12 @@ func TestAnOutageOfSeveralTypesIsRetriedAtOnce(t *testing.T) {
 	require.Len(t, stuck.links("bulk?"), 1)
 	form := b.page(stuck.links("bulk?")[0])
 	require.Contains(t, form.text(), "4 messages that failed match.")
+	require.Contains(t, form.text(), "2 causes with the same text")
 	fields := form.form()
 	fields.Set("reason", "the bank is back")
 	require.Contains(t, b.post("bulk", fields).text(), "4 retried. The work is done.")
+	var left int
+	require.NoError(t, s.DB.QueryRowContext(t.Context(), `SELECT count(*) FROM inbox_key k JOIN inbox_parked p USING (consumer, key_lock)
+		WHERE k.state = 'FAILED' AND p.event_type = 'order.lost'`).Scan(&left))
+	require.Equal(t, 1, left)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/oncebox/oncebox/console/internal/causes"
 	"github.com/oncebox/oncebox/console/internal/frame"
+	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/operator/failures"
 	"github.com/oncebox/oncebox/ops"
@@ -191,6 +192,10 @@ func selected(c *Console, q url.Values, now time.Time) (s selection, err error) 
 // nameCause reads the text of the cause that a selection has. A cause for which nothing fails any more has none.
 func nameCause(v *visit, s *selection) error {
 	if s.Fingerprint == "" {
+		return nil
+	}
+	if several := strings.Count(s.Fingerprint, ",") + 1; several > 1 {
+		s.cause = words.Group(int64(several)) + " causes with the same text"
 		return nil
 	}
 	g, err := v.view().Failures().Show(v.Context(), s.Fingerprint)

@@ -250,3 +250,15 @@ func TestAFilterIsReplayedAfterACount(t *testing.T) {
 	require.Equal(t, "ann@example.com", entries[0].Actor)
 	require.Equal(t, http.StatusUnprocessableEntity, b.post("bulk", form).status, "nothing matches any more")
 }
+
+// A producer has given one id to several events, and they are dead. A link with that id leads to a list of them.
+func TestAnIDOfSeveralDeadLettersLeadsToAList(t *testing.T) {
+	s := newShop(t)
+	b := s.serve(s.config())
+	s.killedEvents(2)
+	_, err := s.DB.ExecContext(t.Context(), "UPDATE outbox_dead SET id = '0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e'")
+	require.NoError(t, err)
+	list := b.page("letter?box=outbox&id=0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e&tenant=default")
+	require.Contains(t, list.at, "/dead?")
+	require.Contains(t, list.text(), "2 rows")
+}

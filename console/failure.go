@@ -148,7 +148,7 @@ func readWaiting(v *visit, view *failureView) error {
 		after = &parked.Message{KeyLock: lock}
 		after.Key.Consumer = view.Consumer
 	}
-	filter := parked.Filter{Consumer: view.Consumer, Fingerprint: view.Fingerprint, State: parked.KeyFailed, FirstOnly: true}
+	filter := parked.Filter{Consumer: view.Consumer, Fingerprints: []string{view.Fingerprint}, State: parked.KeyFailed, FirstOnly: true}
 	page, err := v.cfg.Inbox.Parked().List(v.Context(), filter, after, perPage+1)
 	if err != nil {
 		return err

@@ -51,6 +51,11 @@ func showLetter(v *visit) error {
 		return invalid(err)
 	}
 	l, err := readLetter(v, r)
+	if errors.Is(err, operator.ErrSeveralDead) { // the list has all of them
+		several := selection{Selection: ops.Selection{Box: r.Box, ID: r.ID, Tenant: r.Tenant}}
+		v.redirect("dead?" + several.Values().Encode())
+		return nil
+	}
 	if err != nil {
 		return explained(err)
 	}

@@ -8,12 +8,12 @@ import (
 
 	"github.com/oncebox/oncebox/console/internal/causes"
 	"github.com/oncebox/oncebox/console/internal/consumer"
-	"github.com/oncebox/oncebox/console/internal/outage"
 	"github.com/oncebox/oncebox/console/internal/plot"
 	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/ops"
+	"github.com/oncebox/oncebox/ops/outage"
 	"github.com/oncebox/oncebox/ops/processes"
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
@@ -161,7 +161,7 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 		list = append(list, finding{State: state, Text: text, Href: href, Word: word})
 	}
 	down := func(text string) finding { return finding{State: stateBad, Text: text, Href: pageStuck, Word: "down"} }
-	away := outage.Of(view.processes, view.Consumers)
+	away := outage.Of(view.processes, consumer.States(view.Consumers))
 	var under []finding // what follows from the outage
 	put := func(f finding, follows bool) {
 		if follows {
@@ -193,7 +193,7 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 		put(finding{State: stateWarn, Text: "Nobody knows what waits for " + name + " at the broker.", Href: pageStuck, Word: wordLook}, away.Mute || away.Deaf)
 	}
 	if text := away.Line(view.waiting()); text != "" {
-		list = append([]finding{{State: stateBad, Text: text, Href: pageProcesses, Word: "down", Under: under}}, list...)
+		list = append([]finding{{State: stateBad, Text: text + ": " + words.Cause(away.Error), Href: pageProcesses, Word: "down", Under: under}}, list...)
 	}
 	if o := view.Outbox; o != nil && o.Dead > 0 {
 		add(stateBad, words.Counted(o.Dead, "event", "events")+" could not be published.", "dead?box=outbox")

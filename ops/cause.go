@@ -19,6 +19,8 @@ type Cause struct {
 	// Count is the size of the group. More is true if it may be larger, because counting stops at a bound.
 	Count int
 	More  bool
+	// Fingerprints are those of the causes that a caller has put together; nil: it is one cause.
+	Fingerprints []string
 	// Failures is the group of failures with its note, nil for a part that does not run, a step or a tenant.
 	Failures *failures.Group
 }

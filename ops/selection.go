@@ -3,6 +3,7 @@ package ops
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -29,7 +30,7 @@ type Selection struct {
 	Box Box
 	// Consumer, Tenant, Topic, Type, ID and Error are as in operator.DeadFilter.
 	Consumer, Tenant, Topic, Type, ID, Error string
-	// Fingerprint is that of a group of failures.
+	// Fingerprint is that of a group of failures. For messages that are tried again it may be several, with commas between them.
 	Fingerprint string
 	// From and Before limit when the letters died, in one of [TimeForms].
 	From, Before string
@@ -89,5 +90,9 @@ func (s *Selection) Filter(now time.Time, name func(Field) string) (operator.Dea
 
 // Parked returns the selection as a filter of messages that failed and are tried again.
 func (s *Selection) Parked() parked.Filter {
-	return parked.Filter{Consumer: s.Consumer, TenantID: s.Tenant, Topic: s.Topic, Type: s.Type, Fingerprint: s.Fingerprint, Error: s.Error}
+	f := parked.Filter{Consumer: s.Consumer, TenantID: s.Tenant, Topic: s.Topic, Type: s.Type, Error: s.Error}
+	if s.Fingerprint != "" {
+		f.Fingerprints = strings.Split(s.Fingerprint, ",")
+	}
+	return f
 }

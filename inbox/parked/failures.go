@@ -19,7 +19,7 @@ func Failures(h *store.Handle, messages *Messages, letters *dead.Letters) *failu
 			case operator.Discard:
 				return letters.DiscardAll(ctx, operator.DeadFilter{Fingerprint: g.Fingerprint}, by, bulk)
 			default:
-				return messages.RetryAll(ctx, Filter{Consumer: g.Consumer, Fingerprint: g.Fingerprint}, by, bulk)
+				return messages.RetryAll(ctx, Filter{Consumer: g.Consumer, Fingerprints: []string{g.Fingerprint}}, by, bulk)
 			}
 		})
 }

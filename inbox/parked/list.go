@@ -55,8 +55,8 @@ const (
 // Filter selects the parked messages that match every field that is set. The zero filter selects all.
 type Filter struct {
 	Consumer, TenantID, OrderingKey string
-	// Fingerprint is compared with that of the message's last error (package operator/failures), by an index.
-	Fingerprint string
+	// Fingerprints are compared with that of the message's last error (package operator/failures), by an index. Empty: any.
+	Fingerprints []string
 	// Topic and Type are compared with the message, and Error is searched in the text of its last error. None of them has an index.
 	Topic, Type, Error string
 	// State is that of their key.
@@ -94,9 +94,9 @@ func (f Filter) where(args ...any) (w *pgsql.Where, ofKey string) {
 	}
 	// This follows from the comparison below. It lets the planner begin with the index of the causes: without it, each key that failed is looked at, and
 	// 5 of 50,000 keys took two seconds.
-	if f.Fingerprint != "" {
-		w.Add("(k.consumer, k.key_lock) IN (SELECT f.consumer, f.key_lock FROM {schema}.inbox_parked f WHERE f.fingerprint = %s::text AND f.fingerprint <> '')",
-			f.Fingerprint)
+	if len(f.Fingerprints) > 0 {
+		w.Add("(k.consumer, k.key_lock) IN (SELECT f.consumer, f.key_lock FROM {schema}.inbox_parked f "+
+			"WHERE f.fingerprint = ANY (%s::text[]) AND f.fingerprint <> '')", f.Fingerprints)
 	}
 	// The filter belongs inside the lateral query, so that a key with a thousand messages gives the matching
 	// ones. With FirstOnly it belongs outside: inside, the second message of a key could pass for the first.
@@ -105,10 +105,13 @@ func (f Filter) where(args ...any) (w *pgsql.Where, ofKey string) {
 	if f.FirstOnly { // the first message of a key is chosen without the filter, and then compared with it
 		of, message = w, "p."
 	}
-	for _, c := range []struct{ column, value string }{{"topic", f.Topic}, {"event_type", f.Type}, {"fingerprint", f.Fingerprint}} {
+	for _, c := range []struct{ column, value string }{{"topic", f.Topic}, {"event_type", f.Type}} {
 		if c.value != "" {
 			of.Add(message+c.column+" = %s::text", c.value)
 		}
+	}
+	if len(f.Fingerprints) > 0 {
+		of.Add(message+"fingerprint = ANY (%s::text[])", f.Fingerprints)
 	}
 	if f.Error != "" {
 		// The stored texts were cleaned, so the text to search for is cleaned as well.

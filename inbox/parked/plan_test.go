@@ -55,7 +55,7 @@ func TestCauseIsReadByItsIndex(t *testing.T) {
 	}
 	messages := inbox.New(uow.New(db.DB, nil), nil).Parked()
 	for cause, many := range map[string]int64{"rare": 5, "some": 495} {
-		filter := parked.Filter{Consumer: "billing", Fingerprint: cause, State: parked.KeyFailed, FirstOnly: true}
+		filter := parked.Filter{Consumer: "billing", Fingerprints: []string{cause, "none"}, State: parked.KeyFailed, FirstOnly: true}
 		n, err := messages.Count(t.Context(), filter)
 		require.NoError(t, err)
 		require.Equal(t, many, n)

@@ -250,3 +250,38 @@ func TestCauseHasAnExample(t *testing.T) {
 	require.Contains(t, text, `billing: 2 keys fail, "Post …: connection refused"`)
 	require.Regexp(t, `for example +Post "http://127.0.0.1:9009/charge": connection refused\n`, text)
 }
+
+// An outage of the broker is one entry, with what follows from it. Each finding is listed with --each and --json.
+func TestABrokerThatIsAwayIsOneEntry(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.place("waits")
+	for _, statement := range []string{
+		"DELETE FROM inbox_consumer", "DELETE FROM inbox_topic",
+		`INSERT INTO outbox_projector (owner, seen_until, error, failed_at, failing_since) VALUES
+			('relay-1', now() + interval '1 hour', 'web: connection refused', now() + interval '1 second', now() - interval '2 minutes')`,
+		"UPDATE outbox_lane SET owner = 'relay-1', lease_until = now() + interval '1 hour'",
+		"UPDATE outbox SET created_at = created_at - interval '2 minutes'",
+		`INSERT INTO inbox_consumer (consumer, beat_at) VALUES ('mailer', now()), ('stats', now())`,
+		`INSERT INTO inbox_topic (topic, consumer, subscribed, error, failed_at) SELECT 'order', c, true, 'no answer', now() FROM unnest(ARRAY['mailer', 'stats']) c`,
+		`INSERT INTO inbox_process (consumer, topic, process, name, state, since, unsettled, error, failed_at, seen_until)
+			SELECT c, 'order', '00000000-0000-0000-0000-000000000001', 'worker-1', 'AWAY', now() - interval '100 seconds', 0, 'worker: connection refused', now(),
+				now() + interval '1 hour' FROM unnest(ARRAY['mailer', 'stats']) c`,
+	} {
+		s.exec(statement)
+	}
+	said := s.oncebox("stuck")
+	require.Regexp(t, `^broker away +The broker has not answered since \d\d:\d\d:\d\d UTC: nothing is published, 1 event waits; consumers receive nothing. `+
+		`Say relay-1, worker-1\nerror +web: connection refused\n`+
+		`so +relay late: relay-1, consumer away: mailer order, consumer away: stats order\n`, said.out)
+	require.NotContains(t, said.out, "consumer away  ")
+	require.Contains(t, said.errs, "3 things are stuck, for 1 reason")
+	each := s.oncebox("stuck", "--each").out
+	require.Contains(t, each, "mailer has no connection to the broker")
+	require.Contains(t, each, "stats has no connection to the broker")
+
+	s.exec("UPDATE inbox_process SET state = 'CONNECTED' WHERE consumer = 'stats'")
+	said = s.oncebox("stuck")
+	require.Contains(t, said.out, "broker away")
+	require.Contains(t, said.out, "mailer has no connection to the broker", "one of several is an entry of its own")
+}

@@ -38,7 +38,12 @@ func add(to, c *ops.Cause) {
 	types := append(strings.Split(to.Type, ", "), c.Type)
 	slices.Sort(types)
 	to.Type = strings.Join(slices.Compact(types), ", ")
+	if to.Fingerprint != "" {
+		to.Fingerprints = []string{to.Fingerprint}
+	}
+	to.Fingerprints = append(to.Fingerprints, c.Fingerprint)
 	to.Text, to.Fingerprint = to.Failures.Cause, ""
+	to.FailedBy = slices.Compact(slices.Sorted(slices.Values(append(to.FailedBy, c.FailedBy...))))
 	to.Count, to.More, to.Attempts, to.Holds = to.Count+c.Count, to.More || c.More, max(to.Attempts, c.Attempts), to.Holds || c.Holds
 	if c.Since.Before(to.Since) {
 		to.Since = c.Since
@@ -59,12 +64,13 @@ func Shows(c *ops.Cause) string {
 	return frame.Address("stuck", url.Values{"consumer": {c.Consumer}})
 }
 
-// RetryAll returns the address of the form that tries all messages of a cause at once.
+// RetryAll returns the address of the form that tries all messages of a cause at once. Causes that are not in the list, because they are archived, are left
+// alone, also if their text is the same.
 func RetryAll(c *ops.Cause) string {
 	if c.Fingerprint != "" {
 		return Bulk(operator.Retry, ops.BoxInbox, c.Fingerprint)
 	}
 	return frame.Address("bulk", url.Values{
-		"action": {string(operator.Retry)}, "box": {string(ops.BoxInbox)}, "consumer": {c.Consumer}, "error": {cause.Common(c.Error)},
+		"action": {string(operator.Retry)}, "box": {string(ops.BoxInbox)}, "consumer": {c.Consumer}, Field: {strings.Join(c.Fingerprints, ",")},
 	})
 }

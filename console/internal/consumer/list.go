@@ -66,6 +66,15 @@ func ReadWithErrors(ctx context.Context, events *outbox.Store, box *inbox.Inbox)
 	return list, nil
 }
 
+// States returns the consumers of the rows.
+func States(rows []Row) []state.Consumer {
+	list := make([]state.Consumer, len(rows))
+	for n := range rows {
+		list[n] = rows[n].Consumer
+	}
+	return list
+}
+
 // Down returns a finding for each consumer that does not run or makes no progress. cutOff has a finding for each that has no connection to the broker.
 func Down(rows []Row, now time.Time) (list, cutOff []string) {
 	for n := range rows {

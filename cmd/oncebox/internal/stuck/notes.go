@@ -11,6 +11,8 @@ import (
 	"github.com/oncebox/oncebox/inbox/consumers"
 	"github.com/oncebox/oncebox/operator/failures"
 	"github.com/oncebox/oncebox/ops"
+	"github.com/oncebox/oncebox/ops/outage"
+	"github.com/oncebox/oncebox/ops/processes"
 	"github.com/oncebox/oncebox/outbox/tenants"
 )
 
@@ -30,6 +32,9 @@ type stuckNotes struct {
 	transaction time.Duration
 	// archived lists the causes that are left out.
 	archived []failures.Group
+	// away is the outage of the broker, and waiting how many events should be published.
+	away    outage.Outage
+	waiting int64
 	// unused is the note that this may be the wrong database, "" if it is in use; see status.Unused.
 	unused string
 }
@@ -49,6 +54,16 @@ func readNotes(ctx context.Context, s *cli.Session, view *ops.View, filter ops.F
 	if err != nil {
 		return notes, err
 	}
+	notes.waiting = st.Backlog()
+	run, err := processes.List(ctx, s.DB, s.Outbox(), s.Inbox())
+	if err != nil {
+		return notes, err
+	}
+	consumers, err := s.Inbox().State().Consumers(ctx)
+	if err != nil {
+		return notes, err
+	}
+	notes.away = outage.Of(run, consumers)
 	if st.SnapshotAge > ops.LongTransaction {
 		notes.transaction = st.SnapshotAge
 	}

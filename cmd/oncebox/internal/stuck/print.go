@@ -16,6 +16,17 @@ import (
 // that were not printed. The exit code is ExitFindings if anything is stuck, so a monitor needs no parsing.
 func printStuck(s *cli.Session, causes []ops.Cause, items []Item, notes stuckNotes, limit int) error {
 	total, more := ops.Total(causes)
+	reasons := len(causes)
+	if items == nil {
+		others, err := printOutage(s, causes, &notes)
+		if err != nil {
+			return err
+		}
+		if len(others) < len(causes) {
+			reasons = len(others) + 1
+		}
+		causes = others
+	}
 	shown, of := min(len(causes), limit), len(causes)
 	var err error
 	if items != nil {
@@ -37,10 +48,39 @@ func printStuck(s *cli.Session, causes []ops.Cause, items []Item, notes stuckNot
 	if more {
 		text = fmt.Sprintf("%d or more things are stuck", total)
 	}
-	if len(causes) < total {
-		text += ", for " + cli.Several(len(causes), "reason", "reasons")
+	if reasons < total {
+		text += ", for " + cli.Several(reasons, "reason", "reasons")
 	}
 	return cli.Exit(cli.ExitFindings, errors.New(text))
+}
+
+// printOutage prints an outage of the broker as one entry, and returns the causes that do not follow from it.
+func printOutage(s *cli.Session, causes []ops.Cause, notes *stuckNotes) (others []ops.Cause, err error) {
+	line := notes.away.Line(notes.waiting)
+	if line == "" {
+		return causes, nil
+	}
+	var follow []string
+	for n := range causes {
+		c := &causes[n]
+		switch {
+		case !notes.away.Covers(c.Kind):
+			others = append(others, *c)
+		case c.Consumer != "":
+			follow = append(follow, cli.Join(string(c.Kind)+":", c.Consumer, c.Topic))
+		default:
+			follow = append(follow, cli.Join(string(c.Kind)+":", c.Relay))
+		}
+	}
+	if len(follow) == 0 {
+		return causes, nil
+	}
+	err = s.Pairs("broker away", line, "error", cli.Short(notes.away.Error, 200), "so", strings.Join(follow, ", "),
+		"to do", "mend the broker or the connection to it; everything goes on by itself; to list each: "+s.Typed("stuck", "--each"))
+	if err == nil && len(others) > 0 {
+		_, err = fmt.Fprintln(s.Out)
+	}
+	return others, err
 }
 
 // printCauses prints a single thing in full, and a group with its common text and one example.

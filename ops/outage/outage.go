@@ -2,12 +2,13 @@ package outage
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/oncebox/oncebox/console/internal/consumer"
-	"github.com/oncebox/oncebox/console/internal/words"
+	"github.com/oncebox/oncebox/inbox/state"
+	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/ops/processes"
 )
 
@@ -24,7 +25,7 @@ type Outage struct {
 }
 
 // Of returns the outage that the living processes report, with what they report about their consumers.
-func Of(list []processes.Process, rows []consumer.Row) (o Outage) {
+func Of(list []processes.Process, consumers []state.Consumer) (o Outage) {
 	relays, mute := 0, 0
 	for n := range list {
 		p := &list[n]
@@ -39,7 +40,7 @@ func Of(list []processes.Process, rows []consumer.Row) (o Outage) {
 		}
 		o.add(p)
 	}
-	o.Mute, o.Deaf = relays > 0 && mute == relays, receiveNothing(rows)
+	o.Mute, o.Deaf = relays > 0 && mute == relays, receiveNothing(consumers)
 	if !o.Mute && !o.Deaf {
 		return Outage{}
 	}
@@ -48,10 +49,10 @@ func Of(list []processes.Process, rows []consumer.Row) (o Outage) {
 }
 
 // receiveNothing reports whether no consumer that runs has a connection at any topic. Paused consumers want none.
-func receiveNothing(rows []consumer.Row) bool {
+func receiveNothing(consumers []state.Consumer) bool {
 	away := 0
-	for n := range rows {
-		for _, t := range rows[n].Topics {
+	for n := range consumers {
+		for _, t := range consumers[n].Topics {
 			for _, p := range t.Processes {
 				switch p.State {
 				case "away":
@@ -78,11 +79,21 @@ func (o *Outage) add(p *processes.Process) {
 	}
 }
 
-// Line returns the outage with its consequences in a sentence, "" if there is none. waiting is the number of events that should be published.
+// Covers reports whether a finding follows from the outage.
+func (o *Outage) Covers(kind ops.Kind) bool {
+	return o.Mute && kind == ops.RelayLate || o.Deaf && kind == ops.ConsumerAway
+}
+
+// Line returns the outage with its consequences and the processes that report it, "" if there is none. waiting is the number of events that should be
+// published. The line ends before the Error.
 func (o *Outage) Line(waiting int64) string {
 	var effects []string
 	if o.Mute {
-		effects = append(effects, "nothing is published, "+words.Counted(waiting, "event waits", "events wait"))
+		waits := fmt.Sprintf("%d events wait", waiting)
+		if waiting == 1 {
+			waits = "1 event waits"
+		}
+		effects = append(effects, "nothing is published, "+waits)
 	}
 	if o.Deaf {
 		effects = append(effects, "consumers receive nothing")
@@ -94,6 +105,6 @@ func (o *Outage) Line(waiting int64) string {
 	if !o.Deaf {
 		said = " has taken nothing since " // it may answer, and refuse
 	}
-	return words.Upper(cmp.Or(o.Broker, "the broker")) + said + o.Since.UTC().Format("15:04:05") + " UTC: " +
-		strings.Join(effects, "; ") + ". Say " + strings.Join(o.Processes, ", ") + ": " + words.Cause(o.Error)
+	return cmp.Or(o.Broker, "The broker") + said + o.Since.UTC().Format("15:04:05") + " UTC: " +
+		strings.Join(effects, "; ") + ". Say " + strings.Join(o.Processes, ", ")
 }
