@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -27,10 +26,7 @@ func consume(ctx context.Context, args []string) error {
 		return err
 	}
 	b.variants = consumeVariants(max(1, *single/aggregates), max(1, *batch/aggregates))
-	if b.only != "" {
-		names := strings.Split(b.only, ",")
-		b.variants = slices.DeleteFunc(b.variants, func(v *consumeVariant) bool { return !slices.Contains(names, v.name) })
-	}
+	b.variants = named(b.variants, func(v *consumeVariant) string { return v.name }, b.only)
 	if len(b.variants) == 0 {
 		return fmt.Errorf("-only %s: there is no such variant", b.only)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -26,10 +25,7 @@ func httpKeys(ctx context.Context, args []string) error {
 		return err
 	}
 	b.variants = httpVariants()
-	if b.only != "" {
-		names := strings.Split(b.only, ",")
-		b.variants = slices.DeleteFunc(b.variants, func(v *httpVariant) bool { return !slices.Contains(names, v.name) })
-	}
+	b.variants = named(b.variants, func(v *httpVariant) string { return v.name }, b.only)
 	if len(b.variants) == 0 {
 		return fmt.Errorf("-only %s: there is no such variant", b.only)
 	}

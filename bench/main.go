@@ -35,6 +35,7 @@ func commands() []command {
 		{"console", "milliseconds of the operators' pages over full tables, against a handler that reads nothing", consolePages},
 		{"consume", "messages per second that are handled once, one by one and in batches, against pgx by hand", consume},
 		{"long", "milliseconds from record to receipt while another transaction stays open, memory, and the rate afterwards", long},
+		{"objects", "objects per unit, message and request, against their bounds", objects},
 		{"peers", "commits and relay of oncebox, river, watermill-sql and oagudo/outbox at the same work", peers},
 		{"telemetry", "what metrics and traces cost commit and relay", telemetryCost},
 		{"scrape", "which part of a core it takes to read the gauges over millions of rows", scrape},

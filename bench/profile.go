@@ -8,6 +8,8 @@ import (
 	"os"
 	"runtime"
 	"runtime/pprof"
+	"slices"
+	"strings"
 )
 
 // profiles are the files that a run writes for "go tool pprof". What runs within labelled has a label in the CPU profile, so that
@@ -65,4 +67,13 @@ func writeObjects(file string) error {
 func labelled(ctx context.Context, run string, fn func(context.Context) error) (err error) {
 	pprof.Do(ctx, pprof.Labels("run", run), func(ctx context.Context) { err = fn(ctx) })
 	return err
+}
+
+// named returns the variants that -only names, all of them if it is empty.
+func named[V any](variants []V, name func(V) string, only string) []V {
+	if only == "" {
+		return variants
+	}
+	names := strings.Split(only, ",")
+	return slices.DeleteFunc(variants, func(v V) bool { return !slices.Contains(names, name(v)) })
 }

@@ -38,6 +38,11 @@ func linters() step {
 	return step{what: "the linters, in each module", program: "make", args: []string{"lint"}}
 }
 
+// objects fails if a unit, a message or a request makes more objects than the bound of bench/objects.go.
+func objects() step {
+	return step{what: "the objects of a unit, a message and a request", args: []string{"run", "-C", benchmarks, ".", "objects"}}
+}
+
 func goTest(args ...string) []string { return append([]string{"test", "-json"}, args...) }
 
 // raced matches tests of messaging/pulsar in which pulsar-client-go has data races of its own. Their files are not
@@ -66,7 +71,7 @@ func testSteps() (rows [][]step, err error) {
 	}, slices.Concat([]step{{what: "the benchmarks compile", args: []string{"-C", benchmarks, vet, everything}}}, night, modules)}, err
 }
 
-// benchmarks is a module whose programs are only started by hand.
+// benchmarks is a module whose program is started by hand, but for its count of objects.
 const benchmarks = "bench"
 
 // ofTheNight are the packages with files that only make nightly runs, and modulesOfTheNight the modules with such packages.
@@ -128,7 +133,7 @@ func nightlySteps(ctx context.Context, seed string) (rows [][]step, err error) {
 			what: "what runs without it", env: env,
 			args: goTest("-tags=nightly", "-count=1", "-timeout=1h", "-run="+raced, "./messaging/pulsar"),
 		},
-	}, slices.Concat(modules, []step{linters()}, fuzz)...)}, err
+	}, slices.Concat(modules, []step{linters(), objects()}, fuzz)...)}, err
 }
 
 // fuzzSteps returns a step for each fuzz target, because go fuzzes one at a time. An input that fails is written to

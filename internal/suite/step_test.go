@@ -107,11 +107,12 @@ func TestEveryPackageOfTheNightIsCompiled(t *testing.T) {
 	require.ElementsMatch(t, slices.Collect(maps.Keys(found)), want)
 }
 
-// The linters look at each module, and a finding fails the night.
+// The linters look at each module, and a finding fails the night. So does an object too many.
 func TestTheNightRunsTheLinters(t *testing.T) {
 	rows, err := nightlySteps(t.Context(), "1")
 	require.NoError(t, err)
 	require.Contains(t, rows[0], linters())
+	require.Contains(t, rows[0], objects())
 	makefile, err := os.ReadFile("../../Makefile")
 	require.NoError(t, err)
 	require.Regexp(t, `(?m)^lint: [^\n]*\n\t\$\(GOLANGCI\) run\n\t@git ls-files '\*/go.mod'`, string(makefile))
