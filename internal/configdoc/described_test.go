@@ -8,6 +8,7 @@ import (
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/console"
 	"github.com/oncebox/oncebox/httpmw"
+	"github.com/oncebox/oncebox/httpmw/fresh"
 	"github.com/oncebox/oncebox/internal/configdoc"
 	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/messaging/pulsar"
@@ -32,6 +33,7 @@ func described() []configdoc.Struct {
 		{Defaults: (*memory.Config)(nil).WithDefaults(), Prefix: "ONCEBOX_MEMORY_"},
 		{Defaults: (*httpmw.IdempotencyConfig)(nil).WithDefaults()},
 		{Defaults: (&httpmw.LeaseConfig{}).WithDefaults()},
+		{Defaults: (*fresh.Config)(nil).WithDefaults()},
 		{Defaults: migrations.Config{}},
 		{Defaults: (*console.Config)(nil).WithDefaults()},
 		{Defaults: (*adopt.Config)(nil).WithDefaults()},
