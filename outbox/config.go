@@ -52,7 +52,8 @@ type Config struct {
 	// AuditRetention is how long audit entries are kept, at least 24h. Default: 9600h, which is 400 days. With -1 audit entries are kept for ever.
 	AuditRetention time.Duration
 	// DedupRetention is how long a producer's key ([event.WithDedupKey]) is remembered after its first event, at least 1h; a later event with the key
-	// is stored as a new event. For a delayed event the time counts from the time for which it was scheduled. Default: 168h. With -1 the key is remembered for ever.
+	// is stored as a new event. For a delayed event the time counts from the time for which it was scheduled. Default: 168h. With -1 the key is
+	// remembered for ever.
 	DedupRetention time.Duration `env:"DEDUP_RETENTION"`
 	// BeforeDrop is called before the published rows of a day are deleted, to archive them. One process at a time calls BeforeDrop, and the call may take
 	// hours. If BeforeDrop returns an error, the rows stay, and the cleaner calls BeforeDrop again at its next run. The log then has a warning, and the metric

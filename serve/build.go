@@ -15,7 +15,7 @@ import (
 
 // Build makes the service in a test, on a pool and a broker that are there: see oncetest.Serve. It calls Configure with cfg, makes the service's own
 // tables, and calls Setup. The tables of oncebox must exist. requests answers as a process of [Run] does, without its spans, metrics and time limit.
-func (s *Service) Build(ctx context.Context, db *bun.DB, broker oncebox.Broker, cfg config.Config) (app *oncebox.App, requests http.Handler, err error) {
+func (s Service) Build(ctx context.Context, db *bun.DB, broker oncebox.Broker, cfg config.Config) (app *oncebox.App, requests http.Handler, err error) {
 	if err := s.configure(&cfg, &Config{}); err != nil {
 		return nil, nil, err
 	}
@@ -32,7 +32,7 @@ func (s *Service) Build(ctx context.Context, db *bun.DB, broker oncebox.Broker, 
 }
 
 // configure lets the service change the settings, and gives it its name.
-func (s *Service) configure(app *config.Config, process *Config) error {
+func (s Service) configure(app *config.Config, process *Config) error {
 	if s.Configure != nil {
 		if err := s.Configure(app, process); err != nil {
 			return fmt.Errorf("serve: Service.Configure: %w", err)
@@ -42,7 +42,7 @@ func (s *Service) configure(app *config.Config, process *Config) error {
 	return nil
 }
 
-func (s *Service) makeTables(ctx context.Context, db *bun.DB) error {
+func (s Service) makeTables(ctx context.Context, db *bun.DB) error {
 	if s.Migrate == nil {
 		return nil
 	}
@@ -52,7 +52,7 @@ func (s *Service) makeTables(ctx context.Context, db *bun.DB) error {
 	return nil
 }
 
-func (s *Service) setUp(ctx context.Context, app *oncebox.App) (http.Handler, error) {
+func (s Service) setUp(ctx context.Context, app *oncebox.App) (http.Handler, error) {
 	requests, err := s.Setup(ctx, app)
 	if err != nil {
 		return nil, fmt.Errorf("serve: Service.Setup: %w", err)

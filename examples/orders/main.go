@@ -50,4 +50,4 @@ import (
 	"github.com/oncebox/oncebox/serve"
 )
 
-func main() { serve.Main(shop.Service(pulsar.Kind())) }
+func main() { serve.Main(shop.Service().WithBrokers(pulsar.Kind())) }

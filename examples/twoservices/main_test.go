@@ -50,7 +50,7 @@ func TestRequestsOfThePage(t *testing.T) {
 		require.NoError(t, group.Wait())
 	}()
 	started := make(chan net.Addr, 1)
-	for _, s := range []serve.Service{invoices.Service(pulsar.Kind()), orders.Service(pulsar.Kind())} {
+	for _, s := range []serve.Service{invoices.Service().WithBrokers(pulsar.Kind()), orders.Service().WithBrokers(pulsar.Kind())} {
 		if s.Source == orders.Source {
 			s.Started = func(at net.Addr) { started <- at }
 		}

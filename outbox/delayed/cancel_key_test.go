@@ -90,7 +90,8 @@ func TestKeyOfADelayedEventIsRemembered(t *testing.T) {
 	f.Record("a", "by time", tomorrow, event.WithDedupKey("time"))
 	f.Record("a", "by delay", event.WithDelay(24*time.Hour), event.WithDedupKey("delay"))
 	f.Record("a", "at once", event.WithDedupKey("at once"))
-	f.Exec("SELECT oncebox_add(topic => 'order', event_type => 'by SQL', payload => '{}', source => 'test', not_before => now() + interval '1 day', dedup_key => 'SQL')")
+	f.Exec(`SELECT oncebox_add(topic => 'order', event_type => 'by SQL', payload => '{}', source => 'test', dedup_key => 'SQL',
+		not_before => now() + interval '1 day')`)
 	keys := func() (left []string) {
 		require.NoError(t, f.Clean(t.Context()))
 		require.NoError(t, f.DB.NewRaw("SELECT dedup_key FROM outbox_dedup ORDER BY dedup_key").Scan(t.Context(), &left))

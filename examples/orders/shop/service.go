@@ -13,7 +13,6 @@ import (
 
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/config"
-	"github.com/oncebox/oncebox/messaging/brokers"
 	"github.com/oncebox/oncebox/serve"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -27,10 +26,10 @@ type service struct {
 	tenant string // of requests that name none
 }
 
-// Service returns the shop, for the brokers that the program is built with.
-func Service(kinds ...brokers.Kind) serve.Service {
+// Service returns the shop.
+func Service() serve.Service {
 	s := &service{}
-	return serve.Service{Source: "orders", Brokers: kinds, Configure: s.configure, Migrate: serve.Tables(tables), Setup: s.setup, Ready: s.ready}
+	return serve.Service{Source: "orders", Configure: s.configure, Migrate: serve.Tables(tables), Setup: s.setup, Ready: s.ready}
 }
 
 func (s *service) configure(app *config.Config, process *serve.Config) error {

@@ -11,7 +11,6 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/examples/twoservices/shopevents"
 	"github.com/oncebox/oncebox/messaging"
-	"github.com/oncebox/oncebox/messaging/brokers"
 	"github.com/oncebox/oncebox/serve"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -44,9 +43,9 @@ func Write(order shopevents.OrderPlaced) *Invoice {
 const tables = `CREATE TABLE IF NOT EXISTS invoices
 	(id text PRIMARY KEY, order_id text NOT NULL, total bigint NOT NULL, version bigint NOT NULL)`
 
-// Service returns the service, for the brokers that its program links.
-func Service(kinds ...brokers.Kind) serve.Service {
-	return serve.Service{Source: Source, Brokers: kinds, Setup: setup, Migrate: serve.Tables(tables)}
+// Service returns the service.
+func Service() serve.Service {
+	return serve.Service{Source: Source, Setup: setup, Migrate: serve.Tables(tables)}
 }
 
 // setup consumes the orders. The service answers no requests.

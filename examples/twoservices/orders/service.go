@@ -14,7 +14,6 @@ import (
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/httpmw/httpjson"
 	"github.com/oncebox/oncebox/messaging"
-	"github.com/oncebox/oncebox/messaging/brokers"
 	"github.com/oncebox/oncebox/serve"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -47,9 +46,9 @@ func Place(id string, total int64) *Order {
 const tables = `CREATE TABLE IF NOT EXISTS orders
 	(id text PRIMARY KEY, total bigint NOT NULL, invoice text NOT NULL DEFAULT '', version bigint NOT NULL)`
 
-// Service returns the service, for the brokers that its program links.
-func Service(kinds ...brokers.Kind) serve.Service {
-	return serve.Service{Source: Source, Brokers: kinds, Setup: setup, Migrate: serve.Tables(tables)}
+// Service returns the service.
+func Service() serve.Service {
+	return serve.Service{Source: Source, Setup: setup, Migrate: serve.Tables(tables)}
 }
 
 func setup(_ context.Context, app *oncebox.App) (http.Handler, error) {
