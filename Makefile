@@ -25,11 +25,8 @@ lint: $(GOLANGCI) ## run the linters; .golangci.yml says why others are off
 fmt: $(GOLANGCI) ## format the code
 	$(GOLANGCI) fmt
 
-bench: ## measure commit, relay, consume and http against their floors
-	go run -C bench . commit
-	go run -C bench . relay
-	go run -C bench . consume
-	go run -C bench . http
+bench: ## measure what each service pays for against floors; AGAINST=commit compares with a commit, AGAINST=release with the latest release
+	go run -C bench . table $(if $(AGAINST),-against $(AGAINST))
 
 quickstart: ## watch the whole round trip; PostgreSQL is found or downloaded once
 	go run ./examples/quickstart

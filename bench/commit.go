@@ -35,6 +35,8 @@ func commit(ctx context.Context, args []string) (err error) {
 	only := flags.String("only", "", "run this contender alone, for profiles: oncebox, pgx or bun")
 	var files profiles
 	files.flags(flags)
+	var records figures
+	records.flags(flags)
 	if err := parse(flags, args); err != nil {
 		return err
 	}
@@ -71,7 +73,11 @@ func commit(ctx context.Context, args []string) (err error) {
 	}
 	if *only == "" {
 		reportCommit(cells, contenders)
-		return nil
+		for _, c := range cells {
+			name := fmt.Sprintf("Commit/k=%d/clients=%d", c.k, c.clients)
+			records.addSeries(name, c.by["oncebox"], c.by["pgx"].rates)
+		}
+		return records.write()
 	}
 	for _, c := range cells {
 		s := c.by[*only]

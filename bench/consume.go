@@ -22,6 +22,7 @@ func consume(ctx context.Context, args []string) error {
 	flags.IntVar(&b.rounds, "rounds", 5, "how often each variant is measured")
 	flags.StringVar(&b.only, "only", "", "run these variants alone, for profiles: single,batch")
 	b.profiles.flags(flags)
+	b.figures.flags(flags)
 	if err := parse(flags, args); err != nil {
 		return err
 	}
@@ -41,6 +42,7 @@ type consumeBench struct {
 	rounds   int
 	only     string
 	profiles profiles
+	figures  figures
 	variants []*consumeVariant
 
 	dsn       string
@@ -108,7 +110,12 @@ func (b *consumeBench) run(ctx context.Context) (err error) {
 		progressf("round %d of %d:%s messages/s", round+1, b.rounds, rates.String())
 	}
 	b.report()
-	return nil
+	for _, v := range b.variants {
+		if v.floor != "" {
+			b.figures.addSeries("Consume/"+v.name, &v.series, b.rates(v.floor))
+		}
+	}
+	return b.figures.write()
 }
 
 // measure does one run, with a schema and a topic of its own.

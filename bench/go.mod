@@ -25,6 +25,7 @@ require (
 )
 
 require (
+	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794 // indirect
 	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect
 	github.com/google/go-tpm v0.9.8 // indirect
 	github.com/minio/highwayhash v1.0.4 // indirect
@@ -33,6 +34,7 @@ require (
 	github.com/nats-io/nkeys v0.4.16 // indirect
 	github.com/nats-io/nuid v1.0.1 // indirect
 	github.com/twmb/franz-go/pkg/kmsg v1.15.1 // indirect
+	golang.org/x/perf v0.0.0-20260908200009-22c9c6c9d4da // indirect
 )
 
 require (
@@ -131,3 +133,5 @@ replace github.com/oncebox/oncebox/messaging/nats => ../messaging/nats
 replace github.com/oncebox/oncebox/messaging/kafka => ../messaging/kafka
 
 replace github.com/oncebox/oncebox/messaging/rabbitmq => ../messaging/rabbitmq
+
+tool golang.org/x/perf/cmd/benchstat

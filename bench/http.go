@@ -21,6 +21,7 @@ func httpKeys(ctx context.Context, args []string) error {
 	flags.IntVar(&b.clients, "clients", 32, "clients at once, each with a connection of its own")
 	flags.StringVar(&b.only, "only", "", "run these variants alone, for profiles: fresh,replay")
 	b.profiles.flags(flags)
+	b.figures.flags(flags)
 	if err := parse(flags, args); err != nil {
 		return err
 	}
@@ -41,6 +42,7 @@ type httpBench struct {
 	length          time.Duration
 	only            string
 	profiles        profiles
+	figures         figures
 	variants        []*httpVariant
 	dsn             string
 }
@@ -96,7 +98,21 @@ func (b *httpBench) run(ctx context.Context) error {
 		return err
 	}
 	b.report()
-	return nil
+	floors := map[string]sample{}
+	for _, v := range b.variants {
+		floors[v.name] = v.rates
+	}
+	for _, v := range b.variants {
+		switch v.name {
+		case "bare", "hand", "hand-batched":
+		case "fresh":
+			b.figures.addSeries("HTTP/fresh/floor=hand-batched", &v.series, floors["hand-batched"])
+			fallthrough
+		default:
+			b.figures.addSeries("HTTP/"+v.name, &v.series, floors["hand"])
+		}
+	}
+	return b.figures.write()
 }
 
 func (b *httpBench) measure(ctx context.Context, v *httpVariant) error {

@@ -23,6 +23,7 @@ func latency(ctx context.Context, args []string) error {
 	flags.Var(&b.rates, "rates", "events per second")
 	flags.StringVar(&b.only, "only", "", "run this arrangement alone: floor, processes, polling or together")
 	flags.StringVar(&b.profile, "cpuprofile", "", "have the relay's process write a CPU profile to this file")
+	b.figures.flags(flags)
 	isPart := flags.Bool("part", false, "be one process of an arrangement; the benchmark starts them by itself")
 	if err := parse(flags, args); err != nil {
 		return err
@@ -55,7 +56,10 @@ func (b *latencyBench) run(ctx context.Context, rounds int) (err error) {
 		}
 	}
 	b.report()
-	return nil
+	for _, rate := range b.rates {
+		b.figures.add(fmt.Sprintf("Latency/rate=%d", rate), figure{"ms-over-floor", b.overFloor("processes", rate, tail)})
+	}
+	return b.figures.write()
 }
 
 // latencyBench is the state of the command.
@@ -66,6 +70,7 @@ type latencyBench struct {
 	seconds   int
 	only      string
 	profile   string
+	figures   figures
 	results   map[latencyRow]*delays
 }
 

@@ -24,6 +24,7 @@ func commands() []command {
 		{"commit", "business transactions per second, against pgx and bun by hand", commit},
 		{"relay", "events per second from a backlog to Pulsar, against SendAsync by hand", relay},
 		{"brokers", "the relay to each broker, against that broker's own client", brokers},
+		{"table", "commit, consume, http, relay, latency and peers, on demand beside another commit", table},
 		{"relay-flat", "that rate at any backlog, against the one at 100,000 rows", relayFlat},
 		{"scaling", "events per second with several projectors, and seconds until a killed one is replaced", scaling},
 		{"fairness", "milliseconds from commit to broker behind another tenant's backlog", fairness},

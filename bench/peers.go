@@ -23,6 +23,7 @@ func peers(ctx context.Context, args []string) error {
 	flags.DurationVar(&b.length, "time", 3*time.Second, "how long each run of the transactions takes")
 	n := flags.Int("n", 100_000, "events in the backlog, in full thousands")
 	flags.DurationVar(&b.bound, "bound", 20*time.Second, "after this time a relay is stopped, and what it has done counts")
+	b.figures.flags(flags)
 	flags.StringVar(&b.only, "only", "", "measure this library alone")
 	if err := parse(flags, args); err != nil {
 		return err
@@ -58,6 +59,7 @@ type peersBench struct {
 	rounds        int
 	length, bound time.Duration
 	only          string
+	figures       figures
 	relay         *relayBench
 	work          backlog
 	libraries     []*library
@@ -87,7 +89,14 @@ func (b *peersBench) run(ctx context.Context) error {
 		}
 	}
 	b.report()
-	return nil
+	rates := map[string]sample{}
+	for _, l := range b.libraries {
+		rates[l.name] = l.commit.rates
+	}
+	if ours, theirs := rates["oncebox"], rates["watermill-sql"]; ours != nil && theirs != nil {
+		b.figures.add("Peers/commit/floor=watermill-sql", figure{ofFloor, percent(ours.over(theirs))})
+	}
+	return b.figures.write()
 }
 
 func (b *peersBench) measure(ctx context.Context, l *library) error {

@@ -34,6 +34,8 @@ func relay(ctx context.Context, args []string) (err error) {
 	flags.IntVar(&b.cfg.Workers, "workers", 0, "projector.Config.Workers (0: the default)")
 	var files profiles
 	files.flags(flags)
+	var records figures
+	records.flags(flags)
 	isPart := flags.Bool("part", false, "be a projector of relay-flat or scaling; they start it by themselves")
 	if err := parse(flags, args); err != nil {
 		return err
@@ -68,7 +70,13 @@ func relay(ctx context.Context, args []string) (err error) {
 		progressf("round %d of %d: %s", round+1, *rounds, b.latest())
 	}
 	b.report()
-	return nil
+	for _, v := range b.variants() {
+		if v.to != &b.raw {
+			records.addSeries("Relay/"+v.name, v.to, b.raw.rates)
+			records.add("Relay/"+v.name, figure{"B-wal", v.to.log})
+		}
+	}
+	return records.write()
 }
 
 // relayBench is the state of the command.
