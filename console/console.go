@@ -20,6 +20,7 @@ import (
 	"github.com/oncebox/oncebox/console/internal/skin"
 	"github.com/oncebox/oncebox/console/internal/token"
 	"github.com/oncebox/oncebox/console/internal/words"
+	"github.com/oncebox/oncebox/internal/once"
 	"github.com/oncebox/oncebox/internal/quietlog"
 )
 
@@ -175,17 +176,22 @@ func (v *visit) serve() error {
 		}
 	}
 	v.live = rt.live
-	if v.name != pageRefresh && !slices.Contains(v.skin.Files(), v.name) {
-		v.count()
-	}
+	in := v
 	// Operators load these pages again and again, above all when the database is in trouble. Without a bound, requests would pile up on a database that
 	// does not answer.
 	if method == http.MethodGet && slices.Contains([]string{"", pageStuck, pageSearch, pageConsumers}, v.name) {
 		within, cancel := v.bounded()
 		defer cancel()
-		return rt.serve(within)
+		in = within
 	}
-	return rt.serve(v)
+	if method == http.MethodGet {
+		in.Request = in.WithContext(once.With(in.Context())) // what the page and its menu both need is read once
+	}
+	if v.name != pageRefresh && !slices.Contains(v.skin.Files(), v.name) {
+		in.count()
+		v.counts = in.counts
+	}
+	return rt.serve(in)
 }
 
 func otherMethod(method string) string {

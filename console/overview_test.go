@@ -1,10 +1,26 @@
 package console_test
 
 import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/oncebox/oncebox/console"
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/uow"
 )
 
 // went enters minutes into the history of the outbox, or of a consumer: waiting events, or handled messages.
@@ -132,4 +148,47 @@ func TestABrokerThatIsAwayIsOneFinding(t *testing.T) {
 	text := b.page("").text()
 	require.Contains(t, text, "down mailer has had no connection to the broker at the topic order for")
 	require.NotContains(t, text, "nothing is published")
+}
+
+// statements are the texts that were sent, with their arguments.
+type statements struct {
+	mu   sync.Mutex
+	sent map[string]int
+}
+
+func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if text := strings.TrimSpace(q.SQL); strings.HasPrefix(text, "SELECT") || strings.HasPrefix(text, "WITH") {
+		s.sent[fmt.Sprint(text, q.Args)]++
+	}
+	return ctx
+}
+
+func (s *statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// What the overview, its list of causes and its menu all need is read once.
+func TestThePartsOfAPageShareWhatTheyRead(t *testing.T) {
+	cfg, err := pgx.ParseConfig(pgtest.Migrated(t).DSN)
+	require.NoError(t, err)
+	seen := &statements{sent: map[string]int{}}
+	cfg.Tracer = seen
+	db := bun.NewDB(sql.OpenDB(pgsql.NewConnector(*cfg)), pgdialect.New())
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	page, err := console.New(db, byHeader, &console.Config{Outbox: outbox.NewStore(db, nil), Inbox: inbox.New(uow.New(db, nil), nil)})
+	require.NoError(t, err)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+	r.Header.Set("X-Rights", "read")
+	r.Header.Set("X-Actor", "bob")
+	answer := httptest.NewRecorder()
+	page.ServeHTTP(answer, r)
+	require.Equal(t, http.StatusOK, answer.Code)
+	for _, table := range []string{"outbox_projector r ON", "inbox_process ORDER BY consumer, topic", "inbox_topic WHERE subscribed", "AS seen"} {
+		for text, n := range seen.sent {
+			if strings.Contains(text, table) {
+				require.Equal(t, 1, n, text)
+			}
+		}
+	}
+	require.Greater(t, len(seen.sent), 10)
 }

@@ -17,7 +17,7 @@
 //
 // # Limits
 //
-// The parts of an answer are read one after the other, each in a snapshot of its own. If an event moves to another table between these reads, one
+// The parts of an answer are read in snapshots of their own, some at the same time. If an event moves to another table between these reads, one
 // answer may lack the event or contain it twice. The next answer is right.
 //
 // Read first: view.go:View, then stuck.go and life.go:View.Life.

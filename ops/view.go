@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/uptrace/bun"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
@@ -64,16 +65,25 @@ func (v *View) Failures() (boxes failures.Boxes) {
 // operator has archived them. Failures are counted as package operator/failures says. With a filter by tenant or topic, at most [Looked] of each kind
 // are.
 func (v *View) Causes(ctx context.Context, filter Filter) (list []Cause, archived []failures.Group, err error) {
-	groups, err := v.Failures().List(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
 	read := v.reads()
 	if filter.Tenant == "" && filter.Topic == "" {
 		read = []reading{v.loadedParts, v.unknownSteps, v.longPauses}
 	}
-	all, err := v.stuck(ctx, filter, Looked, read)
-	if err != nil {
+	var groups []failures.Group
+	var all []Stuck
+	var limits map[string]operator.Limit
+	reads, ctx := errgroup.WithContext(ctx)
+	reads.Go(func() (err error) {
+		groups, err = v.Failures().List(ctx)
+		return err
+	})
+	reads.Go(func() (err error) {
+		if all, err = v.stuck(ctx, filter, Looked, read); err == nil {
+			limits, err = v.limits(ctx)
+		}
+		return err
+	})
+	if err := reads.Wait(); err != nil {
 		return nil, nil, err
 	}
 	known := map[string]*failures.Group{}
@@ -91,10 +101,6 @@ func (v *View) Causes(ctx context.Context, filter Filter) (list []Cause, archive
 		}
 	}
 	list = append(list, group(slices.DeleteFunc(all, func(s Stuck) bool { return isArchived(archived, s.Fingerprint) }))...)
-	limits, err := v.limits(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
 	for n := range list {
 		list[n].Failures = known[list[n].Fingerprint]
 		list[n].limit(limits)

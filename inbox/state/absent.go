@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/inbox/internal/store"
+	"github.com/oncebox/oncebox/internal/once"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -24,6 +25,10 @@ ORDER BY c.beat_at, c.consumer`
 // the database. A consumer is absent as soon as its last process has ended in order, a minute after that was
 // killed, and after three minutes if it only handles what is parked.
 func (r *Reader) Absent(ctx context.Context) (map[string]time.Time, error) {
+	return once.Do(ctx, once.Key{Of: r.h, What: "absent"}, r.absent)
+}
+
+func (r *Reader) absent(ctx context.Context) (map[string]time.Time, error) {
 	list := map[string]time.Time{}
 	err := pgsql.Each(r.h.Patient.Query(ctx, r.h.DB(ctx), absentConsumers), func(scan pgsql.Scan) error {
 		var consumer string
@@ -79,6 +84,10 @@ ORDER BY s.consumer, s.topic`
 // AbsentTopics returns the topics whose parked messages have been due for three minutes and that no process handles, though processes run
 // their consumer. Consumers that [Reader.Absent] returns are left out.
 func (r *Reader) AbsentTopics(ctx context.Context) ([]AbsentTopic, error) {
+	return once.Do(ctx, once.Key{Of: r.h, What: "absent topics"}, r.allAbsentTopics)
+}
+
+func (r *Reader) allAbsentTopics(ctx context.Context) ([]AbsentTopic, error) {
 	all, err := r.Consumers(ctx)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/oncebox/oncebox/inbox/internal/pauses"
 	"github.com/oncebox/oncebox/inbox/internal/store"
+	"github.com/oncebox/oncebox/internal/once"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/operator"
 )
@@ -113,6 +114,10 @@ type Waiting struct {
 // Consumers lists the consumers that have ever run on this database, by their names, except for consumers that were
 // forgotten (inbox/consumers.Consumers.Forget). A generation of a read model is a consumer of its own, and its topics are those of the read model.
 func (r *Reader) Consumers(ctx context.Context) ([]Consumer, error) {
+	return once.Do(ctx, once.Key{Of: r.h, What: "consumers"}, r.consumers)
+}
+
+func (r *Reader) consumers(ctx context.Context) ([]Consumer, error) {
 	all := &states{list: map[string]*Consumer{}}
 	for _, read := range []func(context.Context, *states) error{r.readBeats, r.readProcesses, r.readSubscriptions, r.readPauses} {
 		if err := read(ctx, all); err != nil {

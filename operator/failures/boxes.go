@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/oncebox/oncebox/operator"
 )
 
@@ -14,13 +16,18 @@ type Boxes []*Groups
 
 // List returns the groups of all boxes, also archived groups. The group with the latest failure comes first.
 func (b Boxes) List(ctx context.Context) (list []Group, err error) {
-	for _, box := range b {
-		found, err := box.List(ctx)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, found...)
+	found := make([][]Group, len(b))
+	reads, ctx := errgroup.WithContext(ctx)
+	for n, box := range b {
+		reads.Go(func() (err error) {
+			found[n], err = box.List(ctx)
+			return err
+		})
 	}
+	if err := reads.Wait(); err != nil {
+		return nil, err
+	}
+	list = slices.Concat(found...)
 	slices.SortStableFunc(list, func(x, y Group) int { return y.Last().Compare(x.Last()) })
 	return list, nil
 }

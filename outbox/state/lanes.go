@@ -7,6 +7,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/internal/once"
 	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
@@ -80,6 +81,10 @@ type Overdue struct {
 // minute does not count, because a lane may be between two relays. Events behind others of their key do not count
 // either, and neither do events of paused tenants.
 func (s *Reader) Overdue(ctx context.Context) ([]Overdue, error) {
+	return once.Do(ctx, once.Key{Of: s.box, What: "overdue"}, s.overdue)
+}
+
+func (s *Reader) overdue(ctx context.Context) ([]Overdue, error) {
 	list, err := pgsql.Collect(s.box.Run.Query(ctx, s.box.DB, outboxdb.OldestOverdue), func(scan pgsql.Scan, o *Overdue) error {
 		var failed, failing sql.NullTime
 		if err := scan(&o.Relayed, &o.Owner, &o.Since, &o.Error, &failed, &failing); err != nil {
