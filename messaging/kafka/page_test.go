@@ -1,11 +1,15 @@
 package kafka
 
 import (
+	"fmt"
+	"os"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/internal/configdoc"
+	"github.com/oncebox/oncebox/internal/pagetest"
 	"github.com/oncebox/oncebox/telemetry"
 )
 
@@ -18,4 +22,17 @@ func TestPageIsThatOfTheSource(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.NoError(t, configdoc.Page("../../docs/config.md", "messaging/kafka", tables))
+}
+
+// docs/brokers.md compares the brokers by their defaults.
+func TestNumbersOfTheComparison(t *testing.T) {
+	page, err := os.ReadFile("../../docs/brokers.md")
+	require.NoError(t, err)
+	cfg := (*Config)(nil).WithDefaults()
+	for row, want := range map[string]string{
+		"partitions of a new topic":                           strconv.Itoa(cfg.Partitions),
+		"largest message, unless the server is set otherwise": fmt.Sprintf("%d MiB with the headers", cfg.MaxMessageBytes>>20),
+	} {
+		require.Equal(t, want, pagetest.Cell(t, string(page), row, "Kafka"), row)
+	}
 }

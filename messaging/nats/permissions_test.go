@@ -2,14 +2,21 @@ package nats
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/diagnosis"
 )
 
 // user returns a user who may publish and subscribe to everything but these subjects.
@@ -98,4 +105,70 @@ func TestMissingPermissionForAnswers(t *testing.T) {
 	cfg.Password, cfg.Required = "wrong", false
 	_, err = Connect(t.Context(), cfg)
 	require.ErrorContains(t, err, "Authorization Violation")
+}
+
+// docs/brokers.md names the permissions that a user needs. They are enough, and each is needed.
+func TestPermissionsOfThePage(t *testing.T) {
+	t.Parallel()
+	publish, subscribeTo := []string{"oncebox.>", "$JS.API.>", "$JS.ACK.>"}, []string{"_INBOX.>", "oncebox.members.>"}
+	page, err := os.ReadFile("../../docs/brokers.md")
+	require.NoError(t, err)
+	require.Contains(t, strings.Join(strings.Fields(string(page)), " "), "needs the right to publish to `oncebox.>`, `$JS.API.>` and "+
+		"`$JS.ACK.>`, and to subscribe to `_INBOX.>` and `oncebox.members.>`")
+	exactly := func(name string, publish, subscribe []string) *natsserver.User {
+		return &natsserver.User{Username: name, Password: "p", Permissions: &natsserver.Permissions{
+			Publish: &natsserver.SubjectPermission{Allow: publish}, Subscribe: &natsserver.SubjectPermission{Allow: subscribe},
+		}}
+	}
+	users := []*natsserver.User{exactly("page", publish, subscribeTo)}
+	for _, left := range slices.Concat(publish, subscribeTo) {
+		isLeft := func(s string) bool { return s == left }
+		users = append(users, exactly(left, slices.DeleteFunc(slices.Clone(publish), isLeft), slices.DeleteFunc(slices.Clone(subscribeTo), isLeft)))
+	}
+	as := permitted(t, users...)
+
+	// use does all that a service and the doctor do, and returns what the log says of permissions.
+	use := func(name string) (string, error) {
+		var log logbook.Book
+		cfg := as(name)
+		cfg.Telemetry.Logger, cfg.OperationTimeout = log.Logger(), time.Hour
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		b, err := Connect(ctx, cfg)
+		if err != nil {
+			return log.String(), err
+		}
+		defer b.Close()
+		for _, kind := range []messaging.SubscriptionType{messaging.Failover, messaging.Shared} {
+			s := messaging.Subscription{Topic: "order", Name: kind.String() + "-" + rand.Text()[:8], Type: kind}
+			first, err := b.Subscribe(ctx, s)
+			if err != nil {
+				return log.String(), err
+			}
+			if err := b.Publish(ctx, events(1, 2)); err != nil {
+				return log.String(), err
+			}
+			if m, err := first.Receive(ctx); err != nil || first.Ack(ctx, m) != nil {
+				return log.String(), err
+			}
+			_, err = first.Receive(ctx) // it may know of a refused acknowledgement
+			if err = errors.Join(err, first.Close()); err != nil {
+				return log.String(), err
+			}
+			if n := receive(t, subscribe(t, b, s), 1, true)[0]; n != 2 {
+				return log.String(), fmt.Errorf("the acknowledgement is not stored: %d came again", n)
+			}
+		}
+		_, err = b.ReadSubscription(ctx, "order", "billing")
+		_, examined := b.Examine(ctx, diagnosis.Examination{})
+		_, unused := b.Unused(ctx, "order")
+		return log.String(), errors.Join(err, examined, unused)
+	}
+	said, err := use("page")
+	require.NoError(t, err)
+	require.NotContains(t, strings.ToLower(said), "permission")
+	for _, u := range users[1:] {
+		said, err := use(u.Username)
+		require.True(t, err != nil || strings.Contains(strings.ToLower(said), "permission"), u.Username)
+	}
 }

@@ -1,12 +1,16 @@
 package pulsar
 
 import (
+	"fmt"
+	"os"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/caarlos0/env/v11"
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/pagetest"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -63,4 +67,17 @@ func TestConfigFromEnvironment(t *testing.T) {
 		URL: "pulsar://b:1", AdminURL: "http://b:2", Topics: []string{"a", "b"}, Partitions: 8, ConnectTimeout: 7 * time.Second,
 		DisableBatching: true, Token: "t",
 	}, c)
+}
+
+// docs/brokers.md compares the brokers by their defaults.
+func TestNumbersOfTheComparison(t *testing.T) {
+	page, err := os.ReadFile("../../docs/brokers.md")
+	require.NoError(t, err)
+	cfg := (*Config)(nil).WithDefaults()
+	for row, want := range map[string]string{
+		"partitions of a new topic":                           strconv.Itoa(cfg.Partitions),
+		"largest message, unless the server is set otherwise": fmt.Sprintf("%d MiB", cfg.MaxMessageBytes>>20),
+	} {
+		require.Equal(t, want, pagetest.Cell(t, string(page), row, "Pulsar"), row)
+	}
 }

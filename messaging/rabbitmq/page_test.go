@@ -1,11 +1,14 @@
 package rabbitmq
 
 import (
+	"fmt"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/internal/configdoc"
+	"github.com/oncebox/oncebox/internal/pagetest"
 	"github.com/oncebox/oncebox/telemetry"
 )
 
@@ -18,4 +21,18 @@ func TestPageIsThatOfTheSource(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.NoError(t, configdoc.Page("../../docs/config.md", "messaging/rabbitmq", tables))
+}
+
+// docs/brokers.md compares the brokers by their defaults.
+func TestNumbersOfTheComparison(t *testing.T) {
+	page, err := os.ReadFile("../../docs/brokers.md")
+	require.NoError(t, err)
+	cfg := (*Config)(nil).WithDefaults()
+	for row, want := range map[string]string{
+		"partitions of a new topic":                           fmt.Sprintf("%d queues for each subscription", cfg.Queues),
+		"how the partition of a key is chosen":                fmt.Sprintf("FNV-1a hash of the routing key gives one of %d numbers, which is a word of the AMQP routing key", lanes),
+		"largest message, unless the server is set otherwise": fmt.Sprintf("%d MiB (128 MiB before version 4)", cfg.MaxMessageBytes>>20),
+	} {
+		require.Equal(t, want, pagetest.Cell(t, string(page), row, "RabbitMQ"), row)
+	}
 }
