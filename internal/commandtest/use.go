@@ -29,7 +29,7 @@ func Use(t *testing.T, b Broker, topic string) {
 	defer cancel()
 	require.NoError(t, b.Declare(ctx, []string{topic}, []messaging.Subscription{s}))
 	sent := event.Envelope{
-		ID: uuid.NewString(), Type: "used", Topic: topic, Source: "shop", OccurredAt: time.Now(), ContentType: event.ContentTypeJSON, Payload: []byte("{}"),
+		ID: uuid.NewString(), Type: "used", Topic: topic, Source: s.Source, OccurredAt: time.Now(), ContentType: event.ContentTypeJSON, Payload: []byte("{}"),
 	}
 	require.NoError(t, b.Publish(ctx, []event.Envelope{sent}))
 	r, err := b.Subscribe(ctx, s)

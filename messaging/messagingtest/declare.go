@@ -67,9 +67,11 @@ func testUnroutable(s *session) {
 // testAnotherService lets a second service subscribe with the name of the first service's subscription. It must be refused.
 func testAnotherService(s *session) {
 	t := s.t
+	theirs := messaging.Subscription{Topic: s.topic, Name: "billing"}
 	join := func(source string) error {
 		return within(s, "Subscribe", func() error {
-			r, err := s.broker.Subscribe(s.ctx, messaging.Subscription{Topic: s.topic, Name: "billing", Source: source})
+			theirs.Source = source
+			r, err := s.broker.Subscribe(s.ctx, theirs)
 			if err == nil {
 				t.Cleanup(func() { s.leave(r) })
 			}
@@ -83,7 +85,7 @@ func testAnotherService(s *session) {
 	require.Error(t, err, "another service is let in")
 	found, ok := errors.AsType[*messaging.SourceError](err)
 	require.True(t, ok, "the error is no messaging.SourceError: %v", err)
-	require.Equal(t, []string{"billing", "shop", "bank"}, []string{found.Subscription, found.Owner, found.Source})
+	require.Equal(t, []string{theirs.Name, "shop", "bank"}, []string{found.Subscription, found.Owner, found.Source})
 	require.True(t, messaging.IsPermanent(err), "the error is not permanent: %v", err)
 	require.NoError(t, join(""), "no service is named")
 }

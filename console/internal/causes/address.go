@@ -15,6 +15,8 @@ const (
 	ListPage = "failures"
 	// Field is the field of an address or a form with the fingerprint of a cause.
 	Field = "cause"
+	// boxField is the field with the box whose failures are meant.
+	boxField = "box"
 )
 
 // Href returns the address of the page of a cause.
@@ -22,10 +24,10 @@ func Href(fingerprint string) string { return frame.Address(Page, url.Values{Fie
 
 // Bulk returns the address of the form that treats all failures of a cause.
 func Bulk(action operator.Action, box ops.Box, fingerprint string) string {
-	return frame.Address("bulk", url.Values{"action": {string(action)}, "box": {string(box)}, Field: {fingerprint}})
+	return frame.Address("bulk", url.Values{"action": {string(action)}, boxField: {string(box)}, Field: {fingerprint}})
 }
 
 // Letters returns the address of the list of the dead letters of a cause.
 func Letters(box ops.Box, fingerprint string) string {
-	return frame.Address("dead", url.Values{"box": {string(box)}, Field: {fingerprint}})
+	return frame.Address("dead", url.Values{boxField: {string(box)}, Field: {fingerprint}})
 }

@@ -71,6 +71,6 @@ func RetryAll(c *ops.Cause) string {
 		return Bulk(operator.Retry, ops.BoxInbox, c.Fingerprint)
 	}
 	return frame.Address("bulk", url.Values{
-		"action": {string(operator.Retry)}, "box": {string(ops.BoxInbox)}, "consumer": {c.Consumer}, Field: {strings.Join(c.Fingerprints, ",")},
+		"action": {string(operator.Retry)}, boxField: {string(ops.BoxInbox)}, "consumer": {c.Consumer}, Field: {strings.Join(c.Fingerprints, ",")},
 	})
 }
