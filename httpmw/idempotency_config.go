@@ -80,8 +80,8 @@ type IdempotencyConfig struct {
 	// MaxHeld is the size of the largest answer that a handler may give, in bytes; a larger answer becomes a 500, and the work is rolled back. Default:
 	// 16 MiB. With -1 there is no limit.
 	MaxHeld int
-	// Headers are the names of headers of answers that are stored in addition to [StoredHeaders]. X-Payment-* stands for all headers that begin with
-	// X-Payment-. Default: none.
+	// Headers are the names of more response headers to store with an answer. The headers that [StoredHeaders] returns are always stored. A name may end in
+	// a star: X-Payment-* stands for all headers that begin with X-Payment-. Default: none.
 	Headers []string
 	// TokenHeader is the header in which a successful answer carries the [uow.Token] of the request's events, for inbox.Inbox.Await. A value that the
 	// handler has set in this header is replaced. Replays carry the same token. Answers without events, and answers from 400 on, have no token. The

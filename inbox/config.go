@@ -53,26 +53,26 @@ type Config struct {
 	// messages then do not see the effects of the dead letter, and a replayed dead letter is handled out of order. The option [ContinueAfterDead] sets the
 	// same for one consumer. Default: false, later messages wait until an operator replays or discards the dead letter.
 	ContinueAfterDead bool `env:"CONTINUE_AFTER_DEAD"`
-	// OnDead is called when a message becomes a dead letter, for example to open a ticket. What OnDead does in u is committed together with the dead letter,
-	// or not at all. So emit an event with [uow.Unit.Add], and call no other system. If the transaction fails, OnDead may be called again for the same dead
-	// letter; it is also called again if the message is replayed and becomes a dead letter again. If OnDead returns an error, panics, or takes longer than
-	// OnDeadTimeout, the dead letter is made without the work of OnDead, and the log has an error. OnDead must return when ctx ends. OnDead is not called for
-	// a message that an operator gives up (package inbox/parked). An event that is emitted under ctx carries [event.DeadLetterOf]; if such an event becomes a
-	// dead letter, OnDead is not called. Default: none.
+	// OnDead is called when a message becomes a dead letter, for example to open a ticket. What OnDead does in the unit of work u is committed together with
+	// the dead letter, or not at all. So emit an event with [uow.Unit.Add], and call no other system. OnDead may be called again if the transaction fails, and
+	// if the message is replayed and dies again. OnDead must return when ctx ends. If OnDead returns an error, panics, or takes longer than OnDeadTimeout, the
+	// dead letter is made without the work of OnDead, and the log has an error. OnDead is not called for a message that an operator gives up (package
+	// inbox/parked). To prevent a loop, an event that OnDead emits with ctx is marked ([event.DeadLetterOf]), and OnDead is not called if it dies. Default: none.
 	OnDead func(ctx context.Context, u *uow.Unit, d DeadLetter) error
 	// OnDeadTimeout is the longest time for one call of OnDead; meanwhile other messages of the ordering key wait. Default: 2s.
 	OnDeadTimeout time.Duration `env:"ON_DEAD_TIMEOUT"`
-	// CrashGuard is the number of messages, after the start of a process, for which a try is recorded before the handler runs. The recorded tries show a
-	// message that kills each process that handles it: the message becomes a dead letter after RetryPolicy.MaxCrashes tries. Choose the number of messages
-	// that one consumer may have at once; the option [MaxInFlight] raises CrashGuard to that number. Default: 128. With -1 no try is recorded in advance.
+	// CrashGuard is the number of messages, after the start of a process, for which a try is recorded before the handler runs. These records find a
+	// message that kills each process that handles it: the message becomes a dead letter after RetryPolicy.MaxCrashes recorded tries. Set CrashGuard to the
+	// largest number of messages that a consumer may have received and not yet handled; a higher [MaxInFlight] of a consumer is used instead. Default: 128.
+	// With -1 no try is recorded in advance.
 	CrashGuard int `env:"CRASH_GUARD"`
 	// HandlerTimeout is the longest time for one call of a handler, also for a call with several messages ([BatchFunc]). With -1 there is no limit. When
 	// HandlerTimeout is over, the context of the handler is cancelled, the work of the handler is rolled back, and the try counts as failed. If a batch is
 	// handled message by message in one transaction, each message may take this long. The option [HandlerTimeout] sets the time for one consumer. Default: 5m.
 	HandlerTimeout time.Duration `env:"HANDLER_TIMEOUT"`
 	// LockTimeout is how long a message waits, at least 1ms, while another process handles a message of the same ordering key or a copy of this message. If
-	// the wait takes longer than LockTimeout, the message is postponed for 500 ms, and the consumer handles other messages meanwhile. So a process that hangs
-	// does not stop the consumers of other processes. A postponement does not count as a try. Default: 250ms.
+	// the other process takes longer than LockTimeout, the message is postponed for 500 ms, and the consumer handles other messages meanwhile. So a process
+	// that hangs does not stop the consumers of other processes. A postponement does not count as a try. Default: 250ms.
 	LockTimeout time.Duration `env:"LOCK_TIMEOUT"`
 	// ParkedConcurrency is the number of ordering keys with parked messages that one process handles at once, for each consumer. Default: 4.
 	ParkedConcurrency int `env:"PARKED_CONCURRENCY"`

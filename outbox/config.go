@@ -63,10 +63,10 @@ type Config struct {
 	BeforeDrop func(ctx context.Context, p Partition) error
 
 	// OnDead is called when an event becomes a dead letter, for example to open a ticket. What OnDead does in tx is committed together with the dead
-	// letter, or not at all. So emit an event with [Store.Add], and call no other system. If the transaction fails, OnDead may be called again for the
-	// same dead letter; it is also called again if the event is replayed and becomes a dead letter again. If OnDead returns an error, panics, or takes
-	// longer than OnDeadTimeout, the dead letter is made without the work of OnDead, and the log has an error. OnDead must return when ctx ends. An
-	// event that is added under ctx carries [event.DeadLetterOf]; if such an event becomes a dead letter, OnDead is not called. Default: none.
+	// letter, or not at all. So emit an event with [Store.Add], and call no other system. OnDead may be called again if the transaction fails, and if
+	// the event is replayed and dies again. OnDead must return when ctx ends. If OnDead returns an error, panics, or takes longer than OnDeadTimeout,
+	// the dead letter is made without the work of OnDead, and the log has an error. To prevent a loop, an event that OnDead adds with ctx is marked
+	// ([event.DeadLetterOf]), and OnDead is not called if it dies. Default: none.
 	OnDead func(ctx context.Context, tx bun.Tx, d DeadLetter) error
 	// OnDeadTimeout is the longest time for all calls of OnDead for events that become dead letters together. A worker of the relay waits for these
 	// calls before it goes on. Default: 2s.
