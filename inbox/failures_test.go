@@ -103,7 +103,7 @@ func TestFailuresAreGroupedByCause(t *testing.T) {
 	require.ErrorIs(t, err, failures.ErrUnknown)
 
 	// A group is what operators act on.
-	n, err := w.operator().Parked().RetryAll(t.Context(), parked.Filter{Fingerprint: outage.Fingerprint}, ann, nil)
+	n, err := w.operator().Parked().RetryAll(t.Context(), parked.Filter{Fingerprints: []string{outage.Fingerprint}}, ann, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, many, n)
 	require.Len(t, w.groups(), 3, "it has no failure until one of its messages is tried and fails again")
