@@ -144,11 +144,27 @@ func consumerFindings(view *overviewView, now time.Time) (list []finding) {
 		}
 		if st.DeadLetters > 0 {
 			s := selection{Selection: ops.Selection{Box: ops.BoxInbox, Consumer: st.Stats.Consumer}}
-			text := st.Stats.Consumer + " gave up " + words.Counted(int64(st.DeadLetters), "message", "messages") + "."
+			text := st.Stats.Consumer + " gave up " + words.Counted(int64(st.DeadLetters), "message", "messages") + view.deadOf(st.Stats.Consumer) + "."
 			list = append(list, finding{State: stateBad, Text: text, Href: "dead?" + s.Values().Encode(), Word: "decide"})
 		}
 	}
 	return list
+}
+
+// deadOf names the type and the error of a consumer's dead letters, "" if no cause has them.
+func (o *overviewView) deadOf(name string) string {
+	for n := range o.Causes {
+		c := &o.Causes[n]
+		if c.Kind != ops.MessageDead || c.Consumer != name {
+			continue
+		}
+		text := ": " + c.Type
+		if c.Count == 1 && c.Tenant != "" {
+			text += " of the tenant " + c.Tenant
+		}
+		return text + ", " + words.Cause(c.Text)
+	}
+	return ""
 }
 
 // findings returns what an operator should look at, the most serious first.

@@ -37,7 +37,7 @@ func TestOverviewDrawsTheHistory(t *testing.T) {
 	s := newShop(t)
 	b := s.serve(s.config())
 	empty := b.page("")
-	require.Contains(t, empty.text(), "now not known")
+	require.Contains(t, empty.text(), "last not known")
 	require.NotContains(t, empty.text(), "growing")
 
 	s.went("outbox", "", 50, 30, 7)
@@ -48,7 +48,7 @@ func TestOverviewDrawsTheHistory(t *testing.T) {
 	}
 	hour := b.page("")
 	require.Regexp(t, `10 the oldest for \d+ m?s ?, growing`, hour.text())
-	require.Contains(t, hour.body, `aria-label="Events waiting. wait: now 3 at `)
+	require.Contains(t, hour.body, `aria-label="Events waiting. wait: last 3 at `)
 	require.Contains(t, hour.body, "at most 7 at ")
 	require.Contains(t, hour.body, `<title>`)
 	require.Contains(t, hour.text(), ": 3 wait")

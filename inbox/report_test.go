@@ -250,8 +250,8 @@ func TestTroublesOfAConsumer(t *testing.T) {
 		"killed again and again": {[]string{
 			process(1, "CONNECTED", "45 seconds", idle), process(2, "CONNECTED", "3 seconds", idle), fresh("7", "now() - interval '5 minutes'"),
 		}, state.TroubleLate},
-		"behind":  {[]string{process(1, "CONNECTED", "1 hour", idle), fresh("1001", "NULL"), many("181 seconds")}, state.TroubleBehind},
-		"a burst": {[]string{process(1, "CONNECTED", "1 hour", idle), fresh("20000", "NULL"), many("2 minutes")}, ""},
+		"behind":  {[]string{process(1, "CONNECTED", "1 hour", idle), fresh("1001", "NULL"), many("31 seconds")}, state.TroubleBehind},
+		"a burst": {[]string{process(1, "CONNECTED", "1 hour", idle), fresh("20000", "NULL"), many("20 seconds")}, ""},
 		"behind, hangs": {[]string{
 			process(1, "CONNECTED", "1 hour", idle), fresh("2000", "now() - interval '5 minutes'"), many("1 hour"),
 		}, state.TroubleLate},

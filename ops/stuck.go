@@ -31,7 +31,7 @@ const (
 	// ConsumerLate: a consumer is connected, messages have waited for more than a minute, and none was settled. A
 	// handler hangs, or the broker delivers nothing.
 	ConsumerLate Kind = "consumer late"
-	// ConsumerBehind: a consumer handles messages, and more than 1,000 have waited at the broker for minutes. See [state.TroubleBehind].
+	// ConsumerBehind: a consumer handles messages, and more than 1,000 have waited at the broker for 30 seconds. See [state.TroubleBehind].
 	ConsumerBehind Kind = "consumer behind"
 	// ConsumerPaused: an operator has paused a consumer for longer than [LongPause], without an end. Resume it (inbox.Inbox.Consumers).
 	ConsumerPaused Kind = "consumer paused"

@@ -22,7 +22,7 @@ func TestAnOperatorMendsThem(t *testing.T) {
 
 	b.visit("")
 	require.Contains(t, b.text(), "2 events could not be published.")
-	require.Contains(t, b.text(), "billing gave up 1 message.")
+	require.Contains(t, b.text(), "billing gave up 1 message: ")
 	b.follow(`.findings a[href^="dead?box=outbox"]`)
 	require.Equal(t, 2, b.count("table.letters tbody tr"))
 

@@ -16,22 +16,23 @@ const (
 	TroubleAway TroubleKind = "away"
 	// TroubleLate: it is connected and settles nothing, although there is work.
 	TroubleLate TroubleKind = "late"
-	// TroubleBehind: it settles messages, and more than [Many] have waited at the broker for [BehindAfter].
+	// TroubleBehind: it settles messages, and more than [Many] have waited at the broker for 30 seconds.
 	TroubleBehind TroubleKind = "behind"
 	// TroublePaused: an operator paused it more than a day ago, and the pause has no end.
 	TroublePaused TroubleKind = "paused"
 )
 
-// A consumer with more messages at the broker than Many, for as long as BehindAfter, is behind. The alert OnceboxConsumerBehind has the same rule. A
-// consumer that handles a burst sooner is not behind.
+// A consumer with more messages at the broker than Many is behind: its messages come late. A consumer that handles a burst within half a minute is not
+// behind. The alert OnceboxConsumerBehind, which wakes somebody up, waits for AlertedAfter.
 const (
-	Many        = 1000
-	BehindAfter = 3 * time.Minute
+	Many         = 1000
+	AlertedAfter = 3 * time.Minute
 )
 
 // The durations from which on it is trouble.
 const (
 	awayLimit   = 30 * time.Second
+	behindLimit = 30 * time.Second
 	lateLimit   = time.Minute
 	pausedLimit = 24 * time.Hour
 	// warmUp is how long a consumer may settle nothing after its start or after a pause. The broker is asked only from time to time, so the
@@ -93,7 +94,7 @@ func (c *Consumer) trouble(t *Topic) Trouble {
 	if since, why := c.standing(t); !since.IsZero() {
 		return is(TroubleLate, since, why)
 	}
-	if w := t.Waiting; w.Known && !w.Many.IsZero() && allPaused(t).IsZero() && c.now.Sub(w.Many) > BehindAfter {
+	if w := t.Waiting; w.Known && !w.Many.IsZero() && allPaused(t).IsZero() && c.now.Sub(w.Many) > behindLimit {
 		return is(TroubleBehind, w.Many, "more messages come than it handles")
 	}
 	return Trouble{}

@@ -18,5 +18,5 @@ func TestTheAlertHasTheSameRule(t *testing.T) {
 	require.NoError(t, err)
 	alert := regexp.MustCompile(`(?s)- alert: OnceboxConsumerBehind\n.*?labels:`).FindString(string(rules))
 	require.Contains(t, alert, fmt.Sprintf("(oncebox_inbox_backlog) > %d or", state.Many))
-	require.Contains(t, alert, fmt.Sprintf("for: %dm\n", int(state.BehindAfter.Minutes())))
+	require.Contains(t, alert, fmt.Sprintf("for: %dm\n", int(state.AlertedAfter.Minutes())))
 }

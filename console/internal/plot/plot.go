@@ -264,7 +264,7 @@ func (p *Plot) Text() string {
 		if p.Bars {
 			parts = append(parts, p.number(p.Series[n].sum())+" "+f.Name)
 		} else {
-			parts = append(parts, f.Name+": now "+f.Latest+", at most "+f.Highest)
+			parts = append(parts, f.Name+": last "+f.Latest+", at most "+f.Highest)
 		}
 	}
 	if gaps := p.gaps(); gaps > 0 {

@@ -38,7 +38,7 @@ func TestGapIsDrawnAsAGap(t *testing.T) {
 		{X: 580, Width: 10, Gap: true, Title: "11:59 to 12:00: not known, no process read it"},
 		{X: 590, Width: 10, Title: "12:00: 1 wait"},
 	}, areas)
-	require.Equal(t, "Events waiting. wait: now 1, at most 4 at 11:57; not known for 1\u00a0min.", p.Text())
+	require.Equal(t, "Events waiting. wait: last 1, at most 4 at 11:57; not known for 1\u00a0min.", p.Text())
 	require.Equal(t, []string{"4", "2", "0"}, p.Levels())
 	require.Equal(t, []string{"11:01", "11:16", "11:31", "11:46", "12:01"}, p.Times())
 }
