@@ -31,6 +31,14 @@ func (s Service) Build(ctx context.Context, db *bun.DB, broker oncebox.Broker, c
 	return app, mounted(requests), nil
 }
 
+// End calls Close, if the service has it. [Run] and a test call it last.
+func (s Service) End() error {
+	if s.Close == nil {
+		return nil
+	}
+	return s.Close()
+}
+
 // configure lets the service change the settings, and gives it its name.
 func (s Service) configure(app *config.Config, process *Config) error {
 	if s.Configure != nil {

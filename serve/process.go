@@ -48,10 +48,7 @@ func newProcess(s Service) (*process, error) {
 	var err, chosen error
 	p.app, p.cfg, err = fromEnv(&p.service)
 	if s.Broker == nil {
-		choice := brokers.Choice{Kinds: s.Brokers, Others: func(name string) string { return "add " + name + ".Kind() to Service.Brokers" }}
-		if p.kind, chosen = choice.Choose(""); p.kind != nil {
-			chosen = p.kind.Check(config.Env)
-		}
+		p.kind, chosen = choose(s.Brokers, p.cfg.Broker)
 	}
 	if err := errors.Join(err, chosen); err != nil {
 		return nil, err
@@ -60,6 +57,25 @@ func newProcess(s Service) (*process, error) {
 	p.app.Telemetry.Logger = p.log
 	p.quiet = config.Quiet(p.log, p.app.LogInterval)
 	return p, nil
+}
+
+// choose returns the broker of the process, nil if there is none. An address that somebody forgot to set must not look like a service without a broker:
+// its events would count as published, and no other service would get them.
+func choose(linked []brokers.Kind, name string) (*brokers.Kind, error) {
+	const variable = prefix + "BROKER"
+	choice := brokers.Choice{Kinds: linked, Flag: variable, Others: func(name string) string { return "add " + name + ".Kind() to Service.Brokers" }}
+	kind, err := choice.Choose(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case kind != nil:
+		return kind, kind.Check(config.Env)
+	case len(linked) > 0 && name == "":
+		return nil, fmt.Errorf("the program links a broker, and no address is set: set %s, or %s=%s if the database is to carry the events",
+			choice.Variables(), variable, brokers.None)
+	default:
+		return nil, nil
+	}
 }
 
 // newLog returns the logger of the process.

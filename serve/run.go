@@ -21,10 +21,7 @@ func run(ctx context.Context, s Service, known func(*process)) error {
 		known(p)
 		err = p.run(ctx)
 	}
-	if s.Close == nil {
-		return err
-	}
-	if closed := s.Close(); closed != nil {
+	if closed := s.End(); closed != nil {
 		err = errors.Join(err, fmt.Errorf("serve: Service.Close: %w", closed))
 	}
 	return err

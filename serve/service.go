@@ -17,8 +17,8 @@ import (
 type Service struct {
 	// Source is the name of the service in its events, unless ONCEBOX_SOURCE is set. One of the two is required.
 	Source string
-	// Brokers are the adapters that the program links. A variable with its address, such as ONCEBOX_PULSAR_URL, chooses the broker. If no address is set,
-	// the database carries the events.
+	// Brokers are the adapters that the program links. A variable with its address, such as ONCEBOX_PULSAR_URL, chooses the broker. A program that
+	// links a broker starts without an address only if [Config].Broker says none. Default: the database carries the events.
 	Brokers []brokers.Kind
 	// Broker is a connected broker, in place of Brokers. The program closes it after [Run].
 	Broker oncebox.Broker

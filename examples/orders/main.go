@@ -8,7 +8,7 @@
 //
 // Any number of processes may do each part. Every process makes sure of tables, topic and subscription at its start.
 //
-//	export DATABASE_URL=postgres://postgres:secret@localhost:5432/postgres
+//	export DATABASE_URL=postgres://postgres:secret@localhost:5432/postgres ONCEBOX_SERVE_BROKER=none
 //	go run ./examples/orders &
 //	curl -i localhost:8080/orders -H 'Idempotency-Key: k1' -d '{"customer_id":"c1","items":[{"sku":"a","qty":2,"price_cents":500}]}'
 //	curl localhost:8080/customers/c1/summary
@@ -30,8 +30,9 @@
 //
 // # Environment
 //
-// ONCEBOX_DATABASE_URL (or DATABASE_URL) is required. Without ONCEBOX_PULSAR_URL (or PULSAR_URL) the database carries the events. The other variables are
-// in docs/config.md; those of package serve begin with ONCEBOX_SERVE_.
+// ONCEBOX_DATABASE_URL (or DATABASE_URL) is required. So is ONCEBOX_PULSAR_URL (or PULSAR_URL), unless
+// ONCEBOX_SERVE_BROKER=none: then the database carries the events. The other variables are in docs/config.md; those of package serve begin with
+// ONCEBOX_SERVE_.
 //
 // # Other brokers
 //

@@ -111,6 +111,9 @@ func variables(t *testing.T, db *pgtest.DB, more map[string]string) map[string]s
 	all := map[string]string{
 		"ONCEBOX_DATABASE_URL": db.DSN, "ONCEBOX_SERVE_ADDR": "127.0.0.1:0", "ONCEBOX_SERVE_MIGRATE": "true",
 	}
+	if _, named := more["ONCEBOX_PULSAR_URL"]; !named {
+		all["ONCEBOX_SERVE_BROKER"] = "none"
+	}
 	maps.Copy(all, more)
 	return all
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,6 +31,9 @@ func TestEachWrongSettingIsAnError(t *testing.T) {
 		vars := maps.Clone(base)
 		for n := 0; n+1 < len(more); n += 2 {
 			vars[more[n]] = more[n+1]
+			if more[n] != "ONCEBOX_DATABASE_URL" && strings.HasSuffix(more[n], "_URL") {
+				vars["ONCEBOX_SERVE_BROKER"] = ""
+			}
 		}
 		return vars
 	}
@@ -70,10 +74,14 @@ func TestEachWrongSettingIsAnError(t *testing.T) {
 		"an address that is taken": {shop(), with("ONCEBOX_SERVE_ADDR", taken.Addr().String()), []string{"ONCEBOX_SERVE_ADDR: choose another address"}},
 		"a second address that is taken": {shop(), with("ONCEBOX_SERVE_ADMIN_ADDR", taken.Addr().String()),
 			[]string{"ONCEBOX_SERVE_ADMIN_ADDR: choose another"}},
+		"no address of a broker": {shop(), with("ONCEBOX_SERVE_BROKER", ""), []string{
+			"no address is set: set ONCEBOX_PULSAR_URL, or ONCEBOX_SERVE_BROKER=none",
+		}},
+		"a broker without its address": {shop(), with("ONCEBOX_SERVE_BROKER", "pulsar"), []string{"the broker pulsar needs an address: set ONCEBOX_PULSAR_URL"}},
 		"a broker that the program does not link": {shop(), with("ONCEBOX_NATS_URL", "nats://127.0.0.1:1"),
 			[]string{"ONCEBOX_NATS_URL is set", "add nats.Kind() to Service.Brokers"}},
 		"two brokers": {shop(), with("ONCEBOX_NATS_URL", "nats://127.0.0.1:1", "ONCEBOX_PULSAR_URL", "pulsar://127.0.0.1:1"),
-			[]string{"ONCEBOX_PULSAR_URL and ONCEBOX_NATS_URL are both set"}},
+			[]string{"ONCEBOX_PULSAR_URL and ONCEBOX_NATS_URL are both set", "name the broker with ONCEBOX_SERVE_BROKER"}},
 		"an address of another broker": {shop(), with("ONCEBOX_PULSAR_URL", "nats://127.0.0.1:1"), []string{"ONCEBOX_PULSAR_URL", "pulsar://host:6650"}},
 		"people without a password": {shop(), with("ONCEBOX_SERVE_CONSOLE_READERS", "bob:x,ann"),
 			[]string{"ONCEBOX_SERVE_CONSOLE_READERS: entry 2: give name:password"}},

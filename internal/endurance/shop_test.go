@@ -54,7 +54,7 @@ func openShop(t *testing.T, database string, env ...string) *shop {
 	s := &shop{t: t, http: &http.Client{Timeout: 2 * time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: clients}}}
 	cmd := exec.Command("/bin/sh", "-c", `"$0" </dev/null & child=$!; read -r _; kill -9 $child; wait`, binary)
 	cmd.Env = append(os.Environ(), append([]string{
-		"ONCEBOX_DATABASE_URL=" + database, "ONCEBOX_PULSAR_URL=", "PULSAR_URL=", "ONCEBOX_SERVE_ADDR=127.0.0.1:0",
+		"ONCEBOX_DATABASE_URL=" + database, "ONCEBOX_SERVE_BROKER=none", "ONCEBOX_SERVE_ADDR=127.0.0.1:0",
 		// A message fails with each crash, which is not its fault.
 		"ONCEBOX_INBOX_RETRY_MAX_ATTEMPTS=-1", "ONCEBOX_INBOX_RETRY_MAX_DELAY=5s",
 	}, env...)...)
