@@ -10,16 +10,20 @@ type Point string
 
 // The points, in the order in which an event passes them.
 const (
-	// BeforeCommit is when a unit of work has done its work, and COMMIT was not sent yet: nothing of it may
-	// be in the database afterwards. The unit may be that of a request, of a handler, or of oncebox itself,
-	// for example when it parks a message.
+	// BeforeCommit is when a unit of work has done its work, and COMMIT was not sent yet: nothing of it is in the database afterwards. The first unit
+	// that comes to the point counts: a unit of a request, of a handler, or of oncebox itself, which parks a message in a unit, for example.
+	//
+	// In a leased handler it is the COMMIT of inbox.StepInUnit, of idempotency.StepTx, or of another unit that the handler opens. If the handler opens
+	// none, it is the COMMIT that settles the message, or the storing of the answer to the request. The result of a Step that was stored before
+	// stays. A StepOnce comes to the point before its call, when its begin is not stored yet.
 	BeforeCommit Point = "before commit"
-	// AfterCommit is when PostgreSQL has committed a unit of work, and the process has not read the answer:
-	// everything is in the database, but the caller does not know. The caller repeats a request, and the
-	// broker delivers a message again.
+	// AfterCommit is when PostgreSQL has committed a unit of work, and the process has not read the answer: everything is in the database, but the
+	// caller does not know. The caller repeats a request, and the broker delivers a message again. In a leased handler it is the same unit as for
+	// BeforeCommit. A leased request that opens no unit never comes to AfterCommit, because its answer is stored without a unit.
 	AfterCommit Point = "after commit"
-	// AfterCall is when a step of a leased handler or a leased request has made its call to another system, and its result is not stored: the next
-	// run makes the call again with the same key. After a StepOnce it is unknown whether the call was made.
+	// AfterCall is when a Step of a leased handler or a leased request has made its call to another system, and its result is not stored: the next
+	// run makes the call again with the same key. After a StepOnce it is unknown whether the call was made. StepInUnit and StepTx make no call, and
+	// have BeforeCommit instead.
 	AfterCall Point = "after call"
 	// BeforePublish is when the relay has read events, and the broker has none of them yet: they are published later.
 	BeforePublish Point = "before publish"
@@ -48,7 +52,7 @@ const (
 // HTTP handler for example, and make tables with CREATE TABLE IF NOT EXISTS. What the function does not make outlives the crash: global
 // variables, and connections to other services. The leases of the dead process have run out by then.
 //
-// Several calls are several crashes, each of another start of the service. The test fails at its end if the service never came to a point.
+// Two calls make the service crash twice. The second crash is of the process that [Kit.Drain] has started after the first one. The test fails at its end if the service never came to a point.
 // Without a broker there are BeforeCommit, AfterCommit and AfterCall only.
 func (k *Kit) CrashAt(p Point) {
 	k.t.Helper()

@@ -20,6 +20,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/oncetest"
+	"github.com/oncebox/oncebox/serve"
 	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -175,10 +176,10 @@ func TestCrashOfAParkedMessage(t *testing.T) {
 	c.requireOnce(t)
 }
 
-// The same holds for the lease of a handler without a transaction. The step that it had done is not done again.
+// The same holds for the lease of a handler without a transaction. A call whose result is stored is not made again.
 func TestCrashOfALeasedHandler(t *testing.T) {
 	t.Parallel()
-	handled, paid := 0, 0
+	handled, paid, noted := 0, 0, 0
 	kit := oncetest.New(t, func(setup oncetest.Setup) (*oncebox.App, error) {
 		app, err := oncebox.New(setup.DB, setup.Broker, setup.Config)
 		if err != nil {
@@ -195,16 +196,73 @@ func TestCrashOfALeasedHandler(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return inbox.StepInUnit(ctx, "note", func(context.Context, *uow.Unit) error { return nil })
+			return inbox.StepInUnit(ctx, "note", func(context.Context, *uow.Unit) error { noted++; return nil })
 		})
 		app.Consume("order", "billing", router, inbox.Leased())
 		return app, nil
 	})
-	require.NoError(t, kit.App.UoW.Do(t.Context(), func(_ context.Context, u *uow.Unit) error { return u.Add("order", Placed{"a"}) }))
-	kit.CrashAt(oncetest.AfterCommit) // of the result of "pay"
-	kit.Drain()
-	require.Equal(t, 2, handled)
-	require.Equal(t, 1, paid)
+	for _, c := range []struct {
+		point                oncetest.Point
+		handled, paid, noted int
+	}{
+		{oncetest.AfterCall, 2, 2, 1},    // the result of "pay" is not stored
+		{oncetest.BeforeCommit, 2, 1, 2}, // that of "note"
+		{oncetest.AfterCommit, 2, 1, 1},  // that of "note"
+		{oncetest.BeforeAck, 1, 1, 1},
+	} {
+		handled, paid, noted = 0, 0, 0
+		kit.PublishFrom("sales", "order", Placed{"a"})
+		kit.CrashAt(c.point)
+		kit.Drain()
+		require.Equal(t, []int{c.handled, c.paid, c.noted}, []int{handled, paid, noted}, c.point)
+	}
+}
+
+// A step of a request under a lease has the same points. Its answer is stored without a unit of work: BeforeCommit is also before that.
+func TestCrashOfTheStepsOfARequest(t *testing.T) {
+	t.Parallel()
+	paid, noted := 0, 0
+	kit, web := oncetest.Serve(t, serve.Service{Source: "shop", Setup: func(_ context.Context, app *oncebox.App) (http.Handler, error) {
+		pay := func(w http.ResponseWriter, r *http.Request) {
+			_, err := idempotency.Step(r.Context(), "pay", func(context.Context, string) (int, error) {
+				paid++
+				return paid, nil
+			})
+			if err == nil && r.URL.Path == "/noted" {
+				err = app.UoW.Do(r.Context(), func(ctx context.Context, u *uow.Unit) error {
+					_, err := idempotency.StepTx(ctx, u.DB(), "note", func(context.Context) (int, error) {
+						noted++
+						return noted, nil
+					})
+					return err
+				})
+			}
+			if err != nil {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			w.WriteHeader(http.StatusOK)
+		}
+		return httpmw.Idempotency(app.UoW, app.Idempotency, httpmw.Anyone, &httpmw.IdempotencyConfig{Lease: &httpmw.LeaseConfig{}})(http.HandlerFunc(pay)), nil
+	}})
+	for n, c := range []struct {
+		point       oncetest.Point
+		path        string
+		paid, noted int
+	}{
+		{oncetest.AfterCall, "/noted", 2, 1},
+		{oncetest.BeforeCommit, "/noted", 1, 2},
+		{oncetest.AfterCommit, "/noted", 1, 1},
+		{oncetest.BeforeCommit, "/", 1, 0}, // of the answer
+	} {
+		paid, noted = 0, 0
+		key := fmt.Sprint("key-", n)
+		kit.CrashAt(c.point)
+		require.NotEqual(t, http.StatusOK, web.Send("POST", c.path, "", "Idempotency-Key", key).Code)
+		kit.Drain()
+		require.Equal(t, http.StatusOK, web.Send("POST", c.path, "", "Idempotency-Key", key).Code, c.point)
+		require.Equal(t, []int{c.paid, c.noted}, []int{paid, noted}, c.point)
+	}
 }
 
 // Each crash is of another start.

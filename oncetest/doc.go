@@ -52,7 +52,11 @@
 //
 // # A request
 //
-// [Serve] gives the test a [Web], which sends requests to the present process.
+// [Serve] gives the test a [Web], which sends requests to the present process. A request that waits for a consumer, as a read of a read model may do, waits
+// for a [Kit.Drain]: [Web.SendAndDrain] does both.
+//
+//	token := web.Send("POST", "/reservations", "", "Idempotency-Key", "key-1").Header().Get("X-Read-Token")
+//	answer := web.SendAndDrain("GET", "/shows/hamlet", "", "X-Read-Token", token)
 //
 // Without package serve: a start after a crash makes a new App, so its HTTP handler is a new one, too. [NewService] gives the test the present handler,
 // or whatever else the service is made of:
@@ -83,7 +87,7 @@
 // # Errors
 //
 // If a function or method does not find what it requires, it fails the test at once (FailNow). The message says what it found and what to do. Call
-// the functions and methods from the test's own goroutine.
+// the functions and methods from the test's own goroutine. Only Send and ServeHTTP of a [Web] may also be called from others.
 //
 // Read first: kit.go:New, then drain.go:Kit.Drain.
 package oncetest

@@ -49,6 +49,7 @@ func TestServe(t *testing.T) {
 		require.Equal(t, []string{"orders", "acme", "o-1", "test.order"}, []string{got.Source, tenant, got.AggregateID, got.Topic})
 		oncetest.RequireNoEvent[Placed](kit)
 		require.Equal(t, "GET /a shop c-7", web.Send("GET", "/a", "", "X-Correlation-ID", "c-7").Body.String())
+		require.Equal(t, "GET /b shop c-8", web.SendAndDrain("GET", "/b", "", "X-Correlation-ID", "c-8").Body.String(), "it has no statement to wait for")
 		var n int
 		require.NoError(t, kit.DB.NewRaw("SELECT count(*) FROM orders").Scan(t.Context(), &n))
 		require.Equal(t, 1, n)

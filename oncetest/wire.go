@@ -25,6 +25,7 @@ type wire struct {
 	process *process
 	conn    atomic.Pointer[pgconn.PgConn] // nil while the session begins
 	commits atomic.Bool                   // COMMIT was sent, and its answer was not read
+	storing atomic.Bool                   // the statement stores the result of a step, which has the point AfterCall
 
 	reading   sync.Mutex
 	in        []byte // received bytes, from the first incomplete message on
@@ -39,7 +40,7 @@ func (w *wire) Write(b []byte) (int, error) {
 	if w.process.isDead() {
 		return len(b), nil
 	}
-	if c := w.conn.Load(); c != nil && pgsql.IsCommitting(c) {
+	if c := w.conn.Load(); c != nil && pgsql.IsCommitting(c) && !w.storing.Load() {
 		if w.process.reach(BeforeCommit) {
 			return len(b), nil
 		}

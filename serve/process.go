@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -53,7 +54,7 @@ func newProcess(s Service) (*process, error) {
 	if err := errors.Join(err, chosen); err != nil {
 		return nil, err
 	}
-	p.log = cmp.Or(p.app.Telemetry.Logger, newLog(&p.cfg))
+	p.log = cmp.Or(p.app.Telemetry.Logger, newLog(&p.cfg, os.Stderr))
 	p.app.Telemetry.Logger = p.log
 	p.quiet = config.Quiet(p.log, p.app.LogInterval)
 	return p, nil
@@ -79,17 +80,25 @@ func choose(linked []brokers.Kind, name string) (*brokers.Kind, error) {
 }
 
 // newLog returns the logger of the process.
-func newLog(cfg *Config) *slog.Logger {
+func newLog(cfg *Config, to io.Writer) *slog.Logger {
 	level, err := cfg.level()
 	if err != nil {
 		level = slog.LevelInfo // Validate has refused it
 	}
-	options := &slog.HandlerOptions{Level: level}
-	var h slog.Handler = slog.NewTextHandler(os.Stderr, options)
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: durationAsText}
+	var h slog.Handler = slog.NewTextHandler(to, options)
 	if cfg.LogFormat == "json" {
-		h = slog.NewJSONHandler(os.Stderr, options)
+		h = slog.NewJSONHandler(to, options)
 	}
 	return slog.New(telemetry.WithIDs(h))
+}
+
+// durationAsText writes a duration as 1m20s. JSON would have the number of nanoseconds.
+func durationAsText(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
 }
 
 // observe makes the providers of metrics and traces, unless the service has set its own.

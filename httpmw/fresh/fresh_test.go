@@ -58,7 +58,7 @@ func TestReads(t *testing.T) {
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 	t.Cleanup(func() { slog.SetDefault(before) })
-	kit, web := oncetest.Serve(t, serve.Service{
+	_, web := oncetest.Serve(t, serve.Service{
 		Source: "shop", Migrate: serve.Tables("CREATE TABLE IF NOT EXISTS taken (n int)"),
 		Setup: func(_ context.Context, app *oncebox.App) (http.Handler, error) { return service(app), nil },
 	})
@@ -72,8 +72,5 @@ func TestReads(t *testing.T) {
 	require.Contains(t, log.String(), "level=WARN")
 	require.Contains(t, log.String(), "consumer=seats")
 
-	answer := make(chan string, 1)
-	go func() { answer <- web.Send("GET", "/late", "", header, token).Body.String() }()
-	kit.Drain()
-	require.Equal(t, "1", <-answer)
+	require.Equal(t, "1", web.SendAndDrain("GET", "/late", "", header, token).Body.String())
 }
