@@ -20,10 +20,12 @@ import (
 //
 // The version of an aggregate is its column "version", or the field with the tag `uow:"version"`, and AggregateVersion has to return the stored
 // version. Save adds the number of recorded events to it, provided that the stored version is still the same: if somebody else was faster, the
-// error is a [*ConflictError]. Version 0 means a new aggregate. Save inserts it, so it needs an event. A change without an event keeps the version: Save
-// refuses it if another unit has saved an event meanwhile. Two changes without events at the same time are not noticed, and the later one stays, unless
-// both units load the aggregate with FOR UPDATE. Record an event for each change that must not be lost. Record first and save last: events that are recorded after the latest Save fail the unit. The version field of the
-// model is set after COMMIT, so that the next unit can save the same instance.
+// error is a [*ConflictError]. Version 0 means a new aggregate. Save inserts it, so it needs an event. Record first and save last: events that are recorded after the latest Save
+// fail the unit. The version field of the model is set after COMMIT, so that the next unit can save the same instance.
+//
+// A change without an event keeps the version. Save refuses it if another unit has saved an event meanwhile. If another unit makes a change without an
+// event at the same time, Save does not notice that, and the later change stays. So record an event for each change that must not be lost, or load the
+// aggregate with FOR UPDATE in all units that change it: then the units take turns.
 //
 // A hot aggregate, which many units change at the same time, is better loaded with FOR UPDATE inside the unit: then the units take turns, and there
 // is no conflict. See the example of a hot aggregate. Load several hot aggregates in the same order in all units, for example with ORDER BY id FOR

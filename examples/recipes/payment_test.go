@@ -1,0 +1,173 @@
+package recipes_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/config"
+	"github.com/oncebox/oncebox/examples/recipes"
+	"github.com/oncebox/oncebox/oncetest"
+)
+
+// provider charges once for each key.
+type provider struct {
+	away, declines bool
+	calls          int
+	charged        map[string]bool // whether it was accepted
+}
+
+func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if p.away {
+		w.WriteHeader(http.StatusBadGateway)
+		return
+	}
+	p.calls++
+	key := r.Header.Get("Idempotency-Key")
+	if _, known := p.charged[key]; !known {
+		p.charged[key] = !p.declines
+	}
+	if !p.charged[key] {
+		w.WriteHeader(http.StatusPaymentRequired)
+	}
+}
+
+type shop struct {
+	*oncetest.Kit
+
+	web      *oncetest.Web
+	provider *provider
+}
+
+func newShop(t *testing.T) *shop {
+	t.Helper()
+	s := &shop{provider: &provider{charged: map[string]bool{}}}
+	server := httptest.NewServer(s.provider)
+	t.Cleanup(server.Close)
+	s.Kit, s.web = oncetest.Serve(t, recipes.Tickets(recipes.Settings{ProviderURL: server.URL}))
+	return s
+}
+
+func (s *shop) reserve(t *testing.T, id string) {
+	t.Helper()
+	require.Equal(t, http.StatusCreated, s.web.Send("POST", "/reservations/"+id, "", "Idempotency-Key", "key").Code)
+}
+
+// pay returns the status, and whether the answer was stored.
+func (s *shop) pay(id, key string) (status int, replayed bool) {
+	answer := s.web.Send("POST", "/reservations/"+id+"/pay", "", "Idempotency-Key", key)
+	return answer.Code, answer.Header().Get("Idempotent-Replayed") == "true"
+}
+
+func (s *shop) cancel(id string) int { return s.web.Send("DELETE", "/reservations/"+id, "").Code }
+
+func (s *shop) requireStatus(t *testing.T, id, want string) {
+	t.Helper()
+	var status string
+	require.NoError(t, s.DB.NewRaw("SELECT status FROM reservations WHERE id = ?", id).Scan(t.Context(), &status))
+	require.Equal(t, want, status)
+}
+
+// What the table of docs/calls.md says.
+func TestAnswersOfAPayment(t *testing.T) {
+	s := newShop(t)
+	require := require.New(t)
+	twice := func(id, key string, status int, stored bool) {
+		t.Helper()
+		for n := range 2 {
+			got, replayed := s.pay(id, key)
+			require.Equal(status, got)
+			require.Equal(stored && n == 1, replayed)
+		}
+	}
+	s.reserve(t, "a")
+	twice("a", "key-1", http.StatusNoContent, true)
+	twice("a", "key-2", http.StatusNoContent, true)
+	require.Equal(1, s.provider.calls, "a paid reservation is not paid again, whatever the key")
+
+	s.reserve(t, "b")
+	s.provider.away = true
+	twice("b", "key-1", http.StatusServiceUnavailable, false)
+	require.Equal(http.StatusConflict, s.cancel("b"), "the provider may have been asked")
+	s.provider.away, s.provider.declines = false, true
+	twice("b", "key-1", http.StatusPaymentRequired, true)
+	require.Equal(2, s.provider.calls)
+
+	s.reserve(t, "c")
+	require.Equal(http.StatusNoContent, s.cancel("c"))
+	require.Equal(http.StatusNoContent, s.cancel("c"), "it changes nothing the second time, so it needs no key")
+	twice("c", "key-1", http.StatusConflict, false)
+	twice("d", "key-1", http.StatusNotFound, true)
+	status, _ := s.pay("c", "")
+	require.Equal(http.StatusBadRequest, status, "a step needs a key")
+	oncetest.RequireNoEvent[recipes.HoldEnded](s.Kit)
+}
+
+// The process dies after the call. The client comes again, with the same key or another one, or never: then the delayed event ends the payment.
+func TestPaymentAfterACrash(t *testing.T) {
+	s := newShop(t)
+	for id, again := range map[string]string{"same": "key-1", "another": "key-2", "never": ""} {
+		s.provider.calls = 0
+		s.reserve(t, id)
+		s.CrashAt(oncetest.AfterCall)
+		s.pay(id, "key-1") // nobody gets this answer
+		s.Drain()
+		s.requireStatus(t, id, "paying")
+		if again != "" {
+			status, _ := s.pay(id, again)
+			require.Equal(t, http.StatusNoContent, status)
+		} else {
+			s.Advance(time.Hour)
+			s.Drain()
+		}
+		s.requireStatus(t, id, "paid")
+		require.Equal(t, 2, s.provider.calls)
+		require.Contains(t, s.provider.charged, "reservation "+id)
+		oncetest.RequireEvents[recipes.ReservationPaid](s.Kit, 1, func(e recipes.ReservationPaid) bool { return e.ID == id })
+	}
+	require.Len(t, s.provider.charged, 3)
+}
+
+// A reservation that nobody pays expires. If the provider declines an abandoned payment, that is its end, too.
+func TestReservationExpires(t *testing.T) {
+	s := newShop(t)
+	s.reserve(t, "a")
+	s.reserve(t, "b")
+	s.provider.away = true
+	s.pay("b", "key-1")
+	s.provider.away, s.provider.declines = false, true
+	s.Advance(time.Hour)
+	s.Drain()
+	s.requireStatus(t, "a", "expired")
+	s.requireStatus(t, "b", "declined")
+	status, _ := s.pay("a", "key-1")
+	require.Equal(t, http.StatusConflict, status)
+}
+
+// What docs/two-services.md says of settings.
+func TestSettings(t *testing.T) {
+	for _, c := range []struct{ url, timeout, says string }{
+		{"", "5s", `environment variable "TICKETS_PROVIDER_URL" should not be empty`},
+		{"http://provider", "5", `TICKETS_TIMEOUT is "5": give a duration`},
+		{"http://provider", "5s", ""},
+	} {
+		t.Setenv("TICKETS_PROVIDER_URL", c.url)
+		t.Setenv("TICKETS_TIMEOUT", c.timeout)
+		t.Setenv("TICKETS_TIMEOUTS", "misspelt")
+		var got recipes.Settings
+		err := config.Env("TICKETS_", &got)
+		if c.says != "" {
+			require.ErrorContains(t, err, c.says)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, recipes.Settings{ProviderURL: c.url, Timeout: 5 * time.Second}, got)
+	}
+	t.Setenv("TICKETS_TIMEOUT", "")
+	var got recipes.Settings
+	require.NoError(t, config.Env("TICKETS_", &got))
+	require.Equal(t, 10*time.Second, got.Timeout, "an empty variable leaves the default")
+}
