@@ -22,7 +22,7 @@ import (
 //
 // Pass key to the other side, so that it can recognize a repeated call: it is the same in every try of this step of this message, has 32
 // letters and digits, and fits into any header, as Idempotency-Key for example. It is needed although results are stored: a process that
-// dies after the call and before its result is stored makes the call again.
+// dies after the call and before its result is stored makes the call again. docs/inbox.md shows a call that must not be repeated.
 //
 // name identifies the step within the handler, at most 255 bytes. A name may be used once in a try, so in a loop it has to contain the
 // number of the round. T must survive JSON: a result that cannot be encoded, or cannot be decoded after a deployment, makes a dead letter

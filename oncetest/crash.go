@@ -52,7 +52,8 @@ const (
 // HTTP handler for example, and make tables with CREATE TABLE IF NOT EXISTS. What the function does not make outlives the crash: global
 // variables, and connections to other services. The leases of the dead process have run out by then.
 //
-// Two calls make the service crash twice. The second crash is of the process that [Kit.Drain] has started after the first one. The test fails at its end if the service never came to a point.
+// Two calls make the service crash twice. The second crash is of the process that [Kit.Drain] has started after the first one. The
+// test fails at its end if the service never came to a point.
 // Without a broker there are BeforeCommit, AfterCommit and AfterCall only.
 func (k *Kit) CrashAt(p Point) {
 	k.t.Helper()

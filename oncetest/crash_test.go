@@ -224,10 +224,16 @@ func TestCrashOfTheStepsOfARequest(t *testing.T) {
 	paid, noted := 0, 0
 	kit, web := oncetest.Serve(t, serve.Service{Source: "shop", Setup: func(_ context.Context, app *oncebox.App) (http.Handler, error) {
 		pay := func(w http.ResponseWriter, r *http.Request) {
-			_, err := idempotency.Step(r.Context(), "pay", func(context.Context, string) (int, error) {
+			call := func(context.Context, string) (int, error) {
 				paid++
 				return paid, nil
-			})
+			}
+			var err error
+			if r.URL.Path == "/once" {
+				_, err = idempotency.StepOnce(r.Context(), "pay", func(ctx context.Context) (int, error) { return call(ctx, "") })
+			} else {
+				_, err = idempotency.Step(r.Context(), "pay", call)
+			}
 			if err == nil && r.URL.Path == "/noted" {
 				err = app.UoW.Do(r.Context(), func(ctx context.Context, u *uow.Unit) error {
 					_, err := idempotency.StepTx(ctx, u.DB(), "note", func(context.Context) (int, error) {
@@ -253,7 +259,8 @@ func TestCrashOfTheStepsOfARequest(t *testing.T) {
 		{oncetest.AfterCall, "/noted", 2, 1},
 		{oncetest.BeforeCommit, "/noted", 1, 2},
 		{oncetest.AfterCommit, "/noted", 1, 1},
-		{oncetest.BeforeCommit, "/", 1, 0}, // of the answer
+		{oncetest.BeforeCommit, "/", 1, 0},     // of the answer
+		{oncetest.BeforeCommit, "/once", 1, 0}, // of the begin, so the call was not made
 	} {
 		paid, noted = 0, 0
 		key := fmt.Sprint("key-", n)

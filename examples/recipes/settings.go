@@ -3,8 +3,8 @@ package recipes
 import (
 	"context"
 	"fmt"
-	"log"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/oncebox/oncebox"
@@ -43,7 +43,8 @@ const reservations = "CREATE TABLE IF NOT EXISTS reservations (id text PRIMARY K
 func RunTickets() {
 	var settings Settings
 	if err := config.Env("TICKETS_", &settings); err != nil {
-		log.Fatal(err)
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 	serve.Main(Tickets(settings).WithBrokers(pulsar.Kind()))
 }
