@@ -33,6 +33,11 @@ func (b *browser) follow(from answer, known map[string]bool) (pages []answer) {
 		known[to] = true
 		a := b.get(to)
 		require.Equal(b.t, http.StatusOK, a.status, "%s leads to %s: %s", from.at, to, a.text())
+		if _, place, isPlace := strings.Cut(to, "#"); isPlace {
+			id, err := url.PathUnescape(place)
+			require.NoError(b.t, err)
+			require.Contains(b.t, a.body, `id="`+html.EscapeString(id)+`"`, "%s leads to %s", from.at, to)
+		}
 		pages = append(pages, a)
 	}
 	return pages

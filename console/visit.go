@@ -193,7 +193,8 @@ const countWithin = 3 * time.Second
 
 // count begins to read the numbers of the menu, beside what the page itself reads.
 func (v *visit) count() {
-	v.counts = make(chan counts, 1)
+	read := make(chan counts, 1)
+	v.counts = read
 	go func() {
 		ctx, cancel := context.WithTimeout(v.Context(), countWithin)
 		defer cancel()
@@ -202,7 +203,7 @@ func (v *visit) count() {
 		if err != nil && ctx.Err() == nil && !pgerr.IsConnectionError(err) {
 			v.log.ErrorContext(ctx, "oncebox: the console could not read the numbers of its menu", "error", err)
 		}
-		v.counts <- counts{n, err}
+		read <- counts{n, err}
 	}()
 }
 
