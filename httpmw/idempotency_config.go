@@ -63,8 +63,8 @@ type IdempotencyConfig struct {
 	// Required refuses a request without a key with 400, if its method is one of Methods. Default: false, requests without a key pass through, are not
 	// protected, and have no unit of work, unless [UnitOfWork] is mounted within.
 	Required bool
-	// RequireTenant answers 400 to a request with a key if neither the scope function nor [Tenant] has set a tenant. Set RequireTenant in a service
-	// with tenants: without a tenant, the requests of all tenants share one set of keys. Default: false, a key without a tenant belongs to the default
+	// RequireTenant answers 400 to a request with a key if neither the [ScopeFunc] nor [Tenant] has set a tenant. Set RequireTenant in a service with tenants:
+	// all requests without a tenant share one set of keys. Default: false, a key without a tenant belongs to the default
 	// tenant of the store.
 	RequireTenant bool
 	// Methods are the HTTP methods whose requests use keys. A request whose method is not in Methods passes through untouched, with or without a key.

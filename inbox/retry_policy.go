@@ -23,7 +23,7 @@ type RetryPolicy struct {
 	// with the pauses of the consumer; later messages of the ordering key wait in this process. The message is parked earlier if the messages behind it fill
 	// the queue of the consumer ([messaging.Message.QueueFull]). Default: 3.
 	Tries int `env:"TRIES"`
-	// Policy sets the pauses between the tries of a parked message. A handler that returns [messaging.RetryAfter] sets its own pause. Default: 5s, up to 10m.
+	// Policy sets the pauses between the tries of a message that is parked: it waits in the database. A handler that returns [messaging.RetryAfter] sets its own pause. Default: 5s, up to 10m.
 	retry.Policy
 	// GiveUpAfter is how long a message whose handler fails is tried, from the moment when it was parked. The first try that fails after GiveUpAfter makes the
 	// message a dead letter. Default: 72h. With -1 the message is tried without end.

@@ -35,8 +35,8 @@ type Config struct {
 	// Parts are what this process does: api answers requests, relay publishes events, consumers handles messages. Processes with api or consumers also
 	// remove rows whose retention has ended. Default: api,relay,consumers.
 	Parts []string `env:"PARTS"`
-	// Broker is the broker of this process: pulsar, nats, kafka or rabbitmq, as far as the program links it, or none: the database carries the events.
-	// Default: the broker whose address is set. A program that links a broker starts without an address only with none.
+	// Broker is the broker of this process: "pulsar", "nats", "kafka" or "rabbitmq". The program must link it. With "none" the database carries the events. A
+	// program that links a broker and finds no address starts only with "none". Default: the broker whose address is set.
 	Broker string `env:"BROKER"`
 	// Migrate makes or updates the tables at the start: the tables of oncebox, and those of [Service].Migrate. The role of the database needs the right
 	// to make tables. Default: false, the tables must exist.

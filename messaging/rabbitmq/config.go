@@ -67,7 +67,7 @@ type Config struct {
 	// Default: 30s.
 	ConnectTimeout time.Duration `env:"CONNECT_TIMEOUT"`
 	// ConnectionTimeout is the longest time for one attempt to open a connection, with the handshakes of TLS and AMQP; then the next attempt begins. An
-	// open connection from which the broker reads nothing for this time counts as lost. Default: 10s.
+	// open connection counts as lost if the program has data to send and the broker accepts none of it for this time. Default: 10s.
 	ConnectionTimeout time.Duration `env:"CONNECTION_TIMEOUT"`
 	// Heartbeat is the interval at which client and broker send each other a sign of life. A connection that misses two of these signs ends, and is
 	// opened again. Default: 10s.
