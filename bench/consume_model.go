@@ -28,7 +28,8 @@ func updateByModel(ctx context.Context, db *bun.DB, m handMessage, l *ledger) er
 	}
 	return db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 		// The id as text, because bun writes an array of bytes as an array.
-		entered, err := tx.NewRaw("INSERT INTO hand_inbox (message_id, consumer) VALUES (?, ?) ON CONFLICT DO NOTHING", m.from.Properties()["ce_id"], source).Exec(ctx)
+		entered, err := tx.NewRaw("INSERT INTO hand_inbox (message_id, consumer) VALUES (?, ?) ON CONFLICT DO NOTHING",
+			m.from.Properties()["ce_id"], source).Exec(ctx)
 		if err != nil {
 			return err
 		}

@@ -65,7 +65,8 @@ FROM generate_series(1, %d) n`
 	attempts, error_message, cause_since, fingerprint)
 SELECT 'consumer-' || n %% 20, n / 2, gen_random_uuid(), 'tenant-' || n %% 500, 'bench', n::text, 'type-' || n %% 40, 'topic-' || n %% 20,
 	'application/json', '\x7b7d', CASE n / 2 %% 2 WHEN 0 THEN 3 ELSE 0 END, CASE n / 2 %% 2 WHEN 0 THEN 'no row with id ' || n ELSE '' END,
-	CASE n / 2 %% 2 WHEN 0 THEN now() - n * interval '10 ms' END, CASE n / 2 %% 2 WHEN 0 THEN left(md5('consumer-' || n %% 20 || 'type-' || n %% 40), 16) ELSE '' END
+	CASE n / 2 %% 2 WHEN 0 THEN now() - n * interval '10 ms' END,
+	CASE n / 2 %% 2 WHEN 0 THEN left(md5('consumer-' || n %% 20 || 'type-' || n %% 40), 16) ELSE '' END
 FROM generate_series(1, %d) n`
 	fullKeys = `INSERT INTO inbox_key (consumer, key_lock, tenant_id, state, due_at)
 SELECT consumer, key_lock, tenant_id, (ARRAY['FAILED', 'WAITING'])[1 + key_lock %% 2], now() FROM (

@@ -94,7 +94,7 @@ func (o *objectsBench) http(ctx context.Context) error {
 	if err := b.run(ctx); err != nil {
 		return err
 	}
-	o.counts = append(o.counts, objectCount{"a request with a fresh key, with its client and its handler's prepared statement", b.variants[0].allocs, boundRequest})
+	o.counts = append(o.counts, objectCount{"a request with a fresh key, its client and its handler's statement", b.variants[0].allocs, boundRequest})
 	return nil
 }
 
@@ -104,7 +104,8 @@ func (o *objectsBench) report() (err error) {
 	for _, c := range o.counts {
 		fmt.Fprintf(out, "%.0f\t%.0f\t%s\n", c.n.median(), c.bound, c.what)
 		if c.n.median() > c.bound {
-			err = fmt.Errorf("%s: %.1f objects, more than %.0f: find them with -memprofile of commit, consume or http: %w", c.what, c.n.median(), c.bound, errWrong)
+			err = fmt.Errorf("%s: %.1f objects, more than %.0f: find them with -memprofile of commit, consume or http: %w",
+				c.what, c.n.median(), c.bound, errWrong)
 		}
 	}
 	out.Flush()

@@ -41,7 +41,7 @@ func (p *profiles) start() (stop func() error, err error) {
 	if p.cpu == "" {
 		return stop, nil
 	}
-	f, err := os.Create(p.cpu) //nolint:gosec // the user's own choice
+	f, err := os.Create(p.cpu)
 	if err != nil {
 		return nil, fmt.Errorf("profile: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -109,14 +110,15 @@ func (c contestant) build(ctx context.Context, dir, commit string) error {
 // run runs a command, whose tables are written to out.
 func (c contestant) run(ctx context.Context, out io.Writer, row []string, rounds int) error {
 	fmt.Fprintf(out, "\n# %s\n", strings.Join(row, " "))
-	cmd := exec.CommandContext(ctx, c.program, append(row, "-rounds", strconv.Itoa(rounds), "-figures", c.figures)...) //nolint:gosec // this program, or a build of it
+	args := slices.Concat(row, []string{"-rounds", strconv.Itoa(rounds), "-figures", c.figures})
+	cmd := exec.CommandContext(ctx, c.program, args...) //nolint:gosec // this program, or a build of it
 	cmd.Stdout, cmd.Stderr = out, os.Stderr
 	return cmd.Run()
 }
 
 // output runs a program whose output is that of this one.
 func output(ctx context.Context, program string, args ...string) error {
-	cmd := exec.CommandContext(ctx, program, args...)
+	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // go and git
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s %s: %w", program, strings.Join(args, " "), err)

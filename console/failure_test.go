@@ -58,7 +58,8 @@ func TestCauseIsNotedAndArchived(t *testing.T) {
 			VALUES ('billing', 'order', '00000000-0000-0000-0000-000000000001', '` + name + `', 'CONNECTED', now(), 0, now() + interval '1 hour', 20)`,
 		`INSERT INTO oncebox_process (process, name, host, service, version, library, parts, relay, reporter, broker, seen_until)
 			SELECT gen_random_uuid(), n, 'vm', 'shop', '', '', 'consumers', '',
-				CASE WHEN n <> 'other-1' THEN '00000000-0000-0000-0000-000000000001'::uuid END, '', now() + interval '1 hour' FROM unnest(ARRAY['` + name + `', 'other-1']) n`,
+				CASE WHEN n <> 'other-1' THEN '00000000-0000-0000-0000-000000000001'::uuid END, '', now() + interval '1 hour'
+				FROM unnest(ARRAY['` + name + `', 'other-1']) n`,
 	} {
 		_, err := s.DB.ExecContext(t.Context(), statement)
 		require.NoError(t, err)

@@ -20,8 +20,9 @@ import (
 //
 // The version of an aggregate is its column "version", or the field with the tag `uow:"version"`, and AggregateVersion has to return the stored
 // version. Save adds the number of recorded events to it, provided that the stored version is still the same: if somebody else was faster, the
-// error is a [*ConflictError]. Version 0 means a new aggregate. Save inserts it, so it needs an event. Record first and save last: events that are recorded after the latest Save
-// fail the unit. The version field of the model is set after COMMIT, so that the next unit can save the same instance.
+// error is a [*ConflictError]. Version 0 means a new aggregate. Save inserts it, so it needs an event. Record first and save
+// last: events that are recorded after the latest Save fail the unit. The version field of the model is set after COMMIT, so that the next unit can
+// save the same instance.
 //
 // A change without an event keeps the version. Save refuses it if another unit has saved an event meanwhile. If another unit makes a change without an
 // event at the same time, Save does not notice that, and the later change stays. So record an event for each change that must not be lost, or load the

@@ -151,5 +151,5 @@ func (s *statement) alone(ctx context.Context, tx *sql.Tx) error {
 		return err
 	}
 	err = s.read(&Result{plain: rows})
-	return errors.Join(err, rows.Close(), rows.Err())
+	return errors.Join(err, rows.Close(), rows.Err()) //nolint:sqlclosecheck // its error counts
 }

@@ -218,7 +218,7 @@ type tx struct {
 func (t *tx) Commit() error {
 	return t.end(endedByCommit, func(ctx context.Context) error {
 		tag, err := t.begun.Exec(ctx, commitText)
-		if err == nil && tag.String() != "COMMIT" {
+		if err == nil && tag.String() != commitTag {
 			err = pgx.ErrTxCommitRollback // PostgreSQL rolls back a failed transaction without reporting an error
 		}
 		if err != nil && t.begun.PgConn().TxStatus() != 'I' {

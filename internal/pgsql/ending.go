@@ -88,7 +88,7 @@ func (e *ending) answered(kind byte, body []byte) {
 		switch string(tag) {
 		case "BEGIN", "START TRANSACTION":
 			e.begun = true
-		case "COMMIT", "PREPARE TRANSACTION":
+		case commitTag, "PREPARE TRANSACTION":
 			e.note(string(tag))
 		case "ROLLBACK":
 			if e.ends || e.awaited == 0 { // pgx sends unprepared batches past the writer that is observed here

@@ -64,7 +64,10 @@ func onPipeline(c bun.Conn, fn func(*conn) error) (ok bool, err error) {
 	return ok, err
 }
 
-const commitText = "commit"
+const (
+	commitText = "commit"
+	commitTag  = "COMMIT" // the answer to it
+)
 
 // beginText has the text of a BEGIN that was put off, by its isolation level.
 var beginText = map[pgx.TxIsoLevel]string{"": "begin", pgx.ReadCommitted: "begin isolation level read committed"} //nolint:gochecknoglobals // a constant

@@ -73,7 +73,7 @@ func (t *roundTrip) make(ctx context.Context, b *Batch, begins, commits bool) (l
 	}
 	if commits {
 		tag, err := t.next(results, nil)
-		if err == nil && tag.String() != "COMMIT" { // PostgreSQL rolls back a failed transaction without reporting an error
+		if err == nil && tag.String() != commitTag { // PostgreSQL rolls back a failed transaction without reporting an error
 			err = pgx.ErrTxCommitRollback
 		}
 		return last, err
