@@ -98,18 +98,15 @@ func (b *httpBench) run(ctx context.Context) error {
 		return err
 	}
 	b.report()
-	floors := map[string]sample{}
-	for _, v := range b.variants {
-		floors[v.name] = v.rates
-	}
+	rates := b.rates()
 	for _, v := range b.variants {
 		switch v.name {
 		case "bare", "hand", "hand-batched":
 		case "fresh":
-			b.figures.addSeries("HTTP/fresh/floor=hand-batched", &v.series, floors["hand-batched"])
+			b.figures.addSeries("HTTP/fresh/floor=hand-batched", &v.series, rates["hand-batched"])
 			fallthrough
 		default:
-			b.figures.addSeries("HTTP/"+v.name, &v.series, floors["hand"])
+			b.figures.addSeries("HTTP/"+v.name, &v.series, rates["hand"])
 		}
 	}
 	return b.figures.write()
@@ -136,6 +133,15 @@ func (b *httpBench) measure(ctx context.Context, v *httpVariant) error {
 	})
 }
 
+// rates returns the rates by the name of the variant.
+func (b *httpBench) rates() map[string]sample {
+	all := map[string]sample{}
+	for _, v := range b.variants {
+		all[v.name] = v.rates
+	}
+	return all
+}
+
 // report prints the table and, unless the run was for a profile only, the line of figures.
 func (b *httpBench) report() {
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
@@ -148,10 +154,7 @@ func (b *httpBench) report() {
 	if b.only != "" {
 		return
 	}
-	rates := map[string]sample{}
-	for _, v := range b.variants {
-		rates[v.name] = v.rates
-	}
+	rates := b.rates()
 	over := func(name, floor string) string { return rates[name].over(rates[floor]).ratio() }
 	fmt.Printf("http fresh_ratio=%s hand_over_bare=%s mixed_over_fresh=%s replay_over_fresh=%s hot_over_fresh=%s\n",
 		over("fresh", "hand"), over("hand", "bare"), over("mixed", "fresh"), over("replay", "fresh"), over("hot", "fresh"))
