@@ -217,10 +217,7 @@ type tx struct {
 // Commit sends COMMIT, if there is anything to commit. A failure closes the connection, unless the server has said that the transaction is over.
 func (t *tx) Commit() error {
 	return t.end(endedByCommit, func(ctx context.Context) error {
-		tag, err := t.begun.Exec(ctx, commitText)
-		if err == nil && tag.String() != commitTag {
-			err = pgx.ErrTxCommitRollback // PostgreSQL rolls back a failed transaction without reporting an error
-		}
+		err := committed(t.begun.Exec(ctx, commitText))
 		if err != nil && t.begun.PgConn().TxStatus() != 'I' {
 			_ = t.begun.Close(ctx)
 		}

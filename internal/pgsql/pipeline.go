@@ -118,6 +118,14 @@ func (c *conn) send(ctx context.Context, b *Batch, commit bool) (last pgconn.Com
 	return last, open, err
 }
 
+// committed returns the error of COMMIT. PostgreSQL rolls back a failed transaction without reporting an error: the answer says so.
+func committed(answer pgconn.CommandTag, err error) error {
+	if err == nil && answer.String() != commitTag {
+		return pgx.ErrTxCommitRollback
+	}
+	return err
+}
+
 // open reports whether the server has said that a transaction is open, failed or not.
 func (c *conn) open() bool {
 	conn := c.Conn()

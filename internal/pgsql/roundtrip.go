@@ -72,11 +72,7 @@ func (t *roundTrip) make(ctx context.Context, b *Batch, begins, commits bool) (l
 		}
 	}
 	if commits {
-		tag, err := t.next(results, nil)
-		if err == nil && tag.String() != commitTag { // PostgreSQL rolls back a failed transaction without reporting an error
-			err = pgx.ErrTxCommitRollback
-		}
-		return last, err
+		return last, committed(t.next(results, nil))
 	}
 	return last, nil
 }
