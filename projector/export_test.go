@@ -15,9 +15,6 @@ func Hasten(p *Projector) {
 // ObserveOften makes p read the state of the outbox often. It is called before p runs.
 func ObserveOften(p *Projector) { p.pauses.observe = 50 * time.Millisecond }
 
-// ObserveEvery makes p read the state of the outbox at an interval, which is also the time that a reading has. It is called before p runs.
-func ObserveEvery(p *Projector, interval time.Duration) { p.pauses.observe = interval }
-
 // Mark returns the low-water mark of p's first store.
 func Mark(p *Projector) int64 {
 	p.mu.Lock()

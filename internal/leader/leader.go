@@ -21,11 +21,12 @@ import (
 // interval is how often the leader reads by default, and how often the others check whether there is a leader.
 const interval = 15 * time.Second
 
-// lifetimes is the length of the lease in intervals: a leader that is silent for longer is replaced.
-const lifetimes = 3
-
 // readWithin limits a reading, and so how long the end of a process waits for it.
 const readWithin = 5 * time.Second
+
+// lifetimes is the length of the lease in intervals, beside the time of one reading: a leader that is silent for longer is replaced. Without that
+// time a leader whose database is slow would lose the lease while it reads.
+const lifetimes = 3
 
 // resignWithin limits the statement with which a leader resigns, so that a hanging database does not delay the end of the process.
 const resignWithin = 2 * time.Second
@@ -51,7 +52,7 @@ type Reader[T any] struct {
 	// SQL and DB lead to the database with the table of leases.
 	SQL *pgsql.Runner
 	DB  bun.IDB
-	// Read is called by the leader every interval. It may take until the next one, and 5 seconds at most.
+	// Read is called by the leader, which waits for an interval after it. It may take 5 seconds.
 	Read func(ctx context.Context) (T, error)
 	// Log gets a warning for each reading that fails.
 	Log *slog.Logger
@@ -59,8 +60,8 @@ type Reader[T any] struct {
 	// Interval is how often the leader reads, and how often the others check whether there is a leader. 0: 15 seconds.
 	Interval time.Duration
 
-	lease  time.Duration // 0: lifetimes intervals
-	within time.Duration // 0: the interval, and 5 seconds at most
+	lease  time.Duration // 0: lifetimes intervals and readWithin
+	within time.Duration // 0: readWithin
 
 	mu     sync.Mutex
 	latest T
@@ -111,9 +112,9 @@ func (r *Reader[T]) resign(ctx context.Context, owner string) {
 
 func (r *Reader[T]) round(ctx context.Context, owner string, every time.Duration) error {
 	// The end of the process does not cancel a reading that has begun: the server might go on with it, and hold the locks of the tables.
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(r.within, min(every, readWithin)))
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(r.within, readWithin))
 	defer cancel()
-	lease := cmp.Or(r.lease, lifetimes*every)
+	lease := cmp.Or(r.lease, lifetimes*every+readWithin)
 	until := time.Now().Add(lease)
 	led, err := r.SQL.Exec(bounded, r.DB, lead, r.Name, owner, lease)
 	if err != nil {

@@ -49,8 +49,8 @@ func TestOneReadsAndAnotherTakesOver(t *testing.T) {
 	const interval = 50 * time.Millisecond
 	a, _ := reader(t, db.DB, interval)
 	b, reads := reader(t, db.DB, interval)
-	a.lease, b.lease = time.Hour, time.Hour // a busy machine does not renew each 50 ms; a leader that stops says so
-	a.within = time.Hour                    // nor does it answer within 50 ms; a leader that cannot read would resign
+	a.lease, b.lease = time.Hour, time.Hour // a leader that stops says so
+	a.within = time.Hour                    // a leader that cannot read would resign
 	stop := run(t, a)
 	await.True(t, func() bool { return shows(a) }, "the first one to read")
 	run(t, b)
@@ -71,6 +71,7 @@ func TestCutOffLeaderShowsNothing(t *testing.T) {
 	db := pgtest.Migrated(t)
 	a, _ := reader(t, db.DB, 50*time.Millisecond)
 	b, _ := reader(t, db.DB, 50*time.Millisecond)
+	a.lease, b.lease = time.Second, time.Second
 	hang := make(chan struct{})
 	read := a.Read
 	a.Read = func(ctx context.Context) (int64, error) {
@@ -86,6 +87,26 @@ func TestCutOffLeaderShowsNothing(t *testing.T) {
 	run(t, b)
 	await.True(t, func() bool { return shows(b) }, "the other one to take over")
 	require.False(t, shows(a))
+}
+
+// A reading may take longer than the interval, and nobody else leads meanwhile.
+func TestReadingThatIsLongerThanTheInterval(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Migrated(t)
+	const interval = 50 * time.Millisecond
+	r, _ := reader(t, db.DB, interval)
+	var has, leads time.Duration
+	r.Read = func(ctx context.Context) (int64, error) {
+		until, _ := ctx.Deadline()
+		has = time.Until(until)
+		var seconds float64
+		err := db.NewRaw("SELECT extract(epoch FROM lease_until - clock_timestamp()) FROM oncebox_lease WHERE task = 'test'").Scan(ctx, &seconds)
+		leads = time.Duration(seconds * float64(time.Second))
+		return 1, err
+	}
+	require.NoError(t, r.round(t.Context(), "00000000-0000-0000-0000-00000000000a", interval))
+	require.Greater(t, has, 20*interval)
+	require.Greater(t, leads, has)
 }
 
 // A leader that cannot read lets another one try, and shows nothing from then on.
