@@ -3,6 +3,7 @@ package console_test
 import (
 	"context"
 	"fmt"
+	"html"
 	"net/http"
 	"strings"
 	"testing"
@@ -50,6 +51,19 @@ func TestAnOutageIsRetriedInThreeClicks(t *testing.T) {
 	// The first click.
 	cause := b.page(first.links("failure?")[0])
 	require.Contains(t, cause.text(), "400 keys fail next try in")
+	require.Contains(t, cause.text(), "Nothing is lost: tries go on")
+	require.Contains(t, stuck.text(), "Nothing is lost: tries go on")
+	retry := cause.links("bulk?action=retry")[0]
+	loud := func(a answer) bool { return strings.Contains(a.body, `class="button primary" href="`+html.EscapeString(retry)) }
+	require.Contains(t, cause.text(), "Retries come by themselves: no click is needed.")
+	require.False(t, loud(cause), "as long as the cause lasts, the button is no use")
+	s.went("inbox", "billing", 1, 0, 70)
+	require.False(t, loud(b.page(first.links("failure?")[0])), "tries fail")
+	_, err := s.DB.ExecContext(t.Context(), "UPDATE oncebox_history SET failed = 0")
+	require.NoError(t, err)
+	mended := b.page(first.links("failure?")[0])
+	require.Contains(t, mended.text(), "The consumer handles messages again")
+	require.True(t, loud(mended))
 	require.Contains(t, cause.text(), "1 to 50 of 400")
 	require.Len(t, cause.links("decide?action=retry"), 50)
 	second := b.page(cause.links("failure?after=")[0])

@@ -8,6 +8,8 @@ import (
 
 	"github.com/oncebox/oncebox/console/internal/causes"
 	"github.com/oncebox/oncebox/console/internal/frame"
+	"github.com/oncebox/oncebox/console/internal/outlook"
+	"github.com/oncebox/oncebox/console/internal/plot"
 	"github.com/oncebox/oncebox/inbox/parked"
 	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/operator"
@@ -45,6 +47,8 @@ type failureView struct {
 	Messages []waiting       // a page of the messages that are tried again
 	Pager    frame.Pager
 	limit    operator.Limit // of the consumer
+	Ahead    []string       // what becomes of the failures by themselves
+	Again    int64          // see outlook.Again: above 0, to try all at once helps
 	// Retry, Replay and Discard treat all failures of the cause. "": it has none, or the actor may look only.
 	Retry, Replay, Discard string
 	Letters                string // address of the list of its dead letters
@@ -98,6 +102,15 @@ func failureOf(v *visit, fingerprint string) (*failureView, error) {
 		return nil, err
 	}
 	view := &failureView{Row: causes.RowOf(&g, limits), limit: limits[state.Family(g.Consumer)]}
+	view.Ahead = outlook.OfGroup(&g, &view.limit)
+	if g.Failing.Count > 0 && view.Box() == ops.BoxInbox {
+		went, err := v.cfg.Inbox.State().History(v.Context(), plot.SpanOf("").Length)
+		if err != nil {
+			return nil, err
+		}
+		h := went[state.Family(g.Consumer)]
+		view.Again = outlook.Again(&h, v.now)
+	}
 	if x := g.Example(); x.ID != "" {
 		view.Event = frame.Event(x.ID, x.Ref.Source)
 	}

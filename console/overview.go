@@ -2,12 +2,14 @@ package console
 
 import (
 	"net/url"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox/console/internal/causes"
 	"github.com/oncebox/oncebox/console/internal/consumer"
+	"github.com/oncebox/oncebox/console/internal/outlook"
 	"github.com/oncebox/oncebox/console/internal/plot"
 	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/idempotency"
@@ -49,6 +51,7 @@ type overviewView struct {
 type finding struct {
 	State, Text, Href string
 	Word              string // the link's text: what the finding asks for
+	Ahead             string // what becomes of it by itself
 	Said              string // what operators said about it before
 	Under             []finding
 }
@@ -140,12 +143,14 @@ func consumerFindings(view *overviewView, now time.Time) (list []finding) {
 	for _, st := range view.Consumers {
 		if p := st.Pause; p.IsSet() && len(st.Troubles()) == 0 { // a long pause is a trouble, which stands above
 			text := st.Stats.Consumer + " is paused by " + p.Actor + " for " + words.Short(now.Sub(p.Since)) + ": " + words.Cause(p.Reason)
-			list = append(list, finding{State: stateWarn, Text: text, Href: pageConsumers, Word: wordLook})
+			list = append(list, finding{State: stateWarn, Text: text, Href: pageConsumers, Word: wordLook, Ahead: outlook.OfKind(ops.ConsumerPaused)})
 		}
 		if st.DeadLetters > 0 {
 			s := selection{Selection: ops.Selection{Box: ops.BoxInbox, Consumer: st.Stats.Consumer}}
 			text := st.Stats.Consumer + " gave up " + words.Counted(int64(st.DeadLetters), "message", "messages") + view.deadOf(st.Stats.Consumer) + "."
-			list = append(list, finding{State: stateBad, Text: text, Href: "dead?" + s.Values().Encode(), Word: "decide"})
+			list = append(list, finding{
+				State: stateBad, Text: text, Href: "dead?" + s.Values().Encode(), Word: "decide", Ahead: outlook.OfKind(ops.MessageDead),
+			})
 		}
 	}
 	return list
@@ -169,14 +174,16 @@ func (o *overviewView) deadOf(name string) string {
 
 // findings returns what an operator should look at, the most serious first.
 func findings(view *overviewView, now time.Time) (list []finding) {
-	add := func(state, text, href string) {
+	add := func(state, text, href, ahead string) {
 		word := wordLook
 		if state == stateBad {
 			word = "decide"
 		}
-		list = append(list, finding{State: state, Text: text, Href: href, Word: word})
+		list = append(list, finding{State: state, Text: text, Href: href, Word: word, Ahead: ahead})
 	}
-	down := func(text string) finding { return finding{State: stateBad, Text: text, Href: pageStuck, Word: "down"} }
+	down := func(text string, kind ops.Kind) finding {
+		return finding{State: stateBad, Text: text, Href: pageStuck, Word: "down", Ahead: outlook.OfKind(kind)}
+	}
 	away := outage.Of(view.processes, consumer.States(view.Consumers))
 	var under []finding // what follows from the outage
 	put := func(f finding, follows bool) {
@@ -187,48 +194,57 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 		}
 	}
 	for n := range view.Overdue {
-		o := &view.Overdue[n]
-		put(down(view.overdue(o, now)), away.Mute && o.Relayed)
+		o, kind := &view.Overdue[n], ops.RelayMissing
+		if o.Relayed {
+			kind = ops.RelayLate
+		}
+		put(down(view.overdue(o, now), kind), away.Covers(kind))
 	}
-	stopped, cutOff := consumer.Down(view.Consumers, now)
-	for _, text := range cutOff {
-		put(down(text), away.Deaf)
-	}
-	for _, text := range stopped {
-		list = append(list, down(text))
+	for _, f := range consumer.Down(view.Consumers, now) {
+		put(down(f.Text, f.Kind), away.Covers(f.Kind))
 	}
 	for n := range view.processes {
 		if p := &view.processes[n]; !p.Alive {
-			add(stateWarn, "The process "+p.Name+" has vanished: it was last seen "+words.Ago(now, p.SeenAt)+".", pageProcesses)
+			add(stateWarn, "The process "+p.Name+" has vanished: it was last seen "+words.Ago(now, p.SeenAt)+".", pageProcesses,
+				"The other processes take its work over. It leaves this list within a day.")
 		}
 	}
 	for _, text := range consumer.Behind(view.Consumers, now) {
-		add(stateWarn, text, pageConsumers)
+		add(stateWarn, text, pageConsumers, outlook.OfKind(ops.ConsumerBehind))
 	}
-	for _, name := range consumer.Unknown(view.Consumers) {
+	unknown, reading := consumer.Unknown(view.Consumers, now)
+	for _, name := range unknown {
 		put(finding{State: stateWarn, Text: "Nobody knows what waits for " + name + " at the broker.", Href: pageStuck, Word: wordLook}, away.Mute || away.Deaf)
 	}
+	if len(reading) > 0 {
+		put(finding{
+			State: statePlain, Text: "How many messages wait for " + strings.Join(reading, ", ") + " at the broker is read again, because they have just connected.",
+			Href: pageConsumers, Word: "wait", Ahead: "The numbers come by themselves, within a minute.",
+		}, away.Mute || away.Deaf)
+	}
 	if text := away.Line(view.waiting()); text != "" {
-		list = append([]finding{{State: stateBad, Text: text + ": " + words.Cause(away.Error), Href: pageProcesses, Word: "down", Under: under}}, list...)
+		list = append([]finding{{
+			State: stateBad, Text: text + ": " + words.Cause(away.Error), Href: pageProcesses, Word: "down", Ahead: outlook.Outage(), Under: under,
+		}}, list...)
 	}
 	if o := view.Outbox; o != nil && o.Dead > 0 {
-		add(stateBad, words.Counted(o.Dead, "event", "events")+" could not be published.", "dead?box=outbox")
+		add(stateBad, words.Counted(o.Dead, "event", "events")+" could not be published.", "dead?box=outbox", outlook.OfKind(ops.EventDead))
 	}
 	list = append(list, consumerFindings(view, now)...)
 	if n := len(view.Unknown); n > 0 {
-		add(stateBad, "Nobody knows the outcome of "+words.Counted(int64(n), "step of a request", "steps of requests")+".", "keys")
+		add(stateBad, "Nobody knows the outcome of "+words.Counted(int64(n), "step of a request", "steps of requests")+".", "keys", outlook.OfKind(ops.StepUnknown))
 	}
 	if o := view.Outbox; o != nil && o.OldestAge > late && len(view.Overdue) == 0 {
-		add(stateWarn, "An event has waited for "+words.Short(o.OldestAge)+".", pageStuck)
+		add(stateWarn, "An event has waited for "+words.Short(o.OldestAge)+".", pageStuck, outlook.OfKind(ops.RelayLate))
 	}
 	if o := view.Outbox; o != nil && o.TenantsPaused > 0 {
 		add(stateWarn, words.Counted(int64(o.TenantsPaused), "tenant is paused", "tenants are paused")+", and "+
-			words.Counted(o.Paused, "event waits", "events wait")+" for that.", pageTenants)
+			words.Counted(o.Paused, "event waits", "events wait")+" for that.", pageTenants, outlook.OfKind(ops.TenantPaused))
 	}
 	if o := view.Outbox; o != nil && o.SnapshotAge > ops.LongTransaction {
 		add(stateWarn, "A database transaction has been open for "+words.Short(o.SnapshotAge)+", and the outbox becomes slower. "+
 			"The command oncebox doctor shows which one.",
-			pageStuck)
+			pageStuck, "")
 	}
 	return append(list, failing(causes.Together(view.Causes), now)...)
 }
@@ -283,7 +299,8 @@ func failing(all []ops.Cause, now time.Time) (list []finding) {
 			continue
 		}
 		list = append(list, finding{
-			State: stateWarn, Text: causes.Line(c, now) + ".", Href: causes.Shows(c), Word: wordLook, Said: causes.Said(c.Failures),
+			State: stateWarn, Text: causes.Line(c, now) + ".", Href: causes.Shows(c), Word: wordLook, Ahead: outlook.Of(&c.Stuck),
+			Said: causes.Said(c.Failures),
 		})
 	}
 	if others > 0 {

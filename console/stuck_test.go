@@ -59,12 +59,13 @@ func TestTheOverviewTellsWhatDoesNotRun(t *testing.T) {
 	text := b.page("").text()
 	require.Contains(t, text, "billing not seen")
 	require.Regexp(t, "down Events have waited for 1 h.*, and no relay publishes them. "+
-		"down The processes of billing have vanished, and messages wait for it. decide 1 event", text)
+		"Nothing is lost: the events are stored, and leave by themselves when a relay runs. "+
+		"down The processes of billing have vanished, and messages wait for it. The messages wait until a process runs the consumer. decide 1 event", text)
 	stuck := b.page("stuck").text()
 	require.Contains(t, stuck, "Events wait, and no relay publishes them.")
 	require.Contains(t, stuck, "Check whether its process still runs. If it does, mend its connection to the database")
 	exec("UPDATE inbox_consumer SET stopped_at = clock_timestamp()")
-	require.Contains(t, b.page("").text(), "down No process runs billing, and messages wait for it. decide 1 event")
+	require.Contains(t, b.page("").text(), "down No process runs billing, and messages wait for it. The messages wait")
 	require.NotContains(t, b.page("stuck").text(), "Check whether its process still runs")
 	exec("UPDATE outbox_lane SET owner = 'relay-1', lease_until = now() + interval '1 hour'")
 	require.Regexp(t, "down Events have waited for 1 h.*, although a relay is responsible for them.", b.page("").text())

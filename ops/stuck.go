@@ -133,6 +133,8 @@ type Stuck struct {
 	Attempts int
 	// Limit says in words when a failing message is given up. "": that is not known.
 	Limit string
+	// Ahead says in words for how long a failing message is tried again by itself. "": that is not known.
+	Ahead string
 	// FailedBy are the processes whose tries failed last, each with its version if that is known, by name. Only failing messages have them.
 	FailedBy []string
 	// Next is when the next try is. Zero: an operator has to decide first.
@@ -362,10 +364,10 @@ func processesOf(name string) []string {
 	return []string{name}
 }
 
-// limit sets when the consumer of a failing message gives it up.
+// limit sets when the consumer of a failing message gives it up, and what happens until then.
 func (s *Stuck) limit(limits map[string]operator.Limit) {
 	if l, known := limits[state.Family(s.Consumer)]; known && s.Kind == MessageFailing {
-		s.Limit = l.Text(s.Attempts, s.Since)
+		s.Limit, s.Ahead = l.Text(s.Attempts, s.Since), l.Ahead(s.Attempts, s.Since)
 	}
 }
 

@@ -75,13 +75,12 @@ func States(rows []Row) []state.Consumer {
 	return list
 }
 
-// Down returns a finding for each consumer that does not run or makes no progress. cutOff has a finding for each that has no connection to the broker.
-func Down(rows []Row, now time.Time) (list, cutOff []string) {
+// Down returns a finding for each consumer that does not run, makes no progress, or has no connection to the broker.
+func Down(rows []Row, now time.Time) (list []Finding) {
 	for n := range rows {
-		down, away := rows[n].down(now)
-		list, cutOff = append(list, down...), append(cutOff, away...)
+		list = append(list, rows[n].down(now)...)
 	}
-	return list, cutOff
+	return list
 }
 
 // Behind returns a finding for each consumer that handles messages, and less than come.
@@ -92,12 +91,22 @@ func Behind(rows []Row, now time.Time) (list []string) {
 	return list
 }
 
-// Unknown returns the names of the running consumers whose broker has not reported how many messages wait.
-func Unknown(rows []Row) (names []string) {
+// asked is how long a consumer must have been connected before it is an alarm that its broker has not reported how many messages wait. The broker is asked
+// every 15 seconds, and an outage ends before its next answer.
+const asked = time.Minute
+
+// Unknown returns the names of the running consumers whose broker has not reported how many messages wait. The consumers of reading have been connected for
+// less than a minute, so the broker is just being asked.
+func Unknown(rows []Row, now time.Time) (unknown, reading []string) {
 	for n := range rows {
-		if c := &rows[n]; c.Runs && len(c.Unknown()) > 0 {
-			names = append(names, c.Stats.Consumer)
+		c := &rows[n]
+		switch {
+		case !c.Runs || len(c.Unknown()) == 0:
+		case c.isConnected() && now.Sub(c.Since()) < asked:
+			reading = append(reading, c.Stats.Consumer)
+		default:
+			unknown = append(unknown, c.Stats.Consumer)
 		}
 	}
-	return names
+	return unknown, reading
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/oncebox/oncebox/console/internal/skin"
 	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/inbox/state"
+	"github.com/oncebox/oncebox/ops"
 )
 
 // Row is a consumer, and the messages that wait for it in the database.
@@ -172,15 +173,23 @@ func waiting(w *state.Waiting) string {
 	return least + words.Counted(w.Messages, "message waits", "messages wait") + " at the broker"
 }
 
-// down returns the findings about this consumer: that it does not run or makes no progress. cutOff has those about its connection. A pause is no such
-// finding.
-func (r *Row) down(now time.Time) (list, cutOff []string) {
+// Finding is what is wrong with a consumer.
+type Finding struct {
+	Kind ops.Kind
+	Text string
+}
+
+// down returns the findings about this consumer: that it does not run or makes no progress, or has no connection. A pause is no such finding.
+func (r *Row) down(now time.Time) (list []Finding) {
 	name := r.Stats.Consumer
+	add := func(kind ops.Kind, text string) { list = append(list, Finding{kind, text}) }
 	if !r.Runs && r.Parked > 0 {
 		if r.vanished() {
-			return []string{"The processes of " + name + " have vanished, and messages wait for it."}, nil
+			add(ops.ConsumerMissing, "The processes of "+name+" have vanished, and messages wait for it.")
+		} else {
+			add(ops.ConsumerMissing, "No process runs "+name+", and messages wait for it.")
 		}
-		return []string{"No process runs " + name + ", and messages wait for it."}, nil
+		return list
 	}
 	for _, t := range r.Troubles() {
 		waits := ""
@@ -194,24 +203,24 @@ func (r *Row) down(now time.Time) (list, cutOff []string) {
 				waits = ", and it is unknown how many messages wait for it at the broker"
 			}
 			if r.vanished() {
-				list = append(list, "The processes of "+name+r.at(t.Topic)+" vanished "+ago+" ago"+waits+".")
+				add(ops.ConsumerMissing, "The processes of "+name+r.at(t.Topic)+" vanished "+ago+" ago"+waits+".")
 			} else {
-				list = append(list, "No process has run "+name+r.at(t.Topic)+" for "+ago+waits+".")
+				add(ops.ConsumerMissing, "No process has run "+name+r.at(t.Topic)+" for "+ago+waits+".")
 			}
 		case state.TroubleAway:
 			why := "."
 			if t.Error != "" {
 				why = ": " + words.Cause(t.Error)
 			}
-			cutOff = append(cutOff, name+" has had no connection to the broker"+r.at(t.Topic)+" for "+ago+waits+why)
+			add(ops.ConsumerAway, name+" has had no connection to the broker"+r.at(t.Topic)+" for "+ago+waits+why)
 		case state.TroubleLate:
-			list = append(list, name+" has settled nothing"+r.at(t.Topic)+" for "+ago+waits+".")
+			add(ops.ConsumerLate, name+" has settled nothing"+r.at(t.Topic)+" for "+ago+waits+".")
 		case state.TroublePaused:
-			list = append(list, name+" has been paused for "+ago+": "+words.Cause(t.Error)+waits+".")
+			add(ops.ConsumerPaused, name+" has been paused for "+ago+": "+words.Cause(t.Error)+waits+".")
 		case state.TroubleBehind: // a finding of its own, see behind
 		}
 	}
-	return list, cutOff
+	return list
 }
 
 // behind returns a finding for each topic that brings more messages than the consumer handles.
