@@ -149,3 +149,35 @@ func TestAnOutageOfSeveralTypesIsRetriedAtOnce(t *testing.T) {
 		WHERE k.state = 'FAILED' AND p.event_type = 'order.lost'`).Scan(&left))
 	require.Equal(t, 1, left)
 }
+
+// A process of an old build refuses what the new one handles. The overview and the page of the cause name both versions.
+func TestAnOldBuildIsNamed(t *testing.T) {
+	s := newShop(t)
+	b := s.serve(s.config())
+	m := s.failingKeys(b, 0, 2)
+	run := func(version string) {
+		t.Helper()
+		for _, statement := range []string{
+			"UPDATE inbox_parked SET failed_by = 'worker-0 v1.8.0'", "DELETE FROM oncebox_process", "DELETE FROM inbox_process",
+			`INSERT INTO oncebox_process (process, name, host, service, version, library, parts, relay, reporter, broker, seen_until)
+				SELECT gen_random_uuid(), n, 'vm', 'shop', v, '', 'consumers', '', r::uuid, '', now() + interval '1 hour' FROM (VALUES
+					('worker-0', 'v1.8.0', '00000000-0000-0000-0000-000000000001'),
+					('worker-1', '` + version + `', '00000000-0000-0000-0000-000000000002')) v (n, v, r)`,
+			`INSERT INTO inbox_process (consumer, topic, process, name, state, since, unsettled, seen_until)
+				SELECT 'billing', 'order', reporter, name, 'CONNECTED', now(), 0, now() + interval '1 hour' FROM oncebox_process`,
+		} {
+			_, err := s.DB.ExecContext(t.Context(), statement)
+			require.NoError(t, err)
+		}
+	}
+	const only = "Their last tries failed only in v1.8.0 (worker-0), and none in v1.9.0 (worker-1), which runs billing, too."
+	run("v1.9.0")
+	require.Contains(t, b.page("").text(), "look Several versions of shop run: v1.8.0 (worker-0), v1.9.0 (worker-1). An older version may refuse")
+	require.Contains(t, b.page("").text(), only)
+	require.Contains(t, b.page(m.page).text(), only)
+	run("v1.8.0")
+	for _, page := range []string{"", m.page} {
+		require.NotContains(t, b.page(page).text(), "Several versions")
+		require.NotContains(t, b.page(page).text(), "last tries failed only", page)
+	}
+}

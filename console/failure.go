@@ -15,6 +15,7 @@ import (
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/operator/failures"
 	"github.com/oncebox/oncebox/ops"
+	"github.com/oncebox/oncebox/ops/processes"
 )
 
 // showFailures lists the causes, or a part of them.
@@ -49,6 +50,7 @@ type failureView struct {
 	limit    operator.Limit // of the consumer
 	Ahead    []string       // what becomes of the failures by themselves
 	Again    int64          // see outlook.Again: above 0, to try all at once helps
+	Versions string         // see processes.FailsIn
 	// Retry, Replay and Discard treat all failures of the cause. "": it has none, or the actor may look only.
 	Retry, Replay, Discard string
 	Letters                string // address of the list of its dead letters
@@ -110,6 +112,11 @@ func failureOf(v *visit, fingerprint string) (*failureView, error) {
 		}
 		h := went[state.Family(g.Consumer)]
 		view.Again = outlook.Again(&h, v.now)
+		run, err := processes.List(v.Context(), v.db, v.cfg.Outbox, v.cfg.Inbox)
+		if err != nil {
+			return nil, err
+		}
+		view.Versions = processes.FailsIn(run, g.Consumer, g.Failing.FailedBy)
 	}
 	if x := g.Example(); x.ID != "" {
 		view.Event = frame.Event(x.ID, x.Ref.Source)

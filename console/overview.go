@@ -52,6 +52,7 @@ type finding struct {
 	State, Text, Href string
 	Word              string // the link's text: what the finding asks for
 	Ahead             string // what becomes of it by itself
+	Versions          string // see processes.FailsIn
 	Said              string // what operators said about it before
 	Under             []finding
 }
@@ -246,7 +247,13 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 			"The command oncebox doctor shows which one.",
 			pageStuck, "")
 	}
-	return append(list, failing(causes.Together(view.Causes), now)...)
+	fails := failing(causes.Together(view.Causes), view.processes, now)
+	if len(fails) > 0 {
+		for _, text := range processes.Mixed(view.processes) {
+			add(stateWarn, text+" An older version may refuse what a newer one sends.", pageProcesses, "")
+		}
+	}
+	return append(list, fails...)
 }
 
 // waiting returns how many events should be published.
@@ -287,7 +294,7 @@ func (o *overviewView) brokerOf(relay string) string {
 const mostFailing = 5
 
 // failing returns a line for each cause of failures that are tried again.
-func failing(all []ops.Cause, now time.Time) (list []finding) {
+func failing(all []ops.Cause, run []processes.Process, now time.Time) (list []finding) {
 	others := 0
 	for i := range all {
 		c := &all[i]
@@ -300,7 +307,7 @@ func failing(all []ops.Cause, now time.Time) (list []finding) {
 		}
 		list = append(list, finding{
 			State: stateWarn, Text: causes.Line(c, now) + ".", Href: causes.Shows(c), Word: wordLook, Ahead: outlook.Of(&c.Stuck),
-			Said: causes.Said(c.Failures),
+			Versions: processes.FailsIn(run, c.Consumer, c.FailedBy), Said: causes.Said(c.Failures),
 		})
 	}
 	if others > 0 {

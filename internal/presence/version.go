@@ -61,3 +61,9 @@ func Signature() string {
 func IsSignedBy(signature, name string) bool {
 	return name != "" && (signature == name || strings.HasPrefix(signature, name+" "))
 }
+
+// Signer returns the name of the process that has a signature, and its version, "" if the signature has none.
+func Signer(signature string) (name, version string) {
+	name, version, _ = strings.Cut(signature, " ")
+	return name, version
+}

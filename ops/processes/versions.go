@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/oncebox/oncebox/internal/presence"
 )
 
 // Mixed returns a sentence for each service of which processes of several versions are alive.
@@ -24,11 +26,41 @@ func Mixed(list []Process) (sentences []string) {
 		if len(versions) < 2 {
 			continue
 		}
-		var parts []string
-		for _, version := range slices.Sorted(maps.Keys(versions)) {
-			parts = append(parts, version+" ("+strings.Join(versions[version], ", ")+")")
-		}
-		sentences = append(sentences, "Several versions of "+service+" run: "+strings.Join(parts, ", ")+".")
+		sentences = append(sentences, "Several versions of "+service+" run: "+versionsOf(versions)+".")
 	}
 	return sentences
+}
+
+// FailsIn says in which versions messages of a cause failed last, if the consumer runs in another version, too, where none did. failedBy are the processes
+// whose tries failed last (failures.Tally.FailedBy). "": no other version runs it, or a version is not known.
+func FailsIn(list []Process, consumer string, failedBy []string) string {
+	failing, others := map[string][]string{}, map[string][]string{}
+	for _, by := range failedBy {
+		name, version := presence.Signer(by)
+		if version == "" {
+			return ""
+		}
+		failing[version] = append(failing[version], name)
+	}
+	for n := range list {
+		p := &list[n]
+		_, fails := failing[p.Version]
+		runs := slices.ContainsFunc(p.Consumers, func(r Running) bool { return r.Consumer == consumer })
+		if p.Alive && p.Version != "" && runs && !fails {
+			others[p.Version] = append(others[p.Version], p.Name)
+		}
+	}
+	if len(failing) == 0 || len(others) == 0 {
+		return ""
+	}
+	return "Their last tries failed only in " + versionsOf(failing) + ", and none in " + versionsOf(others) + ", which runs " + consumer + ", too."
+}
+
+// versionsOf lists versions with their processes.
+func versionsOf(all map[string][]string) string {
+	var parts []string
+	for _, version := range slices.Sorted(maps.Keys(all)) {
+		parts = append(parts, version+" ("+strings.Join(all[version], ", ")+")")
+	}
+	return strings.Join(parts, ", ")
 }
