@@ -155,7 +155,7 @@ func (s Log) Positions(ctx context.Context, lanes []int16) (at map[int16]Positio
 
 // ErrNumbersAgain means that outbox_seq gives numbers that rows had before, as after a restore without the sequences. Events with
 // such numbers would be taken for published ones.
-var ErrNumbersAgain = errors.New("outbox: the sequence outbox_seq is behind the numbers that lanes have published, or was: nothing is published. Set it with " +
+var ErrNumbersAgain = errors.New("outbox: nothing is published, because the sequence outbox_seq is or was behind the published numbers. Set it with " +
 	"SELECT setval('outbox_seq', (SELECT max(greatest(upto, sent)) + 1000 FROM outbox_cursor)), " +
 	"setval('outbox_progress_n', (SELECT max(n) + 1000 FROM outbox_progress)), " +
 	"and see docs/runbook.md for what was recorded since the restore")
