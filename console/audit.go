@@ -151,7 +151,7 @@ func auditTabs(c *Console, current ops.Box) (tabs []tab, err error) {
 		has  bool
 	}{
 		{"", "All", true}, {ops.BoxOutbox, "Outbox", c.cfg.Outbox != nil}, {ops.BoxInbox, titleConsumers, c.cfg.Inbox != nil},
-		{boxKeys, "Keys", c.cfg.Idempotency != nil},
+		{boxKeys, titleKeys, c.cfg.Idempotency != nil},
 	} {
 		if !t.has {
 			continue

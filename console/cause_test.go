@@ -36,13 +36,13 @@ func TestAnOutageIsRetriedInThreeClicks(t *testing.T) {
 
 	// It is found and understood.
 	first := b.page("")
-	require.Regexp(t, `billing: 400 keys fail, not now .*, since \d\d:\d\d, next try in`, first.text())
-	require.Contains(t, first.text(), "runs, keys fail")
+	require.Regexp(t, `billing: 400 ordering keys fail, not now .*, since \d\d:\d\d, next try in`, first.text())
+	require.Contains(t, first.text(), "runs, ordering keys fail")
 	require.Contains(t, first.text(), "goes on", "the last errors have what goes on")
 	require.NotContains(t, first.text(), "There is no dead letter")
 	stuck := b.page("stuck")
 	require.Contains(t, stuck.text(), "400 things are stuck, for 1 reason.")
-	require.Contains(t, stuck.text(), "400 keys fail")
+	require.Contains(t, stuck.text(), "400 ordering keys fail")
 	require.Contains(t, stuck.text(), "for example: not now "+hostile, "a cause leaves out what is quoted")
 	require.Empty(t, stuck.links("decide?"))
 	require.Equal(t, first.links("failure?")[0], stuck.links("failure?")[0], "both lead to the cause")
@@ -50,11 +50,13 @@ func TestAnOutageIsRetriedInThreeClicks(t *testing.T) {
 
 	// The first click.
 	cause := b.page(first.links("failure?")[0])
-	require.Contains(t, cause.text(), "400 keys fail next try in")
+	require.Contains(t, cause.text(), "400 ordering keys fail next try in")
 	require.Contains(t, cause.text(), "Nothing is lost: tries go on")
 	require.Contains(t, stuck.text(), "Nothing is lost: tries go on")
 	retry := cause.links("bulk?action=retry")[0]
-	loud := func(a answer) bool { return strings.Contains(a.body, `class="button primary" href="`+html.EscapeString(retry)) }
+	loud := func(a answer) bool {
+		return strings.Contains(a.body, `class="button primary" href="`+html.EscapeString(retry))
+	}
 	require.Contains(t, cause.text(), "Retries come by themselves: no click is needed.")
 	require.False(t, loud(cause), "as long as the cause lasts, the button is no use")
 	s.went("inbox", "billing", 1, 0, 70)
@@ -132,11 +134,11 @@ func TestAnOutageOfSeveralTypesIsRetriedAtOnce(t *testing.T) {
 	require.NoError(t, s.App.Inbox.Failures().Archive(t.Context(), "archived", operator.By{Actor: "ann", Reason: "nobody needs it"}))
 
 	first := b.page("")
-	require.Regexp(t, `billing: 4 keys fail, not now .* \(order\.placed, order\.shipped\), since`, first.text())
+	require.Regexp(t, `billing: 4 ordering keys fail, not now .* \(order\.placed, order\.shipped\), since`, first.text())
 	require.Equal(t, 1, strings.Count(first.text(), "keys fail, not now"))
 	stuck := b.page(first.links("stuck?consumer=billing")[0])
 	require.Contains(t, stuck.text(), "4 things are stuck, for 1 reason.")
-	require.Contains(t, stuck.text(), "4 keys fail order.placed, order.shipped")
+	require.Contains(t, stuck.text(), "4 ordering keys fail order.placed, order.shipped")
 	require.Len(t, stuck.links("bulk?"), 1)
 	form := b.page(stuck.links("bulk?")[0])
 	require.Contains(t, form.text(), "4 messages that failed match.")

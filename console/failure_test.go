@@ -103,7 +103,7 @@ func TestCauseIsNotedAndArchived(t *testing.T) {
 	require.Contains(t, b.page(m.page).text(), "and something failed since.")
 	require.Equal(t, http.StatusOK, m.mark("archive", url.Values{"reason": {"known"}}).status)
 	require.Contains(t, m.mark("unarchive", nil).text(), "The cause is in the lists again.")
-	require.Contains(t, b.page("stuck").text(), "4 keys fail")
+	require.Contains(t, b.page("stuck").text(), "4 ordering keys fail")
 	require.Regexp(t, "What was said about it .* unarchive .* archive .* known", b.page(m.page).text())
 	gone := b.page("failure?cause=0")
 	require.Contains(t, gone.text(), "Nothing fails for this cause any more.", "a bookmark, say")

@@ -14,7 +14,7 @@ import (
 // mostUnknown is how many steps with an unknown outcome a page shows, the oldest first.
 const mostUnknown = 100
 
-const titleKeys = "Keys of requests"
+const titleKeys = "Idempotency keys"
 
 // keysView is the data of the page of steps whose outcome is unknown.
 type keysView struct {

@@ -11,16 +11,16 @@ import (
 func TestTheMenuHasNumbers(t *testing.T) {
 	s := newShop(t)
 	b := s.serve(s.config())
-	require.Contains(t, b.page("audit").text(), "Overview Stuck Failures Dead letters Delayed Keys Tenants Consumers Processes Audit")
+	require.Contains(t, b.page("audit").text(), "Overview Stuck Failures Dead letters Delayed Idempotency keys Tenants Consumers Processes Audit")
 	s.killedEvents(2)
 	s.killedMessages(1)
 	s.unknownStep("k-1")
 	s.remind("o-2", time.Now().Add(time.Hour))
 	s.failingMessage("o-1")
 	for _, page := range []string{"", "audit", "search", "stuck", "dead", "confirm?action=replay", "event?id=" + aUUID} {
-		require.Contains(t, b.get(page).text(), "Stuck 5 Failures Dead letters 3 Delayed 1 Keys 1 Tenants Consumers Processes Audit", page)
+		require.Contains(t, b.get(page).text(), "Stuck 5 Failures Dead letters 3 Delayed 1 Idempotency keys 1 Tenants Consumers Processes Audit", page)
 	}
-	require.Contains(t, b.page("stuck").text(), "5 things are stuck")
+	require.Contains(t, b.page("stuck").text(), "5 things are stuck, for 4 reasons: 1 ordering key fails, 3 dead letters, 1 request is refused.")
 
 	_, err := s.DB.ExecContext(t.Context(), deadMessages, 1200)
 	require.NoError(t, err)

@@ -65,7 +65,7 @@ func TestOverviewDrawsTheHistory(t *testing.T) {
 
 	_, err := s.DB.ExecContext(t.Context(), "UPDATE oncebox_history SET failing = 760 WHERE part = 'inbox'")
 	require.NoError(t, err)
-	require.Regexp(t, "keys that fail at consumers last 760 .*at most 760", b.page("").text())
+	require.Regexp(t, "ordering keys that fail at consumers last 760 .*at most 760", b.page("").text())
 
 	day := b.page("?span=24h")
 	require.Contains(t, day.body, `aria-current="page">24 hours`)

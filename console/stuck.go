@@ -32,10 +32,11 @@ type stuckView struct {
 	Form        frame.Filter
 	Rows        []stuckRow
 	Notice      string
-	Total       int  // number of stuck things
-	More        bool // there may be more than Total
-	From, To    int  // the rows From up to, and without, To are shown; the first row is 0
-	Of          int  // number of rows on all pages
+	Total       int    // number of stuck things
+	More        bool   // there may be more than Total
+	Sums        string // see causes.Sums
+	From, To    int    // the rows From up to, and without, To are shown; the first row is 0
+	Of          int    // number of rows on all pages
 	First, Next string
 	Each        bool     // the rows are the requests with one step in doubt
 	Archived    int      // number of causes that are left out; a list of requests leaves out none
@@ -90,6 +91,7 @@ func showStuck(v *visit) error {
 	}
 	view.Form = v.filter(frame.Set(map[string]string{fieldTenant: view.Tenant, fieldTopic: view.Topic, fieldConsumer: view.Consumer}), nil)
 	view.Total, view.More = ops.Total(list)
+	view.Sums = causes.Sums(list)
 	page, _ := strconv.Atoi(q.Get("page"))
 	view.Of = len(list)
 	view.From = min(max(page, 0)*perPage, max(len(list)-1, 0)/perPage*perPage)

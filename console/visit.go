@@ -158,7 +158,7 @@ func (v *visit) menu() (items []menuItem) {
 		count             int
 	}{
 		{"Overview", "", "", 0}, {"Stuck", pageStuck, stateWarn, n.Stuck}, {"Failures", causes.ListPage, "", 0}, {"Dead letters", pageDead, stateBad, n.Dead()},
-		{"Delayed", pageDelayed, statePlain, n.Delayed}, {"Keys", pageKeys, stateBad, n.UnknownSteps},
+		{"Delayed", pageDelayed, statePlain, n.Delayed}, {titleKeys, pageKeys, stateBad, n.UnknownSteps},
 		{"Tenants", pageTenants, stateWarn, n.TenantsPaused}, {titleConsumers, pageConsumers, stateWarn, n.ConsumersPaused},
 		{"Processes", pageProcesses, "", 0}, {"Audit", pageAudit, "", 0},
 	} {

@@ -40,7 +40,7 @@ func TestOutageIsOneLine(t *testing.T) {
 
 	stuck := s.oncebox("stuck")
 	require.Equal(t, cli.ExitFindings, stuck.code)
-	require.Regexp(t, `billing: 120 keys fail, "dial tcp …: connection refused", since .+Z, next try in`, stuck.out)
+	require.Regexp(t, `billing: 120 ordering keys fail, "dial tcp …: connection refused", since .+Z, next try in`, stuck.out)
 	require.Contains(t, stuck.errs, "122 things are stuck, for 3 reasons")
 	items := s.failures()
 	require.Len(t, items, 3)

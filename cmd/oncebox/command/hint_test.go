@@ -184,7 +184,7 @@ func TestOneCauseIsOneLine(t *testing.T) {
 	s.refuse = nil
 	a := s.oncebox("stuck")
 	require.Equal(t, cli.ExitFindings, a.code)
-	require.Regexp(t, `^message failing  billing: 120 keys fail, "smtp …: connection refused", since \d{4}-\S+, next try in [\dhms]+\n`, a.out)
+	require.Regexp(t, `^message failing  billing: 120 ordering keys fail, "smtp …: connection refused", since \d{4}-\S+, next try in [\dhms]+\n`, a.out)
 	require.Less(t, strings.Count(a.out, "\n"), 7, a.out)
 	require.Contains(t, a.errs, "120 things are stuck, for 1 reason")
 

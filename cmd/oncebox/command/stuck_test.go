@@ -247,7 +247,7 @@ func TestCauseHasAnExample(t *testing.T) {
 	s.place("b")
 	s.DrainFailing()
 	text := s.oncebox("stuck").out
-	require.Contains(t, text, `billing: 2 keys fail, "Post …: connection refused"`)
+	require.Contains(t, text, `billing: 2 ordering keys fail, "Post …: connection refused"`)
 	require.Regexp(t, `for example +Post "http://127.0.0.1:9009/charge": connection refused\n`, text)
 }
 

@@ -2,6 +2,7 @@ package causes
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 
@@ -95,11 +96,39 @@ func Line(c *ops.Cause, now time.Time) string {
 // Many names the things that share a cause, with their number.
 func Many(c *ops.Cause) string { return many(c.Kind, c.Count, c.More) }
 
+// Sums says how many things of each kind the causes have, in the words of [Many]. "": they are of one kind.
+func Sums(list []ops.Cause) string {
+	kinds := []ops.Kind{ops.MessageFailing, ops.EventFailing, ops.MessageDead, ops.StepUnknown, ""}
+	sums := make([]ops.Cause, len(kinds)) // the last one: relays, consumers and tenants
+	for n := range list {
+		kind := list[n].Kind
+		if kind == ops.EventDead {
+			kind = ops.MessageDead
+		}
+		at := slices.Index(kinds, kind)
+		if at < 0 {
+			at = len(kinds) - 1
+		}
+		sums[at].Count, sums[at].More = sums[at].Count+list[n].Count, sums[at].More || list[n].More
+	}
+	var parts []string
+	for n := range sums {
+		if text := many(kinds[n], sums[n].Count, sums[n].More); text != "" {
+			parts = append(parts, text)
+		}
+	}
+	if len(parts) < 2 {
+		return ""
+	}
+	return strings.Join(parts, ", ")
+}
+
 func many(kind ops.Kind, n int, more bool) string {
 	names := map[ops.Kind][2]string{
-		ops.MessageFailing: {"key fails", "keys fail"}, ops.EventFailing: {"event is refused", "events are refused"},
+		ops.MessageFailing: {"ordering key fails", "ordering keys fail"}, ops.EventFailing: {"event is refused", "events are refused"},
 		ops.StepUnknown: {"request is refused", "requests are refused"},
 		ops.MessageDead: {"dead letter", "dead letters"}, ops.EventDead: {"dead letter", "dead letters"},
+		"": {"relay, consumer or tenant", "relays, consumers or tenants"},
 	}[kind]
 	switch {
 	case n == 0:

@@ -14,7 +14,21 @@ func TestALineHasARealError(t *testing.T) {
 	t.Parallel()
 	c := &ops.Cause{Text: "version …: newer than version …", Count: 18}
 	c.Kind, c.Consumer, c.Error = ops.MessageFailing, "mailer", "version 2: newer than version 1"
-	require.Contains(t, Line(c, time.Now()), "keys fail, version 2: newer than version 1, since")
+	require.Contains(t, Line(c, time.Now()), "ordering keys fail, version 2: newer than version 1, since")
 	c.Type = "order.placed"
 	require.Contains(t, Line(c, time.Now()), "version 1 (order.placed), since", "which of several lines with one text it is")
+}
+
+// The number of stuck things is the sum of numbers that other pages show, each with the same words.
+func TestSumsOfKinds(t *testing.T) {
+	t.Parallel()
+	of := func(kind ops.Kind, count int) ops.Cause { return ops.Cause{Stuck: ops.Stuck{Kind: kind}, Count: count} }
+	mixed := []ops.Cause{
+		of(ops.MessageDead, 1), of(ops.MessageFailing, 20), of(ops.ConsumerAway, 1), of(ops.EventDead, 2), of(ops.MessageFailing, 10), of(ops.StepUnknown, 1),
+	}
+	require.Equal(t, "30\u00a0ordering keys fail, 3\u00a0dead letters, 1 request is refused, 1 relay, consumer or tenant", Sums(mixed))
+	mixed[1].More = true
+	require.Contains(t, Sums(mixed), "30 or more ordering keys fail")
+	require.Empty(t, Sums(mixed[:1]), "the number stands there already")
+	require.Empty(t, Sums(nil))
 }

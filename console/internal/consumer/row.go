@@ -80,7 +80,7 @@ func (r *Row) Word() string {
 	case !r.isConnected():
 		return "runs in part"
 	case r.Failed > 0:
-		return "runs, keys fail"
+		return "runs, ordering keys fail"
 	default:
 		return "runs"
 	}

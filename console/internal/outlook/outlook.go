@@ -33,7 +33,7 @@ func Of(s *ops.Stuck) string {
 	case ops.MessageFailing:
 		return "Nothing is lost: " + cmp.Or(s.Ahead, "tries go on by themselves") + "."
 	case ops.EventDead, ops.MessageDead:
-		return "Nothing happens by itself: dead letters stay until they are replayed or discarded" + behind(s) + "."
+		return "Nothing happens by itself: dead letters stay until they are replayed or discarded."
 	case ops.StepUnknown:
 		return "Nothing happens by itself: requests with the key are refused until the outcome is entered."
 	default:
@@ -47,7 +47,7 @@ func OfKind(kind ops.Kind) string { return Of(&ops.Stuck{Kind: kind}) }
 // OfGroup says what becomes of the failures of one cause: failures with another try, and dead letters. limit is when the consumer gives a
 // message up, the zero value if that is not known.
 func OfGroup(g *failures.Group, limit *operator.Limit) (list []string) {
-	failing, dead := ops.Stuck{Kind: ops.EventFailing}, ops.Stuck{Kind: ops.EventDead, Holds: g.Dead.Example.Holds}
+	failing, dead := ops.Stuck{Kind: ops.EventFailing}, ops.Stuck{Kind: ops.EventDead}
 	if g.Consumer != "" {
 		failing.Kind, dead.Kind = ops.MessageFailing, ops.MessageDead
 	}
@@ -59,6 +59,9 @@ func OfGroup(g *failures.Group, limit *operator.Limit) (list []string) {
 	}
 	if g.Dead.Count > 0 {
 		list = append(list, Of(&dead))
+		if g.Dead.Example.Holds {
+			list = append(list, "Later events or messages of their ordering keys wait behind them.")
+		}
 	}
 	return list
 }
@@ -85,12 +88,4 @@ func Again(h *operator.History, now time.Time) (handled int64) {
 // Outage says what becomes of events and messages while a broker is away.
 func Outage() string {
 	return "Nothing is lost: events are stored, and leave by themselves when the broker answers. Consumers connect again by themselves."
-}
-
-// behind says that later things wait for a dead letter.
-func behind(s *ops.Stuck) string {
-	if s.Holds {
-		return ", and later ones of their ordering keys wait behind them"
-	}
-	return ""
 }

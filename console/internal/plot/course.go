@@ -28,11 +28,11 @@ func (c *Course) Plots() []*Plot {
 	rates.number, rates.scale = perSecond, roundRate
 	c.rate(rates, "stored", "second", func(f *operator.Figures) int64 { return f.Came })
 	c.rate(rates, "published", "", func(f *operator.Figures) int64 { return f.Went })
-	failures := c.plot("Failing and dead", "events and keys", c.Span.step)
+	failures := c.plot("Failing and dead", "events and ordering keys", c.Span.step)
 	failing := func(f *operator.Figures) (float64, bool) { return float64(f.Failing), f.Failing != operator.Unknown }
 	c.highest(failures, "events that the broker refuses", "second", failing)
 	consumers := slices.Collect(maps.Values(c.Consumers))
-	(&Course{Span: c.Span, Now: c.Now, History: sum(consumers)}).highest(failures, "keys that fail at consumers", "warn", failing)
+	(&Course{Span: c.Span, Now: c.Now, History: sum(consumers)}).highest(failures, "ordering keys that fail at consumers", "warn", failing)
 	all := &Course{Span: c.Span, Now: c.Now, History: sum(append(consumers, c.History))}
 	all.highest(failures, "dead letters", "bad", func(f *operator.Figures) (float64, bool) { return float64(f.Dead), f.Known() })
 	return []*Plot{backlog, age, rates, failures}

@@ -142,7 +142,7 @@ func causeLine(c *ops.Cause, now time.Time) string {
 	case ops.MessageDead:
 		where, what = c.Consumer, "dead letters"
 	case ops.MessageFailing:
-		where, what = c.Consumer, "keys fail"
+		where, what = c.Consumer, "ordering keys fail"
 	case ops.StepUnknown:
 		where, what = "step "+c.Step, "requests are refused, because it is unknown whether the step was done"
 	case ops.EventFailing, ops.RelayMissing, ops.RelayLate, ops.ConsumerMissing, ops.ConsumerAway, ops.ConsumerLate, ops.ConsumerBehind,
