@@ -23,36 +23,35 @@ type Config struct {
 	// Schema is the schema of the database that has the tables of oncebox. Default: oncebox, or the first schema of the search_path of new
 	// connections, if that schema is not public.
 	Schema string `env:"SCHEMA"`
-	// Pooler must be true if a pooler in transaction mode, such as PgBouncer, stands between the program and the database; prepared statements are not
-	// used then. Default: false.
+	// Pooler must be true if a pooler in transaction mode, such as PgBouncer, stands between the program and the database. Then no prepared statements
+	// are used. Default: false.
 	Pooler bool `env:"POOLER"`
 
-	// IdleInTransaction is how long a database session may be idle within an open transaction; then PostgreSQL ends the session and rolls the
-	// transaction back. With -1 the setting of the server stays. Without a limit, the session of a process that is frozen, or whose machine has
-	// vanished, keeps its locks on keys and rows for ever. Choose a time that is longer than the longest pause of a handler between two statements of
-	// its unit of work. IdleInTransaction has no effect if Pooler is true, or if the URL of the database has idle_in_transaction_session_timeout.
-	// Default: 5m.
+	// IdleInTransaction is how long a database session may be idle within an open transaction before PostgreSQL ends the session and rolls the
+	// transaction back. With -1 the setting of the server stays. Without a limit, the session of a process that is frozen, or whose machine has vanished,
+	// keeps its locks on keys and rows for ever. Choose a time that is longer than the longest pause of a handler between two statements of its unit of
+	// work. IdleInTransaction has no effect if Pooler is true, or if the URL of the database has idle_in_transaction_session_timeout. Default: 5m.
 	IdleInTransaction time.Duration `env:"IDLE_IN_TRANSACTION"`
 
-	// TCPUserTimeout is how long the host of the database may leave data unacknowledged, at least 1s; then the connection ends with an error. With -1
-	// the settings of the operating system stay. The settings of Linux let a statement wait for about 15 minutes if the host or the network has
-	// vanished. TCPUserTimeout does not limit how long a statement runs: the host acknowledges data meanwhile. A proxy also acknowledges data, even if
-	// the database behind the proxy has vanished. The host has a quarter of TCPUserTimeout to accept a new connection. The session then has to begin
-	// within TCPUserTimeout. The parameter connect_timeout of the URL overrides both times. Default: 20s.
+	// TCPUserTimeout is how long the host of the database may leave data unacknowledged before the connection ends with an error, at least 1s. With -1
+	// the settings of the operating system stay. The settings of Linux let a statement wait for about 15 minutes if the host or the network has vanished.
+	// TCPUserTimeout does not limit how long a statement runs: the host acknowledges data meanwhile. A proxy also acknowledges data, even if the database
+	// behind the proxy has vanished. The host has a quarter of TCPUserTimeout to accept a new connection. The session then has to begin within
+	// TCPUserTimeout. The parameter connect_timeout of the URL overrides both times. Default: 20s.
 	TCPUserTimeout time.Duration `env:"TCP_USER_TIMEOUT"`
 
-	// DatabaseWait is how long a starting process waits for a database that is away; then the call that waits returns an error. With -1 the call does
-	// not wait. A database is away if its server does not answer, its host is unknown, the server recovers or shuts down, the server has no connection
-	// left, or, with target_session_attrs, no server takes writes yet. Each call of [OpenDB], [UseDB], [UsePool], App.Migrate, App.Run, Projector.Run
-	// and Inbox.Run waits for up to DatabaseWait, and logs that it waits. An error that waiting does not mend is returned at once, whatever
-	// DatabaseWait is: a wrong password, certificate or database name, or a missing table. Default: 0, the call waits until its context ends.
+	// DatabaseWait is how long a starting process waits for a database that is away before it gets an error. With -1 it does not wait. A database is away
+	// if its server does not answer, its host is unknown, the server recovers or shuts down, the server has no connection left, or, with
+	// target_session_attrs, no server takes writes yet. Each call of [OpenDB], [UseDB], [UsePool], App.Migrate, App.Run, Projector.Run and Inbox.Run
+	// waits for up to DatabaseWait, and logs that it waits. An error that waiting does not mend is returned at once, whatever DatabaseWait is: a wrong
+	// password, certificate or database name, or a missing table. Default: 0, it waits until the context of the call ends.
 	DatabaseWait time.Duration `env:"DATABASE_WAIT"`
 
-	// RefusePool makes the pool refuse, with [uow.ErrPool], a statement that should run in a unit of work and was sent to the pool by mistake. In
-	// the pool such a statement is committed by itself, apart from the unit of work, and is executed again when the unit is run again. The pool
-	// recognizes the statement by its context: the context carries an open unit of this pool, or comes from a handler that runs under a lease
-	// (inbox.Leased). Use [uow.Outside] for a statement that is meant for the pool. A statement whose first argument is a pgx.QueryExecMode is not
-	// refused. RefusePool needs the connections of [OpenDB]. If RefusePool is true, [UseDB] and [UsePool] return an error, because the service has
+	// RefusePool makes the pool refuse, with [uow.ErrPool], a statement that should run in a unit of work and was sent to the pool by mistake. Such a
+	// statement would not be part of the unit of work. It would stay committed if the unit is rolled back, and would be executed again when the unit is
+	// run again. The pool recognizes the statement by its context: the context carries an open unit of this pool, or comes from a handler that runs under
+	// a lease (inbox.Leased). Use [uow.Outside] for a statement that is meant for the pool. A statement whose first argument is a pgx.QueryExecMode is
+	// not refused. RefusePool needs the connections of [OpenDB]. If RefusePool is true, [UseDB] and [UsePool] return an error, because the service has
 	// opened their connections itself. The analyzer unitpool of the module analysis finds many such statements without running the program. Default:
 	// false.
 	RefusePool bool `env:"REFUSE_POOL"`

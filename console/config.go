@@ -37,8 +37,8 @@ type Config struct {
 	// TraceURL is the address of a trace, with {trace_id} in place of the id, for example "https://tempo.example.com/trace/{trace_id}". Default: none,
 	// ids of traces are shown without a link.
 	TraceURL string
-	// Refresh is the pause after which a page loads itself again, at least 1s; with a negative value pages do not load themselves again. Pages with a
-	// form never do. Each person can turn the loading off in the browser. Default: 15s.
+	// Refresh is the pause after which a page loads itself again, at least 1s. With a negative value pages do not load themselves again. Pages with a
+	// form never load themselves again. Each person can turn the loading off in the browser. Default: 15s.
 	Refresh time.Duration
 	// ReadOnly makes the console refuse every change, whatever the [Authorizer] allows. Default: false.
 	ReadOnly bool

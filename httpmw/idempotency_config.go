@@ -71,13 +71,12 @@ type IdempotencyConfig struct {
 	// The list may not have a safe method, such as GET. If Required is true, the log has a warning about the first request with another method that is
 	// not safe, such as PUT or DELETE, because a repetition of that request may do harm. Default: POST and PATCH.
 	Methods []string
-	// MaxBody is the size of the largest request body, in bytes; a request with a larger body is answered 413. Default: 1 MiB. With -1 there is no
-	// limit.
+	// MaxBody is the size of the largest request body, in bytes. A request with a larger body is answered 413. Default: 1 MiB. With -1 there is no limit.
 	MaxBody int64
-	// MaxAnswer is the size of the largest answer that is stored with its body, in bytes; a retry of a request with a larger answer is answered 410.
-	// With -1 there is no limit except MaxHeld. Default: 1 MiB.
+	// MaxAnswer is the size of the largest answer that is stored with its body, in bytes. A retry of a request with a larger answer is answered 410. With
+	// -1 there is no limit except MaxHeld. Default: 1 MiB.
 	MaxAnswer int
-	// MaxHeld is the size of the largest answer that a handler may give, in bytes; a larger answer becomes a 500, and the work is rolled back. Default:
+	// MaxHeld is the size of the largest answer that a handler may give, in bytes. A larger answer becomes a 500, and the work is rolled back. Default:
 	// 16 MiB. With -1 there is no limit.
 	MaxHeld int
 	// Headers are the names of more response headers to store with an answer. The headers that [StoredHeaders] returns are always stored. A name may end in
@@ -88,7 +87,7 @@ type IdempotencyConfig struct {
 	// token costs a round trip to the database for each execution with events. With Lease the handler has units of work of its own. Then the handler
 	// sets the header itself, by [uow.WithToken], and replays repeat the header. Default: none, answers carry no token.
 	TokenHeader string
-	// Timeout is the longest time for the work on one request; the work goes on when the client goes away. Default: 30s. With -1 there is no limit.
+	// Timeout is the longest time for the work on one request. The work goes on when the client goes away. Default: 30s. With -1 there is no limit.
 	Timeout time.Duration
 	// RetryAfter is how long a client is asked to wait before it sends a request again. If the process that holds a lease seems to be dead, the client
 	// is asked to wait until the lease ends. Default: 1s.
@@ -96,37 +95,37 @@ type IdempotencyConfig struct {
 	// RunOnce prevents that a handler is run again after a deadlock, a serialization failure or a conflict of versions: the client gets the error
 	// answer. Under a lease a handler is never run again for these reasons. Default: false.
 	RunOnce bool
-	// Wait is how long a request waits for another request with the same key, to get the answer of that request; then it is answered 409. A waiting
-	// request holds no connection to the database. The timeouts of clients and proxies must be longer than Wait. Default: 0, a 409 at once.
+	// Wait is how long a request waits for the answer of another request with the same key before it is answered 409. A waiting request holds no
+	// connection to the database. The timeouts of clients and proxies must be longer than Wait. Default: 0, a 409 at once.
 	Wait time.Duration
 	// Exclude are JSON pointers ("/sent_at", "/client/trace_id") to members of JSON bodies. These members are not compared when a request is sent
 	// again, so they may differ between retries. Default: none.
 	Exclude []string
 	// Fingerprint returns the bytes that are compared in place of the body, content type and content encoding of a request. Set Fingerprint if the
-	// service has its own rule for which requests are the same. Its argument body is the body as it came and must not be changed; the request's Body
-	// can be read as well. Method, path, query, preconditions and APIVersion are compared in addition. If Fingerprint returns an error, the answer is
-	// 400, request-body-unreadable. The result for a request must stay the same for idempotency.Config.TTL, also in a new version of the service;
-	// otherwise retries are refused. Exclude has no effect if Fingerprint is set. Default: nil, the contents of bodies are compared.
+	// service has its own rule for which requests are the same. Its argument body is the body as it came, and must not be changed. The request's Body can
+	// be read as well. Method, path, query, preconditions and APIVersion are compared in addition. If Fingerprint returns an error, the answer is 400,
+	// request-body-unreadable. The result for a request must stay the same for idempotency.Config.TTL, also in a new version of the service. Otherwise
+	// retries are refused. Exclude has no effect if Fingerprint is set. Default: nil, the contents of bodies are compared.
 	Fingerprint FingerprintFunc
 	// APIVersion returns the version of the interface for which a request is, if path, query and content type do not show the version. A key that was
 	// used for one version is refused for another version. Default: nil, no version is compared.
 	APIVersion func(*http.Request) string
-	// Keep reports which answers of 400 and more are stored for retries; other answers free the key. The work is rolled back whether the answer is
-	// stored or not; under a lease the work stays. Keep is not called for answers below 400, which are always stored. It is not called for the 404 and
-	// 405 of a router that has no such route either; these answers are never stored. Default: [DefaultKeep].
+	// Keep reports which answers of 400 and more are stored for retries. Other answers free the key. The work is rolled back whether the answer is stored
+	// or not. Under a lease the work stays. Keep is not called for answers below 400, which are always stored. It is not called for the 404 and 405 of a
+	// router that has no such route either: these answers are never stored. Default: [DefaultKeep].
 	Keep func(status int) bool
 	// StrictKey refuses keys without quotes, as the draft of the header Idempotency-Key demands. Default: false, a key is the same with and without
 	// quotes.
 	StrictKey bool
-	// MinKey is the smallest number of characters of a key, up to 255; a shorter key is answered 400. Default: 1.
+	// MinKey is the smallest number of characters of a key, up to 255. A shorter key is answered 400. Default: 1.
 	MinKey int
 	// ReusedStatus is the status, 400 to 499, of the answer to a request whose key was used before with another request. Default: 422.
 	ReusedStatus int
 	// Challenge is the header WWW-Authenticate of the 401 that answers a request with a key and without a principal (RFC 9110, section 11.6.1). A
 	// header that a middleware further out has set stays. Default: Bearer realm="api".
 	Challenge string
-	// WithoutUnit turns off a warning of the log; set it for handlers that do nothing in the unit of work on purpose. The warning is logged once for
-	// each route, when a handler answers below 400 without having used its unit of work. A handler with a Lease has no unit of work, and causes no
+	// WithoutUnit turns off the warning about a handler that answers below 400 and has not used its unit of work. Set WithoutUnit for handlers that do
+	// nothing in the unit of work on purpose. The warning is logged once for each route. A handler with a Lease has no unit of work, and causes no
 	// warning. Default: false, the warning is logged.
 	WithoutUnit bool
 	// EmptyAnswer answers 200 for a handler that writes neither a status nor a body, as net/http does. Without EmptyAnswer a handler that writes
@@ -139,7 +138,7 @@ type IdempotencyConfig struct {
 	// ProblemBase is put before the name of a problem to make the type of an error answer: a path, or the URL of a page about problems. Default:
 	// "/problems/".
 	ProblemBase string
-	// Refuse writes the error answers of the middleware in the format of the service's errors; answers of handlers are not changed. Pass the same
+	// Refuse writes the error answers of the middleware in the format of the service's errors. Answers of handlers are not changed. Pass the same
 	// function to [WithRefuse] and [WithTenantRefuse]. Default: nil, application/problem+json.
 	Refuse RefuseFunc
 

@@ -28,7 +28,7 @@ type Config struct {
 	Pooler bool
 	// DefaultTenantID is the tenant of scopes without a tenant. Default: "default".
 	DefaultTenantID string
-	// TTL is how long an answer is kept after its request was completed; a later request with the same key is executed anew. Default: 24h. With -1
+	// TTL is how long an answer is kept after its request was completed. A later request with the same key is executed anew. Default: 24h. With -1
 	// (KeepForever) answers are kept for ever.
 	TTL time.Duration `env:"TTL"`
 	// AuditRetention is how long audit entries are kept, at least 24h. Default: 9600h, which is 400 days. With -1 audit entries are kept for ever.

@@ -32,13 +32,13 @@ type Config struct {
 	Pooler bool
 	// NoHistory keeps no history of waiting, handled and failed messages, which the console draws. Default: false.
 	NoHistory bool
-	// Retention is how long the inbox remembers that it has handled a message, at least 24h; a copy that arrives later is handled again. With -1 (KeepForever)
-	// messages are remembered for ever. Choose a longer Retention than the time in which the broker may deliver a message again, and than the time for which
-	// the outbox of the sender keeps published events for a replay. Default: 240h.
+	// Retention is how long the inbox recognizes copies of a message that it has handled, at least 24h. A copy that arrives later is handled again. With
+	// -1 (KeepForever) copies are recognized for ever. Choose a longer Retention than the time in which the broker may deliver a message again, and than
+	// the time for which the outbox of the sender keeps published events for a replay. Default: 240h.
 	Retention time.Duration `env:"RETENTION"`
-	// DeadRetention is how long dead letters are kept, at least 24h; then the cleaner deletes them. With 0 and -1 dead letters are kept for ever. The deletion
-	// of a dead letter lets the later messages of its ordering key go on, as a discard does. The audit has an entry for each deletion, with the number of dead
-	// letters. Default: 0.
+	// DeadRetention is how long dead letters are kept before the cleaner deletes them, at least 24h. With 0 and -1 dead letters are kept for ever. The
+	// deletion of a dead letter lets the later messages of its ordering key go on, as a discard does. The audit has an entry for each deletion, with the
+	// number of dead letters. Default: 0.
 	DeadRetention time.Duration `env:"DEAD_RETENTION"`
 	// AuditRetention is how long audit entries are kept, at least 24h. Default: 9600h, which is 400 days. With -1 audit entries are kept for ever.
 	AuditRetention time.Duration
@@ -46,7 +46,7 @@ type Config struct {
 	// Retry sets how often, and for how long, a message is tried again after its handler has failed. The option [Retry] overrides it for one
 	// consumer.
 	Retry RetryPolicy `envPrefix:"RETRY_"`
-	// Middleware wraps the handlers of all consumers; the first middleware is the outermost. The option [Use] adds middleware for one consumer, inside of
+	// Middleware wraps the handlers of all consumers. The first middleware is the outermost. The option [Use] adds middleware for one consumer, inside of
 	// these. Default: none.
 	Middleware []messaging.Middleware
 	// ContinueAfterDead lets the later messages of an ordering key be handled after a message of the key has become a dead letter. The handlers of the later
@@ -59,12 +59,12 @@ type Config struct {
 	// dead letter is made without the work of OnDead, and the log has an error. OnDead is not called for a message that an operator gives up (package
 	// inbox/parked). To prevent a loop, an event that OnDead emits with ctx is marked ([event.DeadLetterOf]), and OnDead is not called if it dies. Default: none.
 	OnDead func(ctx context.Context, u *uow.Unit, d DeadLetter) error
-	// OnDeadTimeout is the longest time for one call of OnDead; meanwhile other messages of the ordering key wait. Default: 2s.
+	// OnDeadTimeout is the longest time for one call of OnDead. Meanwhile other messages of the ordering key wait. Default: 2s.
 	OnDeadTimeout time.Duration `env:"ON_DEAD_TIMEOUT"`
 	// CrashGuard is the number of messages, after the start of a process, for which a try is recorded before the handler runs. These records find a
-	// message that kills each process that handles it: the message becomes a dead letter after RetryPolicy.MaxCrashes recorded tries. Set CrashGuard to the
-	// largest number of messages that a consumer may have received and not yet handled; a higher [MaxInFlight] of a consumer is used instead. Default: 128.
-	// With -1 no try is recorded in advance.
+	// message that kills each process that handles it: the message becomes a dead letter after RetryPolicy.MaxCrashes recorded tries. Set CrashGuard to
+	// the largest number of messages that a consumer may have received and not yet handled. A higher [MaxInFlight] of a consumer is used instead.
+	// Default: 128. With -1 no try is recorded in advance.
 	CrashGuard int `env:"CRASH_GUARD"`
 	// HandlerTimeout is the longest time for one call of a handler, also for a call with several messages ([BatchFunc]). With -1 there is no limit. When
 	// HandlerTimeout is over, the context of the handler is cancelled, the work of the handler is rolled back, and the try counts as failed. If a batch is
@@ -82,8 +82,8 @@ type Config struct {
 	// LeaseTTL is the lease of a process on a message that it handles with [Inbox.WrapLeased], at least 1s. The process renews the lease each third of this
 	// time, so a handler may take longer. If the process dies, another process takes the message after this time. Default: 30s.
 	LeaseTTL time.Duration `env:"LEASE_TTL"`
-	// DrainTimeout is how long the handlers of parked messages may go on after the context of [Inbox.RunParked] has ended; then their own context is
-	// cancelled. Default: 30s. With -1 their context is cancelled at once.
+	// DrainTimeout is how long [Inbox.RunParked] waits for its handlers after its context has ended. If a handler of a parked message runs longer, its
+	// own context is cancelled. Default: 30s. With -1 the contexts are cancelled at once.
 	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT"`
 	// PollInterval is the interval at which a process asks the database for ordering keys whose messages other processes have parked. Default: 1s.
 	PollInterval time.Duration `env:"POLL_INTERVAL"`

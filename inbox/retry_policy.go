@@ -19,11 +19,12 @@ import (
 //
 // [Config.Retry] is the policy of all consumers; the option [Retry] sets that of one consumer.
 type RetryPolicy struct {
-	// Tries is how often a message is tried, at least 1, before it is parked in the database. The process that received the message makes these first tries,
-	// with the pauses of the consumer; later messages of the ordering key wait in this process. The message is parked earlier if the messages behind it fill
-	// the queue of the consumer ([messaging.Message.QueueFull]). Default: 3.
+	// Tries is how often a message is tried, at least 1, before it is parked in the database. The process that received the message makes these first
+	// tries, with the pauses of the consumer. Meanwhile later messages of the ordering key wait in this process. The message is parked earlier if the
+	// messages behind it fill the queue of the consumer ([messaging.Message.QueueFull]). Default: 3.
 	Tries int `env:"TRIES"`
-	// Policy sets the pauses between the tries of a message that is parked: it waits in the database. A handler that returns [messaging.RetryAfter] sets its own pause. Default: 5s, up to 10m.
+	// Policy sets the pauses between the tries of a message that is parked: it waits in the database. A handler that returns
+	// [messaging.RetryAfter] sets its own pause. Default: 5s, up to 10m.
 	retry.Policy
 	// GiveUpAfter is how long a message whose handler fails is tried, from the moment when it was parked. The first try that fails after GiveUpAfter makes the
 	// message a dead letter. Default: 72h. With -1 the message is tried without end.
@@ -31,14 +32,14 @@ type RetryPolicy struct {
 	// MaxAttempts is the number of tries, in all, after which a message becomes a dead letter, if GiveUpAfter has not ended before. A try whose process died
 	// counts, too. Default: -1, no limit.
 	MaxAttempts int `env:"MAX_ATTEMPTS"`
-	// MaxCrashes is how many tries of a message in a row may end with the death of the process, or without a result that could be stored; then the
-	// message becomes a dead letter. So a message does not kill one process after another. Default: 10. With -1 there is no limit.
+	// MaxCrashes is the number of crashes in a row after which a message becomes a dead letter. A try counts as a crash if its process dies, or if its
+	// result cannot be stored. So a message does not kill one process after another. Default: 10. With -1 there is no limit.
 	MaxCrashes int `env:"MAX_CRASHES"`
-	// DeployWait is how long a message stays parked if this build of the program does not know its type or its schema version; then the message
-	// becomes a dead letter. With -1 it stays parked without end. DeployWait gives you time to deploy a build that knows the message. A schema
-	// version is unknown if it is newer than the registered version. A message of an unknown type is parked only if the router is
-	// [messaging.Router.Strict]. DeployWait begins with the first try of the parked message that fails for this reason. Until DeployWait is over, the
-	// message is tried with pauses from Delay to MaxDelay; these tries do not count for MaxAttempts. Default: 168h.
+	// DeployWait is how long a message of an unknown type or schema version stays parked before it becomes a dead letter. With -1 the message stays
+	// parked without end. DeployWait gives you time to deploy a build that knows the message. A type is unknown if this build of the program does not
+	// know it. A message of an unknown type is parked only if the router is [messaging.Router.Strict]. A schema version is unknown if it is newer than
+	// the registered version. DeployWait begins with the first try of the parked message that fails for this reason. Until DeployWait is over, the
+	// message is tried with pauses from Delay to MaxDelay. These tries do not count for MaxAttempts. Default: 168h.
 	DeployWait time.Duration `env:"DEPLOY_WAIT"`
 }
 

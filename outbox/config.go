@@ -45,21 +45,21 @@ type Config struct {
 	// Store.Upkeep().SetRetention enters a shorter time. The constant NoRetention deletes rows as soon as they are published. Default: the value in the
 	// database, and 168h if no process has set one. With -1 published rows are kept for ever.
 	Retention time.Duration `env:"RETENTION"`
-	// DeadRetention is how long dead letters are kept, at least 24h; then the cleaner deletes them. With 0 and -1 dead letters are kept for ever. The deletion
-	// of a dead letter lets the later events of its ordering key go on, as a discard does. The audit has an entry for each deletion, with the number of dead
-	// letters. Default: 0.
+	// DeadRetention is how long dead letters are kept before the cleaner deletes them, at least 24h. With 0 and -1 dead letters are kept for ever. The
+	// deletion of a dead letter lets the later events of its ordering key go on, as a discard does. The audit has an entry for each deletion, with the
+	// number of dead letters. Default: 0.
 	DeadRetention time.Duration `env:"DEAD_RETENTION"`
 	// AuditRetention is how long audit entries are kept, at least 24h. Default: 9600h, which is 400 days. With -1 audit entries are kept for ever.
 	AuditRetention time.Duration
-	// DedupRetention is how long a producer's key ([event.WithDedupKey]) is remembered after its first event, at least 1h; a later event with the key
-	// is stored as a new event. For a delayed event the time counts from the time for which it was scheduled. Default: 168h. With -1 the key is
-	// remembered for ever.
+	// DedupRetention is how long a producer's key ([event.WithDedupKey]) is remembered after its first event, at least 1h. A later event with the key is
+	// stored as a new event. For a delayed event the time counts from the time for which it was scheduled. Default: 168h. With -1 the key is remembered
+	// for ever.
 	DedupRetention time.Duration `env:"DEDUP_RETENTION"`
 	// BeforeDrop is called before the published rows of a day are deleted, to archive them. One process at a time calls BeforeDrop, and the call may take
-	// hours. If BeforeDrop returns an error, the rows stay, and the cleaner calls BeforeDrop again at its next run. The log then has a warning, and the metric
-	// oncebox.outbox.partitions_kept counts the failure. BeforeDrop is called again for the same day if the deletion itself fails, so an archive outside of
-	// Partition.DB must accept a day twice. After a process with BeforeDrop has run, processes without BeforeDrop delete no rows; Store.Upkeep().SetRetention
-	// ends that. BeforeDrop is not called for rows that NoRetention deletes. Default: none.
+	// hours. If BeforeDrop returns an error, the rows stay, and the cleaner calls BeforeDrop again at its next run. The log then has a warning, and the
+	// metric oncebox.outbox.partitions_kept counts the failure. BeforeDrop is called again for the same day if the deletion itself fails, so an archive
+	// outside of Partition.DB must accept a day twice. After a process with BeforeDrop has run, processes without BeforeDrop delete no rows.
+	// Store.Upkeep().SetRetention ends that. BeforeDrop is not called for rows that NoRetention deletes. Default: none.
 	BeforeDrop func(ctx context.Context, p Partition) error
 
 	// OnDead is called when an event becomes a dead letter, for example to open a ticket. What OnDead does in tx is committed together with the dead

@@ -27,19 +27,21 @@ type Config struct {
 	// Workers is the number of workers of the projector that publish at the same time. Each worker has a share of the lanes, which are the parts of the
 	// outbox. While a worker waits for the broker, another worker uses the database. Default: 3.
 	Workers int `env:"WORKERS"`
-	// BatchSize is the approximate number of events that a worker publishes at once. Default: 1000.
+	// BatchSize is the approximate number of events in one batch. A worker fetches a batch from the database and publishes these events together.
+	// Default: 1000.
 	BatchSize int `env:"BATCH_SIZE"`
-	// BatchBytes is the largest sum of payloads, in bytes, that a worker fetches and publishes at once. An event whose payload is larger than
-	// BatchBytes is published by itself. The broker has to confirm a batch within PublishTimeout, so choose a smaller value if the connection to the
-	// broker is slow. Default: 16777216, which is 16 MiB. With -1 there is no limit.
+	// BatchBytes is the largest size of one batch, in bytes: the sum of its payloads. An event whose payload is larger than BatchBytes is published by
+	// itself. The broker has to confirm a batch within PublishTimeout. So choose a smaller value if the connection to the broker is slow.
+	// Default: 16777216, which is 16 MiB. With -1 there is no limit.
 	BatchBytes int64 `env:"BATCH_BYTES"`
 
 	// MaxRetryAttempts is the number of refusals by the broker after which an event becomes a dead letter. An event that the broker refuses
 	// permanently ([messaging.Permanent]) becomes a dead letter at the first refusal. Default: 5. With -1 no refusal makes a dead letter: the event
 	// is tried again until the broker accepts it, or an operator discards it.
 	MaxRetryAttempts int `env:"MAX_RETRY_ATTEMPTS"`
-	// MaxCrashes is how many projectors may die while they publish one event by itself; then the event becomes a dead letter. An event is published by
-	// itself after two projectors have died while they published the event together with others. Default: 10. With -1 there is no limit.
+	// MaxCrashes is the number of crashes after which an event becomes a dead letter. A crash counts if a projector dies while it publishes the event by
+	// itself. An event is published by itself after two projectors have died while they published it together with others. Default: 10. With -1 there is
+	// no limit.
 	MaxCrashes int `env:"MAX_CRASHES"`
 	// ContinueAfterDead lists the topics on which the later events of an ordering key go on after a dead letter; "*" means all topics. On other topics
 	// the later events wait until an operator replays or discards the dead letter. Default: none.
@@ -49,18 +51,18 @@ type Config struct {
 	BlockExpired bool `env:"BLOCK_EXPIRED"`
 	// Retry sets the pauses between the tries of an event that the broker refuses. Default: 1m, up to 1h.
 	Retry retry.Policy `envPrefix:"RETRY_"`
-	// PublishTimeout is the time in which the broker has to confirm a batch; events that are not confirmed by then are published again. Default: 5s.
+	// PublishTimeout is the time in which the broker has to confirm a batch. Events that are not confirmed by then are published again. Default: 5s.
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"`
 
-	// Lease is how long the lanes of a projector that has died wait for another projector; meanwhile their events are not published. Default: 10s.
+	// Lease is how long the lanes of a projector that has died wait for another projector. Meanwhile their events are not published. Default: 10s.
 	Lease time.Duration `env:"LEASE"`
 	// Renew is the interval at which a projector renews the leases of its lanes, and projectors share out the lanes again. Default: 3s.
 	Renew time.Duration `env:"RENEW"`
 	// SleepBusy is the first pause of a worker that has found nothing to publish. The pause ends early when a NOTIFY reports a commit. While a worker
 	// finds events, it looks once per SleepBusy for events whose writer sent no NOTIFY. Default: 100ms.
 	SleepBusy time.Duration `env:"SLEEP_BUSY"`
-	// SleepIdle is the longest pause of a worker that finds nothing to publish; the pause begins with SleepBusy and doubles each time. So an event
-	// whose writer sent no NOTIFY waits for up to SleepIdle. Default: 2s.
+	// SleepIdle is the longest pause of a worker that finds nothing to publish. The pause begins with SleepBusy and doubles each time. So an event whose
+	// writer sent no NOTIFY waits for up to SleepIdle. Default: 2s.
 	SleepIdle time.Duration `env:"SLEEP_IDLE"`
 	// CleanInterval is the interval at which partitions of the outbox are made and dropped, and missing rows of lanes are made again. Default: 1h. With
 	// -1 this is never done.

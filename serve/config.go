@@ -42,10 +42,9 @@ type Config struct {
 	// to make tables. Default: false, the tables must exist.
 	Migrate bool `env:"MIGRATE"`
 
-	// ReadTimeout is how long a client may take to send a request, and again how long it may take to read the answer; then the connection is closed.
-	// Default: 15s.
+	// ReadTimeout is how long a client may take to send a request, and again to read the answer, before the connection is closed. Default: 15s.
 	ReadTimeout time.Duration `env:"READ_TIMEOUT"`
-	// RequestTimeout is how long the work for a request may take; then the context of the request ends. A request with an Idempotency-Key has the
+	// RequestTimeout is how long the work for a request may take before the context of the request ends. A request with an Idempotency-Key has the
 	// timeout of its middleware (httpmw.IdempotencyConfig.Timeout), which should not be longer. Default: 30s.
 	RequestTimeout time.Duration `env:"REQUEST_TIMEOUT"`
 	// EndTimeout is how long the process may take to end after SIGTERM, at least 1s. Requests that have begun get half of EndTimeout, or all of it if

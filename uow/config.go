@@ -30,17 +30,17 @@ type Config struct {
 	// ValidateTopic checks the name of a topic by the rule of the broker, after event.ValidateTopic. If ValidateTopic returns an error for the topic of an
 	// event, the unit of work fails. Default: the rule of the broker that oncebox.New gets (messaging.Naming), or none.
 	ValidateTopic func(topic string) error
-	// MaxPayload is the size of the largest payload of an event, in bytes; a unit of work with a larger event fails. Default: 1 MiB. With -1 there is no
+	// MaxPayload is the size of the largest payload of an event, in bytes. A unit of work with a larger event fails. Default: 1 MiB. With -1 there is no
 	// limit.
 	MaxPayload int `env:"MAX_PAYLOAD"`
-	// MaxHandled is how many events the handlers of [On] may cause in one unit of work; with more events the unit fails. The limit ends handlers that cause
-	// each other's events without end. Within a unit of [WithNestedChecks] each outermost Do of the code has a count of its own. Default: 1000. With -1 there
-	// is no limit.
+	// MaxHandled is the number of events that the handlers of [On] may cause in one unit of work. With more events the unit fails. The limit ends
+	// handlers that cause each other's events without end. Within a unit of [WithNestedChecks] each outermost Do of the code has a count of its own.
+	// Default: 1000. With -1 there is no limit.
 	MaxHandled int `env:"MAX_HANDLED"`
 	// Retry sets how often, and after which pauses, the function of a unit of work is run again after a failure.
 	Retry RetryConfig `envPrefix:"UNIT_RETRY_"`
-	// CommitTimeout is the longest time for COMMIT, and for the writing of the events if both are sent together. If the answer to COMMIT is lost, the unit
-	// asks the database whether the transaction was committed; this may take CommitTimeout once more. Default: 30s.
+	// CommitTimeout is the longest time for COMMIT, and for the writing of the events if both are sent together. If the answer to COMMIT is lost, the
+	// unit asks the database whether the transaction was committed. This may take CommitTimeout once more. Default: 30s.
 	CommitTimeout time.Duration `env:"COMMIT_TIMEOUT"`
 
 	// Telemetry sets where logs, traces and metrics go. If the context of an event is in a trace, the trace gets a span for the creation of the event.

@@ -40,31 +40,30 @@ func split(text string) (meaning, stated string) {
 	return text, ""
 }
 
-// sentence returns the first sentence of a field's comment without the name of the field, and the other sentences. What -1 means belongs to the first.
-// Both are for Markdown.
-func sentence(field, text string) (first, rest string) {
+// sentences returns the first sentence of a field's comment without the name of the field, the sentence about -1, and the others. All are for Markdown.
+func sentences(field, text string) (first, minus, rest string) {
 	text = strings.Join(strings.Fields(text), " ")
-	var sentences []string
+	var others []string
 	for at := ending.FindStringIndex(text); at != nil; at = ending.FindStringIndex(text) {
-		sentences = append(sentences, text[:at[0]+1])
+		others = append(others, text[:at[0]+1])
 		text = text[at[1]-1:]
 	}
-	sentences = append(sentences, text)
-	first, sentences = sentences[0], sentences[1:]
+	others = append(others, text)
+	first, others = others[0], others[1:]
 	for _, begin := range []string{field + " is ", field + " are ", field + " "} {
 		if after, named := strings.CutPrefix(first, begin); named {
 			first = strings.ToUpper(after[:1]) + after[1:]
 			break
 		}
 	}
-	for i, one := range sentences {
+	for i, one := range others {
 		if off.MatchString(one) && len(one) < shortSentence {
-			first = strings.TrimSuffix(first, ".") + "; w" + one[1:]
-			sentences = slices.Delete(sentences, i, i+1)
+			minus = one
+			others = slices.Delete(others, i, i+1)
 			break
 		}
 	}
-	return prose(first), prose(strings.Join(sentences, " "))
+	return prose(first), prose(minus), prose(strings.Join(others, " "))
 }
 
 // prose returns a comment as Markdown for a cell of a table.

@@ -29,8 +29,8 @@ type Struct struct {
 const longestCell = 250
 
 // Tables returns the tables of the structs in Markdown, with a section for each type. root is the folder of the module. A cell has the comment of a field.
-// If the comment is too long, the cell has its first sentence, and the other sentences are below the table. A field without a variable that a section
-// above has, too, is only named.
+// If the comment is too long, the cell has its first sentence and the sentence about -1, and the other sentences are below the table. A
+// field without a variable that a section above has, too, is only named.
 //
 // It returns an error that names each field whose comment states no default, or another one than the code sets.
 func Tables(root string, structs ...Struct) (string, error) {
@@ -74,18 +74,20 @@ type writer struct {
 	errs   []error
 }
 
-// row is a line of a table, and what is said below the table.
-type row struct{ variable, field, kind, cell, meaning, more string }
+// row is a line of a table, and what is said below the table. minus is the sentence about -1, until fit adds it to meaning.
+type row struct{ variable, field, kind, cell, meaning, minus, more string }
 
 func (r *row) String() string {
 	return fmt.Sprintf("|%s | `%s` | %s | %s | %s |\n", r.variable, r.field, r.kind, r.cell, r.meaning)
 }
 
-// fit moves the other sentences into the cell if there is room: a reader who has them below the table has to look for the first one.
+// fit moves the other sentences into the cell if there is room: a reader who has them below the table has to look for the first one. The sentence about
+// -1 always stands in the cell, as its last sentence.
 func (r *row) fit() {
-	if len(r.meaning)+len(r.more) < longestCell {
+	if len(r.meaning)+len(r.more)+len(r.minus) < longestCell {
 		r.meaning, r.more = strings.TrimSpace(r.meaning+" "+r.more), ""
 	}
+	r.meaning, r.minus = strings.TrimSpace(r.meaning+" "+r.minus), ""
 }
 
 // isConfig reports whether the type is a struct of this module with a section of its own, and returns the
@@ -183,14 +185,14 @@ func (w *writer) row(s Struct, of string, f reflect.StructField, value reflect.V
 	w.errs = append(w.errs, misnamed(of, reflect.StructField{}, f), misnamedSection(of, f))
 	if isConfig(f.Type) {
 		r.kind = fmt.Sprintf("[`%s`](#%s)", said.kind, anchor(f.Type))
-		r.meaning, _ = sentence(f.Name, said.text)
+		r.meaning, _, _ = sentences(f.Name, said.text)
 		return r
 	}
 	var err error
 	if r.cell, err = defaultCell(stated, value, slices.Contains(s.Varies, f.Name)); err != nil {
 		w.errs = append(w.errs, fmt.Errorf("%s.%s: %w", of, f.Name, err))
 	}
-	r.meaning, r.more = sentence(f.Name, meaning)
+	r.meaning, r.minus, r.more = sentences(f.Name, meaning)
 	if r.fit(); len(r.meaning) > longestCell {
 		w.errs = append(w.errs, fmt.Errorf("%s.%s: the first sentence of the comment has %d characters: make it shorter", of, f.Name, len(r.meaning)))
 	}
@@ -219,7 +221,7 @@ func (w *writer) part(s Struct, within reflect.Type, part reflect.StructField, v
 		}
 		w.errs = append(w.errs, misnamed(title(within), part, f))
 		r := row{variable: of.variable(f), field: path + f.Name, kind: "`" + said.kind + "`", cell: "`" + code + "`"}
-		r.meaning, r.more = sentence(f.Name, said.text)
+		r.meaning, r.minus, r.more = sentences(f.Name, said.text)
 		r.more = strings.TrimSpace(r.more + " " + more)
 		r.fit()
 		more = ""

@@ -66,17 +66,17 @@ func TestProseFitsIntoATable(t *testing.T) {
 	require.Equal(t, "a `uow.Unit` \\| \\*, `-1` (`-1`) x-1 `ONCEBOX_A`", prose("a [uow.Unit] |\n*, -1 (-1) x-1 ONCEBOX_A"))
 }
 
-func TestCellHasTheFirstSentence(t *testing.T) {
-	for text, want := range map[string][2]string{
+func TestCommentHasSentences(t *testing.T) {
+	for text, want := range map[string][3]string{
 		"Wait is how long it waits, at least 1s. Then it ends. With -1 it\nwaits for ever.": {
-			"How long it waits, at least 1s; with `-1` it waits for ever.", "Then it ends."},
-		"Wait are the names of topics, a.b for example.": {"The names of topics, a.b for example.", ""},
-		"Wait makes it wait.":                            {"Makes it wait.", ""},
-		"It is a. It is b. With 1 it is c.":              {"It is a.", "It is b. With 1 it is c."},
-		"":                                               {"", ""},
+			"How long it waits, at least 1s.", "With `-1` it waits for ever.", "Then it ends."},
+		"Wait are the names of topics, a.b for example.": {"The names of topics, a.b for example.", "", ""},
+		"Wait makes it wait.":                            {"Makes it wait.", "", ""},
+		"It is a. It is b. With 1 it is c.":              {"It is a.", "", "It is b. With 1 it is c."},
+		"":                                               {"", "", ""},
 	} {
-		first, rest := sentence("Wait", text)
-		require.Equal(t, want, [2]string{first, rest}, text)
+		first, minus, rest := sentences("Wait", text)
+		require.Equal(t, want, [3]string{first, minus, rest}, text)
 	}
 }
 
@@ -86,6 +86,8 @@ func TestShortCommentFitsIntoTheCell(t *testing.T) {
 		{row{meaning: "A.", more: "B."}, row{meaning: "A. B."}},
 		{row{meaning: "A."}, row{meaning: "A."}},
 		{row{meaning: "A.", more: long}, row{meaning: "A. " + long}},
+		{row{meaning: "A.", minus: "C.", more: "B."}, row{meaning: "A. B. C."}},
+		{row{meaning: "A.", minus: "C.", more: long}, row{meaning: "A. C.", more: long}},
 		{row{meaning: "A.", more: long + "b"}, row{meaning: "A.", more: long + "b"}},
 	} {
 		c.before.fit()

@@ -53,7 +53,7 @@ type Config struct {
 	Topics []string `env:"TOPICS"`
 	// Subscriptions are made at the start, with their topics. Messages that are published from then on wait for these subscriptions. Default: none.
 	Subscriptions []messaging.Subscription
-	// Partitions is the number of partitions of a new topic; at most this number of consumers of a subscription work at once. If partitions are added
+	// Partitions is the number of partitions of a new topic. At most this number of consumers of a subscription work at once. If partitions are added
 	// later, a process uses the new partitions after its next start. Ordering keys then move to other partitions. Default: 4.
 	Partitions int `env:"PARTITIONS"`
 	// Replication is the number of copies of a new topic. In production use 3, and set min.insync.replicas of the topics to 2. Default: 0, the
@@ -72,8 +72,7 @@ type Config struct {
 	// FetchBytes is how many bytes of compressed messages a receiver requests at once from each broker. About as many bytes wait in the memory of the
 	// client, in addition to the messages of Subscription.Queue. Default: 4 MiB.
 	FetchBytes int `env:"FETCH_BYTES"`
-	// Producers is the number of calls of Publish that may send at once; further calls wait. Each of these calls has connections of its own. Default:
-	// 4.
+	// Producers is the number of calls of Publish that may send at once. Further calls wait. Each of these calls has connections of its own. Default: 4.
 	Producers int `env:"PRODUCERS"`
 
 	// CommitInterval is the interval at which a consumer commits the offsets of the messages that it has acknowledged. After a crash the broker
@@ -82,23 +81,23 @@ type Config struct {
 	// SessionTimeout is how long the broker waits for a consumer that has died before other consumers get its partitions (session.timeout.ms). A broker
 	// without settings allows 6s to 30m. Default: 20s.
 	SessionTimeout time.Duration `env:"SESSION_TIMEOUT"`
-	// HandoverTimeout is how long a partition that moves to another consumer waits for the handlers that are running; then the other consumer gets the
-	// messages of these handlers again, while the handlers may still be running. Default: 10s.
+	// HandoverTimeout is how long a partition waits for running handlers before it moves to another consumer. If a handler runs longer, the other
+	// consumer gets its message, too, and may handle it at the same time. Default: 10s.
 	HandoverTimeout time.Duration `env:"HANDOVER_TIMEOUT"`
 
 	// Required makes Connect return an error if the broker cannot be reached within ConnectTimeout. Default: false, Connect logs a warning and tries
 	// again in the background.
 	Required bool `env:"REQUIRED"`
-	// ConnectTimeout is how long Subscribe and Declare, and with Required also Connect, try to reach a broker that is away; then they return an error.
+	// ConnectTimeout is how long Subscribe and Declare, and with Required also Connect, try to reach a broker that is away before they return an error.
 	// Default: 30s.
 	ConnectTimeout time.Duration `env:"CONNECT_TIMEOUT"`
-	// ConnectionTimeout is the longest time for one attempt to open a TCP connection; then the next attempt begins. Default: 5s.
+	// ConnectionTimeout is the longest time for one attempt to open a TCP connection. Then the next attempt begins. Default: 5s.
 	ConnectionTimeout time.Duration `env:"CONNECTION_TIMEOUT"`
-	// OperationTimeout is how long the broker may take to answer a request; then the request fails. Default: 10s.
+	// OperationTimeout is how long the broker may take to answer a request before the request fails. Default: 10s.
 	OperationTimeout time.Duration `env:"OPERATION_TIMEOUT"`
-	// PublishTimeout is the longest time for a call of Publish; if the deadline of the context is earlier, the call ends at that deadline. Default: 30s.
+	// PublishTimeout is the longest time for a call of Publish. If the deadline of the context is earlier, the call ends at that deadline. Default: 30s.
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"`
-	// CloseTimeout is how long Close waits for running calls to end; after that it waits as long again for the broker to answer. Default: 10s.
+	// CloseTimeout is how long Close waits for running calls to end. After that it waits as long again for the broker to answer. Default: 10s.
 	CloseTimeout time.Duration `env:"CLOSE_TIMEOUT"`
 
 	// SASL is the mechanism by which Username and Password authenticate this client: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. Default: none, no
@@ -112,8 +111,8 @@ type Config struct {
 	PasswordFile string `env:"PASSWORD_FILE"`
 	// TLS makes all connections use TLS. If one of the settings whose names begin with TLS is set, connections use TLS, too. Default: false.
 	TLS bool `env:"TLS"`
-	// TLSTrustCerts is the path of a file with the certificates of the authorities that the client trusts, in PEM. Default: the authorities that the
-	// operating system trusts.
+	// TLSTrustCerts is the path of a PEM file. The file has the certificates of all authorities that the client trusts. Default: none, and the client
+	// trusts the authorities of the operating system.
 	TLSTrustCerts string `env:"TLS_TRUST_CERTS"`
 	// TLSCert is the path of a file with the certificate that authenticates this client. TLSCert needs TLSKey. Default: none.
 	TLSCert string `env:"TLS_CERT"`

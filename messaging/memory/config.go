@@ -9,13 +9,13 @@ import (
 
 // Config configures a [Broker]. The zero value is ready.
 type Config struct {
-	// Partitions is the number of partitions of each topic; at most this number of consumers of a [messaging.Failover] subscription work at once.
+	// Partitions is the number of partitions of each topic. At most this number of consumers of a [messaging.Failover] subscription work at once.
 	// Default: 4.
 	Partitions int `env:"PARTITIONS"`
 	// MaxMessageBytes is the size of the largest message, in bytes: payload, key, metadata and identifiers together. A larger message is refused
 	// permanently. Default: 5 MiB.
 	MaxMessageBytes int `env:"MAX_MESSAGE_BYTES"`
-	// Retain is the number of messages of each topic that are always kept. Older messages are deleted once every subscription has acknowledged them; a
+	// Retain is the number of messages of each topic that are always kept. Older messages are deleted once every subscription has acknowledged them. A
 	// subscription that is made later does not get them. Default: 0, all messages.
 	Retain int `env:"RETAIN"`
 

@@ -28,7 +28,7 @@ const (
 
 // Config configures [Connect]. Only URL is required.
 type Config struct {
-	// URL is the address of the server: nats://host:4222, or tls://host:4222; several servers of one cluster are separated by commas. The address may
+	// URL is the address of the server: nats://host:4222, or tls://host:4222. Several servers of one cluster are separated by commas. The address may
 	// have a user and a password. Required.
 	URL string `env:"URL"`
 	// Name is the name of this process at the server, and the beginning of the names of its consumers. Keep the name after a restart, so that few
@@ -39,7 +39,7 @@ type Config struct {
 	Prefix string `env:"PREFIX"`
 	// Domain is the JetStream domain to use, if the server is behind a leaf node. Default: none.
 	Domain string `env:"DOMAIN"`
-	// InboxPrefix is the beginning of the subjects on which this client receives answers; set it if the user of the client has no right to the usual
+	// InboxPrefix is the beginning of the subjects on which this client receives answers. Set it if the user of the client has no right to the usual
 	// subject. Default: _INBOX.
 	InboxPrefix string `env:"INBOX_PREFIX"`
 
@@ -51,29 +51,29 @@ type Config struct {
 	Topics []string `env:"TOPICS"`
 	// Subscriptions are made at the start, with their topics. Default: none.
 	Subscriptions []messaging.Subscription
-	// Partitions is the number of subjects of a new topic; at most this number of processes of a [messaging.Failover] subscription work at once. Each
-	// subscription has a consumer of NATS for each partition, and in a cluster each of these consumers is a Raft group; so choose no more than needed.
+	// Partitions is the number of subjects of a new topic. At most this number of processes of a [messaging.Failover] subscription work at once. Each
+	// subscription has a consumer of NATS for each partition, and in a cluster each of these consumers is a Raft group. So choose no more than needed.
 	// Partitions does not change an existing topic, because a change would break the order of ordering keys. Default: 8.
 	Partitions int `env:"PARTITIONS"`
 	// Replicas is the number of servers that store a new topic. Set Replicas if the program connects to a leaf node, because the default is found on
 	// the side of the leaf node. Default: 3 in a cluster, 1 on a single server.
 	Replicas int `env:"REPLICAS"`
-	// MaxAge is how long a new topic keeps messages, whether they were received or not; then they are deleted. With -1 messages are kept for ever.
-	// Choose a shorter time than inbox.Config.Retention, and a longer time than any outage of a consumer. Default: 168h, a week.
+	// MaxAge is how long a new topic keeps messages before it deletes them, whether they were received or not. With -1 messages are kept for ever. Choose
+	// a shorter time than inbox.Config.Retention, and a longer time than any outage of a consumer. Default: 168h, a week.
 	MaxAge time.Duration `env:"MAX_AGE"`
-	// MaxBytes is the largest size of a new topic, in bytes. A topic that is full takes no messages; further messages wait in the outbox. Default: 0,
-	// no limit.
+	// MaxBytes is the largest size of a new topic, in bytes. A topic that is full takes no messages. Further messages wait in the outbox. Default: 0, no
+	// limit.
 	MaxBytes int64 `env:"MAX_BYTES"`
 	// DuplicateWindow is how long a new topic recognizes a message that is published again, and does not store it twice. DuplicateWindow must be longer
 	// than PublishTimeout, because the relay publishes a message again that was not confirmed within PublishTimeout. For each message of this time the
 	// server keeps about 100 bytes in memory. Default: 5m.
 	DuplicateWindow time.Duration `env:"DUPLICATE_WINDOW"`
 	// TakeoverTimeout is how long the server waits for a process that gives no sign of life before other processes get its messages. With
-	// [messaging.Failover] the others get the partitions of the process, with [messaging.Shared] the messages that the process has not acknowledged.
-	// The server stores TakeoverTimeout in a consumer of NATS when the consumer is made; a new value has no effect on existing consumers. Default: 15s.
+	// [messaging.Failover] the others get the partitions of the process, with [messaging.Shared] the messages that the process has not acknowledged. The
+	// server stores TakeoverTimeout in a consumer of NATS when the consumer is made. A new value has no effect on existing consumers. Default: 15s.
 	TakeoverTimeout time.Duration `env:"TAKEOVER_TIMEOUT"`
-	// HandoverTimeout is how long a process that gives a partition to another process waits for its own running handlers; then the other process gets
-	// the messages of these handlers, too. Default: 10s. With -1 it does not wait.
+	// HandoverTimeout is how long a process waits for its running handlers before it gives a partition to another process. If a handler runs longer, the
+	// other process gets its message, too. Default: 10s. With -1 the process does not wait.
 	HandoverTimeout time.Duration `env:"HANDOVER_TIMEOUT"`
 	// InFlight is how many messages of one topic a call of Publish sends before it waits for confirmations of the server. Default: 1000.
 	InFlight int `env:"IN_FLIGHT"`
@@ -81,19 +81,19 @@ type Config struct {
 	// Required makes Connect return an error if the server cannot be reached within ConnectTimeout. Default: false, Connect logs a warning and tries
 	// again in the background.
 	Required bool `env:"REQUIRED"`
-	// ConnectTimeout is how long Subscribe and Declare, and with Required also Connect, try to reach a server that is away; then they return an error.
+	// ConnectTimeout is how long Subscribe and Declare, and with Required also Connect, try to reach a server that is away before they return an error.
 	// Default: 30s.
 	ConnectTimeout time.Duration `env:"CONNECT_TIMEOUT"`
-	// ConnectionTimeout is the longest time for one attempt to open a connection; then the next attempt begins. Default: 5s.
+	// ConnectionTimeout is the longest time for one attempt to open a connection. Then the next attempt begins. Default: 5s.
 	ConnectionTimeout time.Duration `env:"CONNECTION_TIMEOUT"`
-	// OperationTimeout is how long the server may take to answer a request; then the request fails. Default: 10s.
+	// OperationTimeout is how long the server may take to answer a request before the request fails. Default: 10s.
 	OperationTimeout time.Duration `env:"OPERATION_TIMEOUT"`
 	// PingInterval is the interval at which the client sends a probe to the server. After two probes without an answer the connection is closed and
 	// opened again. Default: 10s.
 	PingInterval time.Duration `env:"PING_INTERVAL"`
-	// PublishTimeout is the longest time for a call of Publish; if the deadline of the context is earlier, the call ends at that deadline. Default: 30s.
+	// PublishTimeout is the longest time for a call of Publish. If the deadline of the context is earlier, the call ends at that deadline. Default: 30s.
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"`
-	// CloseTimeout is how long Close waits for running calls to end; after that it waits as long again for the server to answer. Default: 10s.
+	// CloseTimeout is how long Close waits for running calls to end. After that it waits as long again for the server to answer. Default: 10s.
 	CloseTimeout time.Duration `env:"CLOSE_TIMEOUT"`
 
 	// User is the name by which this client authenticates itself, with Password. Default: the user in URL.
@@ -104,11 +104,11 @@ type Config struct {
 	Token string `env:"TOKEN"`
 	// NKeyFile is the path of a file with the seed of the NKey by which this client authenticates itself. Default: none.
 	NKeyFile string `env:"NKEY_FILE"`
-	// CredsFile is the path of a file, as nsc writes it, with the JWT and the seed of the user by which this client authenticates itself. Default:
+	// CredsFile is the path of a file with the JWT and the seed of a user, as nsc writes it. This client authenticates itself as this user. Default:
 	// none.
 	CredsFile string `env:"CREDS_FILE"`
-	// TLSTrustCerts is the path of a file with the certificates of the authorities that the client trusts, in PEM. Default: the authorities that the
-	// operating system trusts.
+	// TLSTrustCerts is the path of a PEM file. The file has the certificates of all authorities that the client trusts. Default: none, and the client
+	// trusts the authorities of the operating system.
 	TLSTrustCerts string `env:"TLS_TRUST_CERTS"`
 	// TLSCert is the path of a file with the certificate that authenticates this client. TLSCert needs TLSKey. Default: none.
 	TLSCert string `env:"TLS_CERT"`

@@ -21,14 +21,14 @@ import (
 
 // Config configures [Connect]. Only URL is required.
 type Config struct {
-	// URL is the address of the broker: pulsar://host:6650, or pulsar+ssl://host:6651; several hosts are separated by commas. Required.
+	// URL is the address of the broker: pulsar://host:6650, or pulsar+ssl://host:6651. Several hosts are separated by commas. Required.
 	URL string `env:"URL"`
 	// AdminURL is the address of the broker's admin API. oncebox makes topics and subscriptions through this API, and shows their state. Without the
 	// admin API the broker makes topics and subscriptions at their first use, and topics get no partitions. If the admin API gives no answer for
 	// AdminTimeout, oncebox does not ask it again for a minute. Publishing does not wait for the admin API. A user and password in AdminURL are sent
 	// (Basic) unless there is a token. Default: the first host of URL, http and port 8080, for pulsar+ssl https and port 8443.
 	AdminURL string `env:"ADMIN_URL"`
-	// AdminTimeout is how long the program waits at its start for the admin API, which may come up later than the broker; then it goes on without the
+	// AdminTimeout is how long the program waits at its start for the admin API, which may come up later than the broker. Then it goes on without the
 	// API. Default: 20s if AdminURL is given, 2s if it is guessed.
 	AdminTimeout time.Duration `env:"ADMIN_TIMEOUT"`
 	// Tenant is the name of the Pulsar tenant that has the namespace. Tenants of Pulsar have nothing to do with the tenants of the service. Default:
@@ -43,7 +43,7 @@ type Config struct {
 	// Topics are the names of topics that are made at the start, with Partitions. A topic that exists is used as it is. Name every topic to which the
 	// program publishes: a topic that is made by publishing has one partition and no subscription. Default: none.
 	Topics []string `env:"TOPICS"`
-	// Partitions is the number of partitions of a new topic; at most this number of consumers of a [messaging.Failover] subscription work at once. If
+	// Partitions is the number of partitions of a new topic. At most this number of consumers of a [messaging.Failover] subscription work at once. If
 	// partitions are added later, ordering keys move to other partitions, and the order of these keys breaks at that moment. Default: 4.
 	Partitions int `env:"PARTITIONS"`
 	// Subscriptions are made at the start, with their topics. From then on the broker keeps messages for these subscriptions. Default: none.
@@ -54,9 +54,9 @@ type Config struct {
 	// has declared or subscribed itself, or has found at the broker. It looks for subscriptions when it begins to publish to a topic and at the
 	// checks of AudienceInterval. It finds only subscriptions that oncebox has declared or that have a consumer. Default: false.
 	DisableBatching bool `env:"DISABLE_BATCHING"`
-	// Producers is the number of calls of Publish that may send to one topic at once; further calls wait. Default: 4.
+	// Producers is the number of calls of Publish that may send to one topic at once. Further calls wait. Default: 4.
 	Producers int `env:"PRODUCERS"`
-	// ProducerIdle is how long an unused producer is kept before it is closed. An idle producer costs some CPU; a new producer costs some milliseconds.
+	// ProducerIdle is how long an unused producer is kept before it is closed. An idle producer costs some CPU. A new producer costs some milliseconds.
 	// Default: 1m. With -1 producers are kept for ever.
 	ProducerIdle time.Duration `env:"PRODUCER_IDLE"`
 	// AudienceInterval is the interval at which the program checks that the topics to which it publishes still have their subscriptions. With -1 it
@@ -78,27 +78,27 @@ type Config struct {
 	// Required makes Connect return an error if the broker cannot be reached within ConnectTimeout. Default: false, Connect logs a warning and tries
 	// again in the background.
 	Required bool `env:"REQUIRED"`
-	// ConnectTimeout is how long Subscribe and Declare, and with Required also Connect, try to reach a broker that is away; then they return an error.
+	// ConnectTimeout is how long Subscribe and Declare, and with Required also Connect, try to reach a broker that is away before they return an error.
 	// Default: 30s.
 	ConnectTimeout time.Duration `env:"CONNECT_TIMEOUT"`
-	// ConnectionTimeout is the longest time for one attempt to open a TCP connection; then the next attempt begins. Default: 5s.
+	// ConnectionTimeout is the longest time for one attempt to open a TCP connection. Then the next attempt begins. Default: 5s.
 	ConnectionTimeout time.Duration `env:"CONNECTION_TIMEOUT"`
-	// OperationTimeout is how long the broker may take to answer a request; then the request fails. Default: 10s.
+	// OperationTimeout is how long the broker may take to answer a request before the request fails. Default: 10s.
 	OperationTimeout time.Duration `env:"OPERATION_TIMEOUT"`
 	// KeepAliveInterval is the interval at which the client sends a probe on each connection. After two probes without an answer the connection is
 	// closed and opened again. Default: 10s.
 	KeepAliveInterval time.Duration `env:"KEEP_ALIVE_INTERVAL"`
-	// PublishTimeout is the longest time for a call of Publish; if the deadline of the context is earlier, the call ends at that deadline. Default: 30s.
+	// PublishTimeout is the longest time for a call of Publish. If the deadline of the context is earlier, the call ends at that deadline. Default: 30s.
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"`
-	// CloseTimeout is how long Close waits for running calls to end; after that it waits as long again for the broker to answer. Default: 10s.
+	// CloseTimeout is how long Close waits for running calls to end. After that it waits as long again for the broker to answer. Default: 10s.
 	CloseTimeout time.Duration `env:"CLOSE_TIMEOUT"`
 
 	// Token is a JSON Web Token that authenticates this client. Default: none, no authentication.
 	Token string `env:"TOKEN"`
 	// TokenFile is the path of a file with the token, in place of Token. The file is read each time that the token is needed. Default: none.
 	TokenFile string `env:"TOKEN_FILE"`
-	// TLSTrustCerts is the path of a file with the certificates of the authorities that the client trusts, in PEM. Default: the authorities that the
-	// operating system trusts.
+	// TLSTrustCerts is the path of a PEM file. The file has the certificates of all authorities that the client trusts. Default: none, and the client
+	// trusts the authorities of the operating system.
 	TLSTrustCerts string `env:"TLS_TRUST_CERTS"`
 	// TLSCert is the path of a file with the certificate that authenticates this client. TLSCert needs TLSKey. Default: none.
 	TLSCert string `env:"TLS_CERT"`

@@ -63,18 +63,18 @@ type Config struct {
 	// Required makes Connect return an error if the broker cannot be reached within ConnectTimeout. Default: false, Connect logs a warning and tries
 	// again in the background.
 	Required bool `env:"REQUIRED"`
-	// ConnectTimeout is how long Subscribe and Declare, and with Required also Connect, try to reach a broker that is away; then they return an error.
+	// ConnectTimeout is how long Subscribe and Declare, and with Required also Connect, try to reach a broker that is away before they return an error.
 	// Default: 30s.
 	ConnectTimeout time.Duration `env:"CONNECT_TIMEOUT"`
-	// ConnectionTimeout is the longest time for one attempt to open a connection, with the handshakes of TLS and AMQP; then the next attempt begins. An
+	// ConnectionTimeout is the longest time for one attempt to open a connection, with the handshakes of TLS and AMQP. Then the next attempt begins. An
 	// open connection counts as lost if the program has data to send and the broker accepts none of it for this time. Default: 10s.
 	ConnectionTimeout time.Duration `env:"CONNECTION_TIMEOUT"`
 	// Heartbeat is the interval at which client and broker send each other a sign of life. A connection that misses two of these signs ends, and is
 	// opened again. Default: 10s.
 	Heartbeat time.Duration `env:"HEARTBEAT"`
-	// PublishTimeout is the longest time for a call of Publish; if the deadline of the context is earlier, the call ends at that deadline. Default: 30s.
+	// PublishTimeout is the longest time for a call of Publish. If the deadline of the context is earlier, the call ends at that deadline. Default: 30s.
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"`
-	// CloseTimeout is how long Close waits for running calls to end; after that it waits as long again for the broker to answer. Default: 10s.
+	// CloseTimeout is how long Close waits for running calls to end. After that it waits as long again for the broker to answer. Default: 10s.
 	CloseTimeout time.Duration `env:"CLOSE_TIMEOUT"`
 
 	// Telemetry sets where logs, traces and metrics go. Payloads and headers are never logged. A trace has a span for each call of Publish. Default:
@@ -84,8 +84,8 @@ type Config struct {
 	// one line per LogInterval has the number of failures since the line before. Default: 1m. With -1 every failure is a line.
 	LogInterval time.Duration `env:"LOG_INTERVAL"`
 
-	// TLSTrustCerts is the path of a file with the certificates of the authorities that the client trusts, in PEM. Default: the authorities that the
-	// operating system trusts.
+	// TLSTrustCerts is the path of a PEM file. The file has the certificates of all authorities that the client trusts. Default: none, and the client
+	// trusts the authorities of the operating system.
 	TLSTrustCerts string `env:"TLS_TRUST_CERTS"`
 	// TLSCert is the path of a file with the certificate that authenticates this client. TLSCert needs TLSKey. Default: none.
 	TLSCert string `env:"TLS_CERT"`
