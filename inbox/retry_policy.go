@@ -26,8 +26,8 @@ type RetryPolicy struct {
 	// Policy sets the pauses between the tries of a message that is parked: it waits in the database. A handler that returns
 	// [messaging.RetryAfter] sets its own pause. Default: 5s, up to 10m.
 	retry.Policy
-	// GiveUpAfter is how long a message whose handler fails is tried, from the moment when it was parked. The first try that fails after GiveUpAfter makes the
-	// message a dead letter. Default: 72h. With -1 the message is tried without end.
+	// GiveUpAfter is how long a failing message is tried after it was parked. The first try that fails later makes it a dead letter. If the message was
+	// parked behind another message, the time begins with its first failure. Default: 72h. With -1 the message is tried without end.
 	GiveUpAfter time.Duration `env:"GIVE_UP_AFTER"`
 	// MaxAttempts is the number of tries, in all, after which a message becomes a dead letter, if GiveUpAfter has not ended before. A try whose process died
 	// counts, too. Default: -1, no limit.
