@@ -187,6 +187,37 @@ func TestAnEditedPayloadIsReplayed(t *testing.T) {
 	require.Contains(t, letter.text(), "ff 00")
 }
 
+// A letter says how many wait behind it and names them, the list offers to edit it, and after the edit its life still says that it was dead, who changed it
+// and why, and where the former payload stands.
+func TestALetterHasItsQueueAndItsHistory(t *testing.T) {
+	s := newShop(t)
+	s.killedEvents(1)
+	s.killedMessages(1)
+	b := s.serve(s.config())
+	for box, order := range map[string]string{"outbox": "poison event 0", "inbox": "poison message 0 "} {
+		letter := b.page("dead?box=" + box).links("letter?")[0]
+		require.Contains(t, b.page(letter).text(), "behind it Nothing waits yet.")
+		for range 11 {
+			s.place(order)
+		}
+		s.DrainFailing()
+		behind := b.page(letter)
+		require.Contains(t, behind.text(), "behind it 11 events or messages wait for it, the first: order.placed")
+		require.Len(t, behind.links("event?"), 11, "ten of them, and the letter")
+		require.Contains(t, b.page(behind.links("event?")[0]).text(), "waiting")
+		require.Empty(t, b.as("bob", "read").page("dead?box="+box).links("edit?"))
+		form := b.page(b.page("dead?box=" + box).links("edit?")[0]).form()
+		form.Set("payload", `{"order": "mended"}`)
+		form.Set("reason", "an order without a number")
+		life := b.page(b.post("edit", form).links("event?")[0]).text()
+		require.Regexp(t, `before \d\d:\d\d:\d\d\.\d{3} .*dead its time and its error are not kept after the decision`, life)
+		where := map[string]string{"outbox": "the former payload is not kept", "inbox": "the former payload is the recorded one, in the outbox"}
+		require.Contains(t, life, "decided edit, by ann@example.com, because an order without a number, "+where[box])
+	}
+	s.Drain()
+	require.Len(t, s.orders, 24)
+}
+
 func TestTheSelectedAreDiscardedAndTheOthersStay(t *testing.T) {
 	s := newShop(t)
 	s.killedEvents(3)

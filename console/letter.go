@@ -9,8 +9,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/oncebox/oncebox/console/internal/facts"
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox/parked"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/ops"
+	"github.com/oncebox/oncebox/outbox/dead"
 )
 
 // whereRelay is what a page calls the place where events of the outbox become dead letters.
@@ -42,6 +45,7 @@ type letterView struct {
 	Trace    *facts.Trace
 	Payload  *facts.Payload
 	Audit    []auditRow
+	Behind   *facts.Queue // nil: it does not hold its key
 }
 
 // showLetter shows one dead letter with all its fields and its payload.
@@ -66,7 +70,29 @@ func showLetter(v *visit) error {
 	if view.Audit, err = auditOf(v, r); err != nil {
 		return err
 	}
+	if l.Holds {
+		if view.Behind, err = behind(v, &l); err != nil {
+			return err
+		}
+	}
 	return v.show("letter", l.Envelope.Type, view)
+}
+
+// behind reads what waits behind a letter that holds its key.
+func behind(v *visit, l *letter) (*facts.Queue, error) {
+	var all []event.Envelope
+	if l.Ref.Box == ops.BoxInbox {
+		page, err := v.cfg.Inbox.Parked().List(v.Context(), parked.Filter{Behind: l.Ref.Message()}, nil, facts.MostBehind+1)
+		for n := range page {
+			all = append(all, page[n].Envelope)
+		}
+		return facts.QueueOf(all, l.Ref.Source), err
+	}
+	page, err := v.cfg.Outbox.Dead().Behind(v.Context(), l.Ref.ID, facts.MostBehind+1, dead.OfTenant(l.Ref.Tenant))
+	for n := range page {
+		all = append(all, page[n].Envelope)
+	}
+	return facts.QueueOf(all, l.Envelope.Source), err
 }
 
 func readLetter(v *visit, r ref) (letter, error) {

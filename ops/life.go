@@ -57,7 +57,9 @@ type Moment struct {
 	At time.Time
 	// After is true if it happened after At, and the time itself is not kept.
 	After bool
-	What  What
+	// Before is true if it happened before At, and neither the time nor the error is kept.
+	Before bool
+	What   What
 	// Consumer is the consumer at which it happened, "" for the outbox.
 	Consumer string
 	// Attempts and Error are the values at that time.
@@ -86,7 +88,7 @@ const (
 	Paused    What = "tenant paused" // waits until an operator resumes its tenant: see Actor and Reason
 	Refused   What = "refused"       // the broker has refused it; it is tried again
 	Published What = "published"     // the broker has confirmed it
-	Dead      What = "dead"          // given up
+	Dead      What = "dead"          // given up; of a dead letter that was replayed, edited or discarded only the decision is kept, see Before
 	Received  What = "received"      // a consumer has received it, and did not handle it at once
 	Tried     What = "tried"         // a consumer has tried to handle it; it is still at the broker
 	Failing   What = "failing"       // a consumer fails to handle it, and tries again

@@ -110,8 +110,9 @@ func TestLifeOfAnEvent(t *testing.T) {
 	s.fails = errors.New("bank away")
 	s.DrainFailing()
 	l = s.life(id)
-	require.Equal(t, []string{"recorded", "replay"}, happened(l)[:2])
-	require.ElementsMatch(t, []string{"published", "handled shipping", "failing billing"}, happened(l)[2:])
+	require.Equal(t, []string{"recorded", "dead", "replay"}, happened(l)[:3])
+	require.True(t, l.History[1].Before, "the row of the dead letter is gone, the decision about it is not")
+	require.ElementsMatch(t, []string{"published", "handled shipping", "failing billing"}, happened(l)[3:])
 	failing := l.History[slices.IndexFunc(l.History, func(m ops.Moment) bool { return m.What == ops.Failing })]
 	require.Equal(t, "bank away", failing.Error)
 	require.NotZero(t, failing.Until)
@@ -128,8 +129,8 @@ func TestLifeOfAnEvent(t *testing.T) {
 	s.fails = nil
 	s.Drain()
 	l = s.life(id)
-	require.Equal(t, []string{"recorded", "replay"}, happened(l)[:2])
-	require.ElementsMatch(t, []string{"published", "handled shipping", "give_up billing", "discard billing"}, happened(l)[2:])
+	require.Equal(t, []string{"recorded", "dead", "replay"}, happened(l)[:3])
+	require.ElementsMatch(t, []string{"published", "handled shipping", "give_up billing", "dead billing", "discard billing"}, happened(l)[3:])
 	require.Empty(t, l.Gone)
 }
 

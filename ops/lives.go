@@ -54,6 +54,11 @@ func (f *lives) decided(e *operator.AuditEntry) {
 		l = f.ofTenant(e.TenantID)
 	}
 	l.Type, l.Topic = cmp.Or(l.Type, e.Type), cmp.Or(l.Topic, e.Topic)
+	switch e.Action {
+	case operator.Replay, operator.Edit, operator.Discard: // only for dead letters; the row of the letter is gone
+		l.add(Moment{At: e.At, Before: true, What: Dead, Consumer: e.Consumer})
+	default:
+	}
 	l.add(Moment{At: e.At, What: Decided, Consumer: e.Consumer, Actor: e.Actor, Action: e.Action, Reason: e.Reason})
 }
 

@@ -10,6 +10,7 @@ const (
 	ListDead   = listDead
 	ShowDead   = showDead
 	ListErrors = listDeadErrors
+	HeldBehind = heldBehind
 	ReplayDead = replayDead
 	WakeHeads  = wakeHeads
 )

@@ -10,6 +10,7 @@ package dead
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -59,6 +60,23 @@ func (l *Letters) List(ctx context.Context, filter operator.DeadFilter, after *L
 // [operator.ErrSeveralDead] if there are more.
 func (l *Letters) Show(ctx context.Context, id string, opts ...Option) (Letter, error) {
 	return l.box.Show(ctx, withID(id, opts))
+}
+
+// Behind lists the events that wait behind the dead letter with this id, in their order and without their payloads, at most limit of them. It is for a
+// letter that holds its key: other letters have none behind them. Several letters with the id are an error.
+func (l *Letters) Behind(ctx context.Context, id string, limit int, opts ...Option) ([]outboxdb.Row, error) {
+	one := withID(id, opts)
+	if one.Invalid != nil {
+		return nil, one.Invalid
+	}
+	statement := fmt.Sprintf(heldBehind, one.Where, one.Where.Arg(limit))
+	list, err := pgsql.Collect(l.box.Run.Query(ctx, l.box.DB(ctx), statement, one.Where.Args...), func(scan pgsql.Scan, r *outboxdb.Row) error {
+		return outboxdb.ScanRow(scan, r)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("outbox: list what waits behind %s: %w", id, err)
+	}
+	return list, nil
 }
 
 // Count counts the dead letters that the filter selects.

@@ -147,6 +147,38 @@ func TestOneDeadLetterIsShownWhole(t *testing.T) {
 	require.Equal(t, d, list[0], "and is complete otherwise")
 }
 
+// What waits behind a letter is found by its key, among very many other events that wait.
+func TestEventsBehindALetter(t *testing.T) {
+	f := newFixture(t, nil)
+	f.Exec(`INSERT INTO outbox_dead (seq, id, occurred_at, created_at, aggregate_version, schema_version, retry_count, crashes, aggregate_type, aggregate_id,
+			content_type, event_metadata, lane, tenant_id, topic, event_type, source, payload, died_at, error_message, ordering_key)
+		SELECT n, ('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid, now(), now(), 0, 1, 1, 0, '', '', '', '{}', n % 64, 'default', 'order', 'o', 's',
+			'', now(), 'no', 'k' || n FROM generate_series(1, 5000) n`)
+	f.Exec(`INSERT INTO outbox_held (seq, id, occurred_at, created_at, aggregate_version, schema_version, retry_count, crashes, aggregate_type, aggregate_id,
+			content_type, event_metadata, lane, tenant_id, topic, event_type, source, payload, ordering_key, retry_after)
+		SELECT 10000 + n, gen_random_uuid(), now(), now(), 0, 1, 0, 0, '', '', '', '{}', n % 64, 'default', 'order', 'o' || n, 's', '', 'k' || n % 6400, 'infinity'
+		FROM generate_series(1, 30000) n`)
+	f.Exec("VACUUM ANALYZE outbox_held")
+	f.Exec("VACUUM ANALYZE outbox_dead")
+	const id = "00000000-0000-7000-8000-000000000070"
+	rows, err := f.Dead().Behind(t.Context(), id, 3, dead.OfTenant("default"))
+	require.NoError(t, err)
+	var types []string
+	for _, r := range rows {
+		types = append(types, r.Type)
+	}
+	require.Equal(t, []string{"o70", "o6470", "o12870"}, types, "in their order")
+	rows, err = f.Dead().Behind(t.Context(), id, 3, dead.OfTenant("globex"))
+	require.NoError(t, err)
+	require.Empty(t, rows)
+	_, err = f.Dead().Behind(t.Context(), "no id", 3)
+	require.ErrorIs(t, err, operator.ErrNotDead)
+	statement := fmt.Sprintf(dead.HeldBehind, "d.id = '"+id+"'", "100")
+	plan := f.ExplainOnce(f.Text(statement))
+	require.Contains(t, plan, "outbox_held_key")
+	require.NotContains(t, plan, "Seq Scan")
+}
+
 func TestErrorsOfTheLatestDeadLetters(t *testing.T) {
 	f := newFixture(t, nil)
 	long := strings.Repeat("é", 400)

@@ -11,6 +11,11 @@ WHERE %s ORDER BY d.died_at, d.seq LIMIT %s`
 	showDead  = `SELECT ` + deadColumns + ` FROM {schema}.outbox_dead d WHERE %s`
 	countDead = `SELECT count(*) FROM (SELECT FROM {schema}.outbox_dead d WHERE %s LIMIT %s) x`
 
+	// heldBehind lists the events of the key that a dead letter holds.
+	heldBehind = `
+SELECT ` + outboxdb.RowColumns + ` FROM (SELECT {columns but payload}, NULL::bytea AS payload FROM {schema}.outbox_held) h
+WHERE (h.lane, h.ordering_key) = (SELECT d.lane, d.ordering_key FROM {schema}.outbox_dead d WHERE %s) ORDER BY h.lane, h.ordering_key, h.seq LIMIT %s`
+
 	listDeadErrors = `
 SELECT d.died_at, '', d.tenant_id, d.topic, d.event_type, left(coalesce(d.error_message, ''), 300), d.fingerprint
 FROM {schema}.outbox_dead d ORDER BY d.died_at DESC, d.seq DESC LIMIT $1::int`

@@ -38,7 +38,7 @@ func TestShowFollowsAnEvent(t *testing.T) {
 
 	require.Zero(t, s.oncebox("dead", "replay", id, "--by", "ann", "--why", "mended", "--yes").code)
 	s.Drain()
-	require.ElementsMatch(t, []string{"recorded", "received billing", "published", "handled billing", "decided billing replay ann"}, whats())
+	require.ElementsMatch(t, []string{"recorded", "received billing", "published", "handled billing", "dead billing", "decided billing replay ann"}, whats())
 	require.Contains(t, s.oncebox("show", id).out, "replay by ann because mended")
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/oncebox/oncebox/console/internal/skin"
 	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/ops"
 )
 
@@ -60,14 +61,17 @@ func LifeOf(l *ops.Life, traceURL string, now time.Time) Life {
 			at, view.Waits = now, true
 		} else {
 			m.Clock = words.Clock(at)
-			if m.After {
+			switch {
+			case m.After:
 				m.Clock = "after " + m.Clock
+			case m.Before:
+				m.Clock = "before " + m.Clock
 			}
 			if words.Date(at) != words.Date(above) {
 				m.Day = words.Date(at)
 			}
 		}
-		if !above.IsZero() && !m.After {
+		if !above.IsZero() && !m.After && !m.Before {
 			m.Later = words.Later(at.Sub(above))
 		}
 		above = at
@@ -104,12 +108,31 @@ func momentOf(l *ops.Life, m *ops.Moment) Moment {
 		add("", words.Counted(int64(m.Attempts), "try", "tries"))
 	}
 	add("until ", words.Stamp(m.Until))
-	if m.After {
+	switch {
+	case m.After:
 		add("", "the time itself is not kept")
+	case m.Before:
+		add("", "its time and its error are not kept after the decision")
+	case m.Action == operator.Edit:
+		add("", formerPayload(l, m))
 	}
 	view.Text = strings.Join(parts, ", ")
 	if m.Behind != "" {
 		view.Front = frame.Event(m.Behind, l.Source)
 	}
 	return view
+}
+
+// formerPayload says where the payload stands that an edit has replaced.
+func formerPayload(l *ops.Life, m *ops.Moment) string {
+	switch {
+	case m.Consumer == "":
+		return "the former payload is not kept"
+	case l.Elsewhere:
+		return "the former payload is in the outbox of " + l.Source + ", as long as that keeps published events"
+	case len(l.Outbox) > 0:
+		return "the former payload is the recorded one, in the outbox"
+	default:
+		return "the former payload is not kept: the outbox no longer has the event"
+	}
 }

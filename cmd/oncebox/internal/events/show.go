@@ -34,10 +34,12 @@ type LifeItem struct {
 	Elsewhere bool `json:"recorded_elsewhere,omitempty"`
 }
 
-// MomentItem is one thing that happened to the event, in the JSON output of show. Without At it is the present state. With After it happened after At.
+// MomentItem is one thing that happened to the event, in the JSON output of show. Without At it is the present state. With After it happened after At,
+// with Before before At.
 type MomentItem struct {
 	At       *time.Time      `json:"at,omitempty"`
 	After    bool            `json:"after,omitempty"`
+	Before   bool            `json:"before,omitempty"`
 	What     ops.What        `json:"what"`
 	Consumer string          `json:"consumer,omitempty"`
 	Attempts int             `json:"attempts,omitempty"`
@@ -96,7 +98,7 @@ func lifeOf(l *ops.Life) LifeItem {
 	}
 	for n, m := range l.History {
 		item.History[n] = MomentItem{
-			At: cli.TimeOf(m.At), After: m.After, What: m.What, Consumer: m.Consumer, Attempts: m.Attempts, Error: m.Error,
+			At: cli.TimeOf(m.At), After: m.After, Before: m.Before, What: m.What, Consumer: m.Consumer, Attempts: m.Attempts, Error: m.Error,
 			Until: cli.TimeOf(m.Until), Behind: m.Behind,
 			Step: m.Step, Actor: m.Actor, Action: m.Action, Reason: m.Reason,
 		}
@@ -134,8 +136,11 @@ func printLife(s *cli.Session, l *LifeItem) error {
 		}
 		if m.At != nil {
 			when = cli.Moment(*m.At)
-			if m.After {
+			switch {
+			case m.After:
 				when = "after " + when
+			case m.Before:
+				when = "before " + when
 			}
 		}
 		rows[n] = []string{when, where, string(m.What), m.detail()}
