@@ -67,8 +67,9 @@ func bulkOf(v *visit, q url.Values) (*bulkView, error) {
 	}
 	view := &bulkView{Act: d, Selection: &s, Query: s.Values().Encode(), Back: "dead?" + s.Values().Encode()}
 	switch {
-	case s.Fingerprint != "" && !strings.Contains(s.Fingerprint, ","):
-		view.Back = causes.Href(s.Fingerprint)
+	case s.Fingerprint != "":
+		first, _, _ := strings.Cut(s.Fingerprint, ",")
+		view.Back = causes.Href(first)
 	case d.Action == operator.Retry:
 		view.Back = pageStuck
 	}

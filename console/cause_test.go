@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -136,7 +137,26 @@ func TestAnOutageOfSeveralTypesIsRetriedAtOnce(t *testing.T) {
 	first := b.page("")
 	require.Regexp(t, `billing: 4 ordering keys fail, not now .* \(order\.placed, order\.shipped\), since`, first.text())
 	require.Equal(t, 1, strings.Count(first.text(), "keys fail, not now"))
-	stuck := b.page(first.links("stuck?consumer=billing")[0])
+	// The page is that of all types, also of the type whose fingerprint is in the address, and a note is for all.
+	page := first.links("failure?")[0]
+	cause := b.page(page)
+	require.Regexp(t, `consumer billing, types order\.placed, order\.shipped: 4 ordering keys fail`, cause.text())
+	require.Regexp(t, `order\.(placed|shipped): 2 ordering keys fail; order\.(placed|shipped): 2 ordering keys fail`, cause.text())
+	require.Contains(t, cause.text(), "Tenants default 4")
+	require.Len(t, cause.links("decide?action=retry"), 4)
+	shipped := b.page("failure?cause=of+another+type")
+	require.Contains(t, shipped.text(), "4 ordering keys fail")
+	m := &marker{b, page, cause.form().Get("cause")}
+	require.Contains(t, m.mark("note", url.Values{"note": {"the bank restarts"}}).text(), "The note is stored.")
+	require.Contains(t, b.page("failure?cause=of+another+type").text(), "the bank restarts")
+	require.NotContains(t, b.page("failure?cause=archived").text(), "the bank restarts")
+	require.Contains(t, b.page("failure?cause=archived").text(), "type order.lost: 1 ordering key fails", "an archived cause stands alone")
+	ask := b.page(cause.links("bulk?")[0])
+	require.Contains(t, ask.text(), "4 messages that failed match.")
+	require.Len(t, ask.links("failure?cause="), 1, "back to the page")
+
+	stuck := b.page("stuck?consumer=billing")
+	require.Contains(t, stuck.links("failure?"), page)
 	require.Contains(t, stuck.text(), "4 things are stuck, for 1 reason.")
 	require.Contains(t, stuck.text(), "4 ordering keys fail order.placed, order.shipped")
 	require.Len(t, stuck.links("bulk?"), 1)

@@ -8,14 +8,10 @@ import (
 
 	"github.com/oncebox/oncebox/console/internal/causes"
 	"github.com/oncebox/oncebox/console/internal/frame"
-	"github.com/oncebox/oncebox/console/internal/outlook"
-	"github.com/oncebox/oncebox/console/internal/plot"
 	"github.com/oncebox/oncebox/inbox/parked"
-	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/operator/failures"
 	"github.com/oncebox/oncebox/ops"
-	"github.com/oncebox/oncebox/ops/processes"
 )
 
 // showFailures lists the causes, or a part of them.
@@ -41,16 +37,12 @@ func showFailures(v *visit) error {
 
 // failureView is the data of the page of one cause.
 type failureView struct {
-	causes.Row
+	*causes.View
 
 	Notice   string
 	Open     operator.Action // the form that is open: for a note or the archive, "" for none
 	Messages []waiting       // a page of the messages that are tried again
 	Pager    frame.Pager
-	limit    operator.Limit // of the consumer
-	Ahead    []string       // what becomes of the failures by themselves
-	Again    int64          // see outlook.Again: above 0, to try all at once helps
-	Versions string         // see processes.FailsIn
 	// Retry, Replay and Discard treat all failures of the cause. "": it has none, or the actor may look only.
 	Retry, Replay, Discard string
 	Letters                string // address of the list of its dead letters
@@ -95,29 +87,11 @@ const goneCause = "Nothing fails for this cause any more"
 
 // failureOf reads a cause. The error is failures.ErrUnknown if nothing fails for it, and no note is left.
 func failureOf(v *visit, fingerprint string) (*failureView, error) {
-	g, err := v.view().Failures().Show(v.Context(), fingerprint)
+	read, err := causes.Read(v.Context(), v.now, v.db, v.cfg.Outbox, v.cfg.Inbox, fingerprint)
 	if err != nil {
 		return nil, err
 	}
-	limits, err := v.limits()
-	if err != nil {
-		return nil, err
-	}
-	view := &failureView{Row: causes.RowOf(&g, limits), limit: limits[state.Family(g.Consumer)]}
-	view.Ahead = outlook.OfGroup(&g, &view.limit)
-	if g.Failing.Count > 0 && view.Box() == ops.BoxInbox {
-		went, err := v.cfg.Inbox.State().History(v.Context(), plot.SpanOf("").Length)
-		if err != nil {
-			return nil, err
-		}
-		h := went[state.Family(g.Consumer)]
-		view.Again = outlook.Again(&h, v.now)
-		run, err := processes.List(v.Context(), v.db, v.cfg.Outbox, v.cfg.Inbox)
-		if err != nil {
-			return nil, err
-		}
-		view.Versions = processes.FailsIn(run, g.Consumer, g.Failing.FailedBy)
-	}
+	view, g := &failureView{View: read}, &read.Group
 	if x := g.Example(); x.ID != "" {
 		view.Event = frame.Event(x.ID, x.Ref.Source)
 	}
@@ -125,7 +99,7 @@ func failureOf(v *visit, fingerprint string) (*failureView, error) {
 		view.Letters = causes.Letters(view.Box(), fingerprint)
 	}
 	if v.access.Act && g.Failing.Count > 0 && view.Box() == ops.BoxInbox {
-		view.Retry = causes.Bulk(operator.Retry, ops.BoxInbox, fingerprint)
+		view.Retry = view.RetryAll()
 	}
 	if v.access.Act && g.Dead.Count > 0 {
 		view.Replay, view.Discard = causes.Bulk(operator.Replay, view.Box(), fingerprint), causes.Bulk(operator.Discard, view.Box(), fingerprint)
@@ -144,14 +118,6 @@ func (v *visit) limits() (map[string]operator.Limit, error) {
 	return v.cfg.Inbox.State().Limits(v.Context())
 }
 
-// limitOf says when a message is given up, "" if that is not known.
-func (f *failureView) limitOf(m *parked.Message) string {
-	if f.Limit == "" {
-		return ""
-	}
-	return f.limit.Text(m.Attempts, m.FailingSince)
-}
-
 // readWaiting reads a page of the messages that are tried again. The lock of a key is the place in their list.
 func readWaiting(v *visit, view *failureView) error {
 	if view.Failing.Count == 0 || view.Box() != ops.BoxInbox {
@@ -168,8 +134,7 @@ func readWaiting(v *visit, view *failureView) error {
 		after = &parked.Message{KeyLock: lock}
 		after.Key.Consumer = view.Consumer
 	}
-	filter := parked.Filter{Consumer: view.Consumer, Fingerprints: []string{view.Fingerprint}, State: parked.KeyFailed, FirstOnly: true}
-	page, err := v.cfg.Inbox.Parked().List(v.Context(), filter, after, perPage+1)
+	page, err := v.cfg.Inbox.Parked().List(v.Context(), view.Failed(), after, perPage+1)
 	if err != nil {
 		return err
 	}
@@ -180,7 +145,7 @@ func readWaiting(v *visit, view *failureView) error {
 	}
 	for _, m := range page {
 		r := ops.LetterRef{Box: ops.BoxInbox, ID: m.Key.MessageKey, Tenant: m.Key.TenantID, Consumer: m.Key.Consumer, Source: m.Key.Source}
-		view.Messages = append(view.Messages, waiting{m, view.limitOf(&m), ref{r}})
+		view.Messages = append(view.Messages, waiting{m, view.LimitOf(&m), ref{r}})
 	}
 	view.Pager = frame.NewPager(causes.Page, q, url.Values{causes.Field: {view.Fingerprint}}, len(page), next)
 	if view.Pager.Of == "" {
@@ -200,7 +165,7 @@ func markFailure(v *visit) error {
 		wrong = reasonProblem(m.Reason)
 	}
 	if wrong != "" {
-		view, err := failureOf(v, m.Fingerprint)
+		view, err := failureOf(v, m.First())
 		if err != nil {
 			return gone(err)
 		}
@@ -213,7 +178,7 @@ func markFailure(v *visit) error {
 	}
 	v.log.InfoContext(v.Context(), "oncebox: a cause of failures was marked on the console", "actor", v.access.Actor, "action", m.Action,
 		"fingerprint", m.Fingerprint)
-	v.redirect(frame.Address(causes.Page, url.Values{causes.Field: {m.Fingerprint}, fieldDone: {string(m.Action)}}))
+	v.redirect(frame.Address(causes.Page, url.Values{causes.Field: {m.First()}, fieldDone: {string(m.Action)}}))
 	return nil
 }
 

@@ -151,9 +151,7 @@ func stuckRowOf(v *visit, cause *ops.Cause) stuckRow {
 		row.State = stateBad
 	case ops.EventFailing, ops.MessageFailing, ops.ConsumerBehind, ops.TenantPaused, ops.ConsumerPaused:
 	}
-	if s.Fingerprint != "" {
-		row.Group = causes.Href(s.Fingerprint)
-	}
+	row.Group = causes.Shows(cause)
 	row.Said = causes.Said(cause.Failures)
 	if cause.Count > 1 {
 		row.Many, row.Acts = causes.Many(cause), actsOnMany(v, cause)
@@ -201,8 +199,8 @@ func actsOnMany(v *visit, c *ops.Cause) []link {
 	switch c.Kind {
 	case ops.MessageFailing, ops.MessageDead, ops.EventDead, ops.EventFailing:
 		var acts []link
-		if c.Fingerprint != "" {
-			acts = append(acts, link{"Open", causes.Href(c.Fingerprint), classPrimary})
+		if page := causes.Shows(c); page != "" {
+			acts = append(acts, link{"Open", page, classPrimary})
 		}
 		if v.access.Act && c.Kind == ops.MessageFailing {
 			acts = append(acts, link{Name: "Retry all now…", Href: causes.RetryAll(c)})

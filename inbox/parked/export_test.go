@@ -20,6 +20,12 @@ func (m *Messages) ExplainCount(ctx context.Context, filter Filter) (string, err
 	return m.explain(ctx, statement, args)
 }
 
+// ExplainTenants returns the plan of [Messages.Tenants].
+func (m *Messages) ExplainTenants(ctx context.Context, filter Filter) (string, error) {
+	statement, args := tenants(filter, 10)
+	return m.explain(ctx, statement, args)
+}
+
 // ExplainRetry returns the plan of a batch of [Messages.RetryAll].
 func (m *Messages) ExplainRetry(ctx context.Context, filter Filter) (string, error) {
 	statement, args := retry(filter, operator.By{Actor: "ann"}, nil, batch)

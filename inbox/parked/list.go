@@ -164,6 +164,41 @@ func (m *Messages) List(ctx context.Context, filter Filter, after *Message, limi
 	return list, store.Wrap("list parked messages", err)
 }
 
+// countTenants counts the first messages of at most 10,000 keys.
+const countTenants = `
+SELECT tenant_id, count(*) FROM (
+	SELECT k.tenant_id FROM {schema}.inbox_key k CROSS JOIN LATERAL (
+		SELECT * FROM {schema}.inbox_parked x WHERE x.consumer = k.consumer AND x.key_lock = k.key_lock ORDER BY x.seq LIMIT 1) p
+	WHERE %s LIMIT 10000) t
+GROUP BY tenant_id ORDER BY 2 DESC, 1 LIMIT %s`
+
+// Tenant is a tenant with the number of its messages.
+type Tenant struct {
+	TenantID string
+	Messages int64
+}
+
+// Tenants counts the messages that the filter selects for each tenant, at most one message per key (FirstOnly is set), and returns at most limit tenants,
+// the one with the most messages first. It counts among the first 10,000.
+func (m *Messages) Tenants(ctx context.Context, filter Filter, limit int) ([]Tenant, error) {
+	if err := filter.Validate(); err != nil {
+		return nil, err
+	}
+	statement, args := tenants(filter, limit)
+	list, err := pgsql.Collect(m.h.AdHoc().Query(ctx, m.h.DB(ctx), statement, args...), func(scan pgsql.Scan, t *Tenant) error {
+		return scan(&t.TenantID, &t.Messages)
+	})
+	return list, store.Wrap("count parked messages by tenant", err)
+}
+
+// tenants makes the statement that counts by tenant.
+func tenants(f Filter, limit int) (statement string, args []any) {
+	f.FirstOnly = true
+	w, _ := f.where()
+	bound := w.Arg(limit)
+	return fmt.Sprintf(countTenants, w, bound), w.Args
+}
+
 // page makes the statement of a page. The position is compared as a row (consumer, key_lock), which the
 // index of the keys supports.
 func page(f Filter, after *Message, limit int) (statement string, args []any) {

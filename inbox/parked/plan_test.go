@@ -39,17 +39,17 @@ func TestOperatorsReadByIndexes(t *testing.T) {
 	}
 }
 
-// The messages behind a dead letter are found by its key, among 30,000 keys that wait for a decision.
+// The messages behind a dead letter are found by its key, among 10,000 keys that wait for a decision.
 func TestMessagesBehindALetterAreReadByTheirKey(t *testing.T) {
 	db := pgtest.Migrated(t, pgtest.Inbox)
 	for _, statement := range []string{
 		`INSERT INTO inbox_dead (message_key, consumer, tenant_id, source, message_id, event_type, topic, ordering_key, content_type, payload,
 				error_message, key_lock, seq, holds, died_at, fingerprint)
 			SELECT ('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid, 'billing', 't', 'shop', n, 'e', 'o', 'k' || n, '', '', 'no', n, n, n % 2 = 0,
-				now(), 'f' FROM generate_series(1, 30000) n`,
+				now(), 'f' FROM generate_series(1, 10000) n`,
 		`INSERT INTO inbox_parked (consumer, key_lock, message_key, tenant_id, source, message_id, event_type, topic, content_type, payload)
-			SELECT 'billing', 1 + n % 30000, gen_random_uuid(), 't', 'shop', n, 'e' || n, 'o', '', '' FROM generate_series(0, 59999) n ORDER BY n`,
-		`INSERT INTO inbox_key (consumer, key_lock, tenant_id, state, due_at) SELECT 'billing', n, 't', 'DEAD', 'infinity' FROM generate_series(1, 30000) n`,
+			SELECT 'billing', 1 + n % 10000, gen_random_uuid(), 't', 'shop', n, 'e' || n, 'o', '', '' FROM generate_series(0, 19999) n ORDER BY n`,
+		`INSERT INTO inbox_key (consumer, key_lock, tenant_id, state, due_at) SELECT 'billing', n, 't', 'DEAD', 'infinity' FROM generate_series(1, 10000) n`,
 		"VACUUM ANALYZE inbox_dead", "VACUUM ANALYZE inbox_parked", "VACUUM ANALYZE inbox_key",
 	} {
 		_, err := db.ExecContext(t.Context(), statement)
@@ -62,7 +62,7 @@ func TestMessagesBehindALetterAreReadByTheirKey(t *testing.T) {
 	list, err := messages.List(t.Context(), behind("70"), nil, 10)
 	require.NoError(t, err)
 	require.Len(t, list, 2)
-	require.Equal(t, []string{"e69", "e30069"}, []string{list[0].Envelope.Type, list[1].Envelope.Type})
+	require.Equal(t, []string{"e69", "e10069"}, []string{list[0].Envelope.Type, list[1].Envelope.Type})
 	list, err = messages.List(t.Context(), behind("71"), nil, 10)
 	require.NoError(t, err)
 	require.Empty(t, list, "it does not hold its key")
@@ -100,7 +100,12 @@ func TestCauseIsReadByItsIndex(t *testing.T) {
 		require.NoError(t, err)
 		retry, err := messages.ExplainRetry(t.Context(), filter)
 		require.NoError(t, err)
-		for _, plan := range []string{list, count, retry} {
+		sum, err := messages.ExplainTenants(t.Context(), filter)
+		require.NoError(t, err)
+		tenants, err := messages.Tenants(t.Context(), filter, 10)
+		require.NoError(t, err)
+		require.Equal(t, []parked.Tenant{{TenantID: "t", Messages: many}}, tenants)
+		for _, plan := range []string{list, count, retry, sum} {
 			require.Contains(t, plan, "inbox_parked_cause", cause)
 			require.NotContains(t, plan, "Seq Scan on inbox", cause)
 		}

@@ -2,6 +2,7 @@ package causes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -17,7 +18,8 @@ const (
 	maxNote = 2048
 )
 
-// Mark is what an operator says about a cause: a note, or that it is archived, or back in the lists.
+// Mark is what an operator says about a cause: a note, or that it is archived, or back in the lists. Fingerprint is that of the cause; of a cause with
+// messages of several types it has those of all, with commas between them.
 type Mark struct {
 	Action            operator.Action
 	Fingerprint, Note string
@@ -47,15 +49,39 @@ func (m *Mark) Wrong() string {
 	return ""
 }
 
-// Store stores the mark. The error is failures.ErrUnknown if nothing fails with the fingerprint any more.
-func (m *Mark) Store(ctx context.Context, groups failures.Boxes, by operator.By) error {
+// First returns the fingerprint of the page that had the form.
+func (m *Mark) First() string {
+	first, _, _ := strings.Cut(m.Fingerprint, ",")
+	return first
+}
+
+// Store stores the mark, for each type. The error is failures.ErrUnknown if nothing fails with any of the fingerprints any more.
+func (m *Mark) Store(ctx context.Context, groups failures.Boxes, by operator.By) (err error) {
+	stored := false
+	for _, fingerprint := range strings.Split(m.Fingerprint, ",") {
+		switch one := m.store(ctx, groups, fingerprint, by); {
+		case one == nil:
+			stored = true
+		case errors.Is(one, failures.ErrUnknown):
+			err = one // its messages were handled in the meantime
+		default:
+			return one
+		}
+	}
+	if stored {
+		return nil
+	}
+	return err
+}
+
+func (m *Mark) store(ctx context.Context, groups failures.Boxes, fingerprint string, by operator.By) error {
 	switch m.Action {
 	case operator.Note:
-		return groups.Note(ctx, m.Fingerprint, m.Note, by)
+		return groups.Note(ctx, fingerprint, m.Note, by)
 	case operator.Archive:
-		return groups.Archive(ctx, m.Fingerprint, by)
+		return groups.Archive(ctx, fingerprint, by)
 	default:
-		return groups.Unarchive(ctx, m.Fingerprint, by)
+		return groups.Unarchive(ctx, fingerprint, by)
 	}
 }
 

@@ -56,12 +56,16 @@ func add(to, c *ops.Cause) {
 	}
 }
 
-// Shows returns the address of the page about a cause. Several causes with one text have the list of their consumer on the page Stuck.
+// Shows returns the address of the page about a cause, "" for things without a fingerprint. Several causes with one text have one page, see [View].
 func Shows(c *ops.Cause) string {
-	if c.Fingerprint != "" {
+	switch {
+	case c.Fingerprint != "":
 		return Href(c.Fingerprint)
+	case len(c.Fingerprints) > 0:
+		return Href(c.Fingerprints[0])
+	default:
+		return ""
 	}
-	return frame.Address("stuck", url.Values{"consumer": {c.Consumer}})
 }
 
 // RetryAll returns the address of the form that tries all messages of a cause at once. Causes that are not in the list, because they are archived, are left
