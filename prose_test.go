@@ -96,6 +96,32 @@ func TestDocumentationAvoidsPhrases(t *testing.T) {
 	}
 }
 
+// No sentence is broken where its next word begins a list: "17", and "+ 5 µs" in the next line.
+func TestNoSentenceBecomesAList(t *testing.T) {
+	for _, page := range prosePages(t) {
+		for _, line := range strayItems(readPage(t, page)) {
+			t.Errorf("%s: this line continues a sentence, and is shown as an item of a list: %s", page, line)
+		}
+	}
+	require.Equal(t, []string{"+ 5 µs"}, strayItems("A sum of 17\n+ 5 µs\n"))
+	require.Empty(t, strayItems("Two:\n\n- a\n  b\n- c\n\n```\na\n+ b\n```\n"))
+}
+
+var itemOfList = regexp.MustCompile(`^\s*([-*+]|\d+\.) `)
+
+// strayItems are lines that look like the items of a list, and follow a line of plain text.
+func strayItems(page string) (found []string) {
+	plain := false
+	for line := range strings.SplitSeq(blocks.ReplaceAllString(page, "\n"), "\n") {
+		item := itemOfList.MatchString(line)
+		if item && plain {
+			found = append(found, line)
+		}
+		plain = line != "" && !item && !strings.HasPrefix(line, " ")
+	}
+	return found
+}
+
 // prosePages are all pages. The tables of docs/config.md are made of comments of the code: mend them there.
 func prosePages(t *testing.T) []string {
 	t.Helper()
