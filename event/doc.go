@@ -23,8 +23,8 @@
 //
 // # Guarantees
 //
-// One [Envelope] describes an event the whole way: in the outbox, on the wire and at the handler. An event keeps its
-// id, its order per aggregate and its bytes exactly; payloads are never re-encoded on the way.
+// One [Envelope] describes an event the whole way: in the outbox, on the wire and at the handler. An event keeps its id, its order per aggregate and
+// its bytes exactly. Payloads are never re-encoded on the way.
 //
 // Every identifier passes [ValidateIdentifier] before it reaches SQL or a broker: valid UTF-8, no control characters,
 // at most [MaxIdentifier] bytes. Two different identifiers can therefore never be folded into one by an encoder.
@@ -37,7 +37,7 @@
 //
 // # Errors
 //
-// [ErrUnknownType] and [*DecodeError] come from a [Registry], [ErrErased] from its sealer; [*InvalidError] (matched by [ErrInvalid]) names the field
+// [ErrUnknownType] and [*DecodeError] come from a [Registry], [ErrErased] from its sealer. [*InvalidError] (matched by [ErrInvalid]) names the field
 // of an envelope that was refused and why.
 //
 // Read first: event.go, recorder.go:Recorder.Record, then registry.go:Registry.Encode and envelope.go:Envelope.

@@ -4,7 +4,7 @@
 //   - [Idempotency] executes a request once, however often it is sent, and gives every retry the same answer
 //   - [UnitOfWork] runs a handler in a transaction
 //   - [Transport], for the client side, adds an Idempotency-Key to the requests of a handler, which is the same when the handler is run again
-//   - [Authenticate] finds out who sends a request; [Tenant] and [Metadata] put values into the context that the events then carry
+//   - [Authenticate] finds out who sends a request. [Tenant] and [Metadata] put values into the context that the events then carry
 //
 // A handler works in the transaction of its middleware: through uow.MustFromContext(r.Context()), units.Do or units.DB. Package httpjson makes one of a
 // function that takes and returns JSON.
@@ -27,7 +27,7 @@
 // crash leaves either nothing, or both the work and the answer, which the next retry gets.
 //
 // An answer below 400 commits the work and is stored with it. An answer of 400 or more rolls the work back. It is stored if the same request would
-// get the same answer again; otherwise the key is free. A handler may run more than once, but a run that was not committed leaves nothing in the
+// get the same answer again. Otherwise the key is free. A handler may run more than once, but a run that was not committed leaves nothing in the
 // database. A handler that calls other services uses a [Transport], or IdempotencyConfig.Lease, which holds a lease of the key instead of a
 // transaction. The answer is in memory until COMMIT, so Flush, Hijack and trailers do not work.
 //

@@ -92,8 +92,8 @@ type IdempotencyConfig struct {
 	// RetryAfter is how long a client is asked to wait before it sends a request again. If the process that holds a lease seems to be dead, the client
 	// is asked to wait until the lease ends. Default: 1s.
 	RetryAfter time.Duration
-	// RunOnce prevents that a handler is run again after a deadlock, a serialization failure or a conflict of versions: the client gets the error
-	// answer. Under a lease a handler is never run again for these reasons. Default: false.
+	// RunOnce prevents a second run of a handler after a deadlock, a serialization failure or a conflict of versions. The client gets the error answer.
+	// Under a lease a handler is never run again for these reasons. Default: false.
 	RunOnce bool
 	// Wait is how long a request waits for the answer of another request with the same key before it is answered 409. A waiting request holds no
 	// connection to the database. The timeouts of clients and proxies must be longer than Wait. Default: 0, a 409 at once.
@@ -107,8 +107,8 @@ type IdempotencyConfig struct {
 	// request-body-unreadable. The result for a request must stay the same for idempotency.Config.TTL, also in a new version of the service. Otherwise
 	// retries are refused. Exclude has no effect if Fingerprint is set. Default: nil, the contents of bodies are compared.
 	Fingerprint FingerprintFunc
-	// APIVersion returns the version of the interface for which a request is, if path, query and content type do not show the version. A key that was
-	// used for one version is refused for another version. Default: nil, no version is compared.
+	// APIVersion returns the version of the API that a request is for. Set APIVersion if path, query and content type do not show the version. A key that
+	// was used for one version is refused for another version. Default: nil, no version is compared.
 	APIVersion func(*http.Request) string
 	// Keep reports which answers of 400 and more are stored for retries. Other answers free the key. The work is rolled back whether the answer is stored
 	// or not. Under a lease the work stays. Keep is not called for answers below 400, which are always stored. It is not called for the 404 and 405 of a

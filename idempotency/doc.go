@@ -18,19 +18,18 @@
 //
 // # Guarantees
 //
-// Of all transactions that begin one key and complete it, only one commits; the others get an error that the key is taken, or the stored answer.
-// This has two reasons. [Store.Begin] takes an advisory lock that lasts as long as the transaction, and does not wait for it: a request that does
-// not get the lock, and finds no answer, gets [ErrInProgress] at once and holds nothing. The look-up after it is a statement with a snapshot of its
-// own, so it sees the answer that the previous holder of the lock committed; the transaction must be READ COMMITTED for that, which is PostgreSQL's
-// default. If two transactions hold different locks for one key, as two versions of this package could, the primary key lets only one of them
-// complete.
+// Of all transactions that begin one key and complete it, only one commits. The others get an error that the key is taken, or the stored answer. This
+// has two reasons. [Store.Begin] takes an advisory lock that lasts as long as the transaction, and does not wait for it. A request that does not get
+// the lock, and finds no answer, gets [ErrInProgress] at once and holds nothing. The look-up after it is a statement with a snapshot of its own, so
+// it sees the answer that the previous holder of the lock committed. For that the transaction must be READ COMMITTED, which is PostgreSQL's default.
+// If two transactions hold different locks for one key, as two versions of this package could, the primary key lets only one of them complete.
 //
 // A crash leaves nothing behind: before COMMIT there is no row and no lock, after it there is the answer.
 //
 // This is for work in this database. For work that calls other services see Claims below.
 //
-// A completed row never changes, except that [Store.Erase] removes its answer. It expires by the clock of the database, even if it is purged later;
-// a key that has expired is a new key. A completed row always has an answer, or the reason why it has none.
+// A completed row never changes, except that [Store.Erase] removes its answer. It expires by the clock of the database, even if it is purged later. A
+// key that has expired is a new key. A completed row always has an answer, or the reason why it has none.
 //
 // Scopes are separate: the row is found by a hash over tenant, principal, method, path and key, each with its length. The tenant is stored in
 // clear, for operators. While the outcome of a [StepOnce] is open, the method and path of its request, [Scope.Caller] and the label of [WithLabel]
@@ -39,8 +38,8 @@
 //
 // # Claims
 //
-// A call to another service cannot be undone by a rollback, and no transaction should be open during it. So [Store.Claim] first commits that the
-// key is being worked on; the answer follows in a statement, or a transaction, of its own.
+// A call to another service cannot be undone by a rollback, and no transaction should be open during it. So [Store.Claim] first commits that the key
+// is being worked on. The answer follows in a statement, or a transaction, of its own.
 //
 //	c, stored, err := store.Claim(ctx, db, key, fp)
 //	if stored != nil || err != nil {
@@ -69,8 +68,8 @@
 //     key, by which the other side recognizes it
 //   - [StepOnce], if the other side does not recognize a repeated call: at most once. If the process died in between, the outcome is unknown
 //
-// A key with a step of unknown outcome is not worked on, and does not expire, until the outcome is found out: by a caller that claims the key
-// [WithRecovery], or by an operator, with [Store.Unknown] and [Store.Resolve].
+// A key with a step of unknown outcome is not worked on, and does not expire, until the outcome is found out. A caller that claims the key
+// [WithRecovery] finds it out, or an operator, with [Store.Unknown] and [Store.Resolve].
 //
 // During a deployment one version of a service may use transactions and another one claims for the same key. A transaction that finds a claim, when
 // it begins or completes, gets [ErrInProgress], until the key is claimed again and completed, or expires. A claim finds the answer of a

@@ -76,11 +76,11 @@ type Config struct {
 	LockTimeout time.Duration `env:"LOCK_TIMEOUT"`
 	// ParkedConcurrency is the number of ordering keys with parked messages that one process handles at once, for each consumer. Default: 4.
 	ParkedConcurrency int `env:"PARKED_CONCURRENCY"`
-	// ParkedLease is the lease of a process on an ordering key whose parked messages it handles, at least 1s. The process renews the lease while it works. If
-	// the process dies, another process takes the key after this time. Default: 30s.
+	// ParkedLease is the length of the lease of a process on an ordering key whose parked messages it handles, at least 1s. The process renews the lease
+	// while it works. If the process dies, another process takes the key after this time. Default: 30s.
 	ParkedLease time.Duration `env:"PARKED_LEASE"`
-	// LeaseTTL is the lease of a process on a message that it handles with [Inbox.WrapLeased], at least 1s. The process renews the lease each third of this
-	// time, so a handler may take longer. If the process dies, another process takes the message after this time. Default: 30s.
+	// LeaseTTL is the length of the lease of a process on a message that it handles with [Inbox.WrapLeased], at least 1s. The process renews the lease
+	// each third of this time, so a handler may take longer. If the process dies, another process takes the message after this time. Default: 30s.
 	LeaseTTL time.Duration `env:"LEASE_TTL"`
 	// DrainTimeout is how long [Inbox.RunParked] waits for its handlers after its context has ended. If a handler of a parked message runs longer, its
 	// own context is cancelled. Default: 30s. With -1 the contexts are cancelled at once.

@@ -1,6 +1,5 @@
-// Package inbox makes a handler's effect happen once, however often its message comes, in the order of its key. A message that cannot be
-// handled yet is kept in the database until it can. A read model is made with package readmodel; the relay of an outbox is package
-// projector.
+// Package inbox makes a handler's effect happen once, however often its message comes, in the order of its key. A message that cannot be handled yet
+// is kept in the database until it can. A read model is made with package readmodel. The relay of an outbox is package projector.
 //
 //	units := uow.New(db, nil)
 //	box := inbox.New(units, nil)
@@ -35,9 +34,9 @@
 //
 // # Guarantees
 //
-// Once per (consumer, tenant, source, message id): if several processes handle copies of a message at the same moment, one handler runs and the
-// other processes wait for it. A handler that is interrupted before COMMIT leaves neither effect nor entry. Work of a handler outside of its
-// unit happens at least once; use [Inbox.WrapLeased] and [Step] for it.
+// Once per (consumer, tenant, source, message id): if several processes handle copies of a message at the same moment, one handler runs and the other
+// processes wait for it. A handler that is interrupted before COMMIT leaves neither effect nor entry. Work of a handler outside of its unit happens
+// at least once. Use [Inbox.WrapLeased] and [Step] for it.
 //
 // In order per key: one process at a time handles, parks or releases messages of a key, in the order in which the subscription delivers them.
 // Tries are counted in the database, so that a message that kills its process is given up in the end. Entries are kept for [Config.Retention].

@@ -1,8 +1,7 @@
-// Package messaging is what handlers and brokers have in common: messages, handlers and their router, the consumer that calls
-// handlers, and the interfaces of broker adapters: [Publisher] and [Receiver], and
-// optional ones, such as [Declarer].
+// Package messaging is what handlers and brokers have in common: messages, handlers and their router, the consumer that calls handlers, and the
+// interfaces of broker adapters. An adapter has a [Publisher] and a [Receiver], and may have others, such as [Declarer].
 //
-// A handler is a function of a context and an event; [Handle] binds it to the event's type:
+// A handler is a function of a context and an event. [Handle] binds it to the event's type:
 //
 //	router := messaging.NewRouter(registry)
 //	messaging.Handle(router, func(ctx context.Context, e OrderPlaced) error { ... })

@@ -22,10 +22,9 @@
 //
 // # Guarantees
 //
-// Events of one ordering key are published in the order of their commits. The INSERT takes a lock per key before it draws the number of the
-// event, so the numbers of a key grow in the order of the commits. All rows of a key are in one lane, and a lane has
-// one owner. Each statement by which an owner writes locks the lane's row and compares owner and epoch,
-// so an owner that lost its lane changes nothing, however late it notices.
+// Events of one ordering key are published in the order of their commits. The INSERT takes a lock per key before it draws the number of the event, so
+// the numbers of a key grow in the order of the commits. All rows of a key are in one lane, and a lane has one owner. Each statement with which an
+// owner writes locks the lane's row and compares owner and epoch, so an owner that lost its lane changes nothing, however late it notices.
 //
 // If the first event of a key was refused or is dead, the key is blocked: its later events wait in order. Other keys go on.
 //

@@ -43,8 +43,8 @@ type Config struct {
 	// itself. An event is published by itself after two projectors have died while they published it together with others. Default: 10. With -1 there is
 	// no limit.
 	MaxCrashes int `env:"MAX_CRASHES"`
-	// ContinueAfterDead lists the topics on which the later events of an ordering key go on after a dead letter; "*" means all topics. On other topics
-	// the later events wait until an operator replays or discards the dead letter. Default: none.
+	// ContinueAfterDead lists the topics on which the later events of an ordering key go on after a dead letter, or has "*" for all topics. On other
+	// topics the later events wait until an operator replays or discards the dead letter. Default: none.
 	ContinueAfterDead []string `env:"CONTINUE_AFTER_DEAD"`
 	// BlockExpired makes the later events of an ordering key wait behind an event that expired before it was published, as behind any other dead
 	// letter. If BlockExpired is false, the later events are published without the expired event. Default: false.

@@ -51,15 +51,13 @@
 //
 // # How to read the code
 //
-// Four packages below this one have what can be understood without the rest: internal/leases holds the lanes,
-// internal/schedule decides who is next, internal/progress decides how far a lane has come, and internal/measure has
-// the metrics.
+// Four packages below this one can be understood without the rest. internal/leases holds the lanes, internal/schedule decides who is next,
+// internal/progress decides how far a lane has come, and internal/measure has the metrics.
 //
-// This package is the loop around them. relay.go starts its goroutines, and worker.go has the pass. A batch is fetched
-// (fetch.go). From there, sender.go takes it to its end: it is published (publish.go) and recorded (settle.go). Each
-// other file is a part of the worker for one kind of trouble: searcher.go for rows that pass others, probe.go for
-// topics, held.go and queue.go for refused rows, isolate.go for rows that kill, late.go for transactions that stay
-// open.
+// This package is the loop around them. relay.go starts its goroutines, and worker.go has the pass. A batch is fetched (fetch.go). From there,
+// sender.go takes it to its end: it is published (publish.go) and recorded (settle.go). Each other file is a part of the worker for one kind of
+// trouble: searcher.go for rows that pass other rows, probe.go for topics, held.go and queue.go for refused rows, isolate.go for rows that kill,
+// late.go for transactions that stay open.
 //
 // Read first: worker.go:worker.turn, then worker.fresh, sender.go:sender.deliver, and settle.go:settler.settle.
 package projector

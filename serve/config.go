@@ -57,11 +57,11 @@ type Config struct {
 	ConsoleOperators []string `env:"CONSOLE_OPERATORS"`
 	// ConsoleReaders are the people who may see everything in the console, and change nothing: name:password, separated by commas. Default: none.
 	ConsoleReaders []string `env:"CONSOLE_READERS"`
-	// ConsoleSecret is console.Config.Secret, the key that signs the tokens of forms, at least 32 bytes. All processes whose consoles have the same
+	// ConsoleSecret is the key that signs the tokens of forms (console.Config.Secret), at least 32 bytes. All processes whose consoles have the same
 	// address need the same ConsoleSecret. Default: none, each process makes a key of its own.
 	ConsoleSecret string `env:"CONSOLE_SECRET"`
-	// ConsoleTraceURL is console.Config.TraceURL, the address of a trace, with {trace_id} in place of the id. Default: none, ids of traces are shown without
-	// a link.
+	// ConsoleTraceURL is the address of a trace, with {trace_id} in place of the id (console.Config.TraceURL). Default: none, ids of traces are shown
+	// without a link.
 	ConsoleTraceURL string `env:"CONSOLE_TRACE_URL"`
 
 	// LogFormat is the format of the log lines: text or json. Default: text.

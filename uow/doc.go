@@ -8,8 +8,8 @@
 //
 // Send the statements of a unit to [Unit.SQL], a *sql.Tx, to [Unit.Pgx], a pgx.Tx, or to [Unit.DB], a bun.IDB: all three are the same transaction.
 // Code that has only a context, such as a handler of httpmw or inbox, gets its unit from [MustFromContext]. A statement that is sent to the pool
-// instead commits by itself, even if the unit rolls back, and is executed again when the unit is run again. Set config.Config.RefusePool to find
-// such statements: they then fail with [ErrPool]. Use [Outside] for statements that are meant to go to the pool.
+// instead is not part of the unit. It stays committed even if the unit rolls back, and is executed again when the unit is run again. Set
+// config.Config.RefusePool to find such statements: they then fail with [ErrPool]. Use [Outside] for statements that are meant to go to the pool.
 //
 // [Unit.Save] stores aggregates that are bun models under an optimistic lock, and emits their events. Use [Unit.Track] for aggregates that are
 // stored in another way.
@@ -24,22 +24,22 @@
 // before COMMIT that its transaction is alive (with a statement, if it does not know the id of the transaction), and checks the answer to COMMIT.
 //
 // Leave COMMIT and ROLLBACK to the unit. If a function ends the transaction by a statement, through whatever handle, its unit fails with
-// [ErrTransactionEnded]: what the function has committed stays, the events are not stored, and the function is not run again. On connections of
+// [ErrTransactionEnded]. What the function has committed stays, the events are not stored, and the function is not run again. On connections of
 // config.OpenDB the statements after it are refused. The function may use savepoints of its own.
 //
-// A function is run again, in a new transaction, when PostgreSQL chose it as the victim of a deadlock or of a serialization failure, when a
-// statement had been prepared before its table was changed, when the function returned [ErrConflict], or when the connection was lost before
-// COMMIT. So it must load or make its aggregates itself: an instance that an earlier try has tracked cannot be tracked again ([ErrStale]). On
-// connections of config.OpenDB the function is run again even if it ignored the error of the statement.
+// A function is run again, in a new transaction, in four cases: PostgreSQL chose it as the victim of a deadlock or of a serialization failure, a
+// statement had been prepared before its table was changed, the function returned [ErrConflict], or the connection was lost before COMMIT. So it must
+// load or make its aggregates itself: an instance that an earlier try has tracked cannot be tracked again ([ErrStale]). On connections of
+// config.OpenDB the function is run again even if it ignored the error of the statement.
 //
 // The versions of an aggregate's events follow one another without a gap within a unit. The functions of [On] are called for the events within the
 // unit, before the flush, until they have seen every event. Behind a middleware of httpmw they are called at the end of each outermost Do of the
 // HTTP handler, which answers for the errors that they return.
 //
 // The caller's context is checked just before COMMIT and never cancels COMMIT itself. If the flush and COMMIT share a round trip, the caller can
-// still cancel while the flush waits for a lock; the server then decides which of the two was faster. When a function panics, or ends by
-// runtime.Goexit, the unit is rolled back. A panic after COMMIT is logged, because the unit is committed. [Manager.Begin] is for code that cannot
-// put its work into a function.
+// still cancel while the flush waits for a lock. The server then decides which of the two was faster. When a function panics, or ends by
+// runtime.Goexit, the unit is rolled back. A panic after COMMIT is logged, because the unit is committed. [Manager.Begin] is for code that cannot put
+// its work into a function.
 //
 // Statements of a unit may come from several goroutines, as long as these end before the function returns. Savepoints may not: they have to be
 // nested in one another, and a unit fails if units within it run at the same time.
@@ -55,8 +55,8 @@
 // # Several databases
 //
 // Each database has one Manager, and each unit is a transaction of one database. A unit that begins within a unit of another database is a
-// transaction of its own: it commits first, stays when the outer unit is rolled back, and is done again when the outer function is run again. If
-// both databases have to change exactly once, emit an event in one unit, and change the other database in a handler of that event. [Manager.DB] and
+// transaction of its own. It commits first, stays when the outer unit is rolled back, and is done again when the outer function is run again. If both
+// databases have to change exactly once, emit an event in one unit, and change the other database in a handler of that event. [Manager.DB] and
 // [Manager.Do] find the unit of their own database in the context, however the units are nested. A second Manager of the same database is refused
 // within a unit of the first. That also works through another pool of connections if the server shows both sessions: it hides sessions of other
 // roles.

@@ -51,8 +51,8 @@ type Config struct {
 	// Subscriptions are made at the start. From then on the broker keeps messages for these subscriptions. Default: none.
 	Subscriptions []messaging.Subscription
 
-	// Prefetch is how many messages a receiver may have that it has not acknowledged, in all queues of its subscription together. Each queue gets an
-	// equal share of Prefetch, but at least Subscription.Queue. Default: 4000.
+	// Prefetch is the number of messages that a receiver may have without an acknowledgement, in all queues of its subscription together. Each queue gets
+	// an equal share of Prefetch, but at least Subscription.Queue. Default: 4000.
 	Prefetch int `env:"PREFETCH"`
 	// InFlight is how many messages of one topic a call of Publish sends before it waits for confirmations of the broker. Default: 256.
 	InFlight int `env:"IN_FLIGHT"`
