@@ -45,7 +45,7 @@ func TestConsumersOfEachStateAreShown(t *testing.T) {
 	_, err := s.DB.ExecContext(t.Context(), consumersOfEachState)
 	require.NoError(t, err)
 	b := s.serve(s.config())
-	_, err = s.DB.ExecContext(t.Context(), `UPDATE inbox_topic SET backlog = 2712, at_least = true, many_since = now() - interval '4 minutes'
+	_, err = s.DB.ExecContext(t.Context(), `UPDATE inbox_topic SET backlog = 2712, backlog_precision = 'AT LEAST', many_since = now() - interval '4 minutes'
 		WHERE topic = 'parcel'`)
 	require.NoError(t, err)
 	for n := range 10 {
@@ -66,6 +66,20 @@ func TestConsumersOfEachStateAreShown(t *testing.T) {
 		"more than 1 000 since [-0-9 ]*\\d\\d:\\d\\d\\. "+
 		"It handles 10 a second, so a message that comes now waits for at least 5m; of about 10 events for it since \\d\\d:\\d\\d:\\d\\d UTC, "+
 		"80 % are of the tenant initech \\(order.placed\\), 20 % are of the tenant acme \\(order.placed\\)\\.", text)
+	_, err = s.DB.ExecContext(t.Context(), `UPDATE inbox_topic SET backlog_precision = 'ESTIMATED', oldest_at = asked_at - interval '130 seconds'
+		WHERE topic = 'parcel'`)
+	require.NoError(t, err)
+	timely := b.page("").text()
+	require.Contains(t, timely, "mailer is behind about 2 719 late by about 2 min 10 s")
+	require.Contains(t, timely, "About: the broker counts batches.")
+	require.Regexp(t, "look mailer is behind at the topic parcel: about 2 712 messages wait at the broker, late by about 2 min 10 s, more than 1 000 since "+
+		"[-0-9 ]*\\d\\d:\\d\\d\\. It handles 10 a second; of about 10 events", timely)
+	require.Regexp(t, "about 2712 messages wait at the broker, late by about 2m10s; it handles 10 a second; of", b.page("stuck").text())
+	timely = b.page("consumers").text()
+	require.Contains(t, timely, "At the broker about 2 719, late by about 2 min 10 s")
+	require.Contains(t, timely, "It handles 10.0 messages a second, at all topics. Tenant")
+	_, err = s.DB.ExecContext(t.Context(), "UPDATE inbox_topic SET backlog_precision = 'AT LEAST', oldest_at = NULL WHERE topic = 'parcel'")
+	require.NoError(t, err)
 	page := b.page("consumers")
 	require.Contains(t, page.text(), "Who sends to the topic parcel It handles 10.0 messages a second, at all topics. "+
 		"A message that comes now waits for at least 4 min 31 s. Tenant Types Events Share initech order.placed 8 80 % acme order.placed 2 20 %")

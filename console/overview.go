@@ -13,6 +13,7 @@ import (
 	"github.com/oncebox/oncebox/console/internal/plot"
 	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/messaging/count"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/ops/outage"
@@ -329,14 +330,16 @@ func (o *overviewView) DeadAtConsumers() string {
 	return words.Group(int64(n)) + more
 }
 
-// AtLeast explains the numbers of a broker that counts batches, "" if there is none.
-func (o *overviewView) AtLeast() string {
+// Counting explains the numbers of a broker that counts batches, "" if there is none.
+func (o *overviewView) Counting() string {
+	precision := count.Exact
 	for n := range o.Consumers {
 		for _, t := range o.Consumers[n].Topics {
-			if t.Waiting.AtLeast {
-				return "At least: the broker counts batches, and each has one message or more."
-			}
+			precision = max(precision, t.Waiting.Precision)
 		}
 	}
-	return ""
+	return map[count.Precision]string{
+		count.Estimated: "About: the broker counts batches. How many messages these have is estimated from some of them.",
+		count.AtLeast:   "At least: the broker counts batches, and each has one message or more.",
+	}[precision]
 }

@@ -3,6 +3,8 @@ package messaging
 import (
 	"context"
 	"time"
+
+	"github.com/oncebox/oncebox/messaging/count"
 )
 
 // Declarer is a broker that can make topics and durable subscriptions ahead of their first consumer. Without it a message
@@ -53,9 +55,11 @@ type SubscriptionReader interface {
 type SubscriptionState struct {
 	// Missing says that there is no such subscription: the topic was deleted, or somebody unsubscribed.
 	Missing bool
-	// Messages is the number of unsettled messages. With AtLeast it is a lower bound: the broker counts batches, and each has one message or more.
-	Messages int64
-	AtLeast  bool
+	// Messages is the number of unsettled messages, and Precision how far to trust it: a broker that stores batches may count these.
+	Messages  int64
+	Precision count.Precision
+	// Oldest is when the oldest unsettled message was published, by the clock of its publisher. Zero: none waits, or the broker does not report it.
+	Oldest time.Time
 	// Settled is a number that changes whenever any consumer settles a message. Only changes mean something, not the value.
 	Settled int64
 	// Consumers is the number of connected consumers.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/inbox/state"
+	"github.com/oncebox/oncebox/messaging/count"
 	"github.com/oncebox/oncebox/ops/behind"
 )
 
@@ -68,7 +69,7 @@ func missing(c *state.Consumer, since time.Time, parked bool) (Stuck, bool) {
 	var whys []string
 	found := c.Troubles()
 	for _, t := range found {
-		s.Backlog, s.AtLeast = s.Backlog+t.Waiting.Messages, s.AtLeast || t.Waiting.AtLeast
+		s.Backlog, s.Precision, s.Late = s.Backlog+t.Waiting.Messages, max(s.Precision, t.Waiting.Precision), max(s.Late, t.Waiting.Late())
 		// Connections at the broker without a sign of life in the database mean that the processes live, see fate.
 		s.Connections += t.Waiting.Connections
 		if !t.Waiting.Known {
@@ -102,24 +103,24 @@ func fate(s *Stuck, stopped bool) string {
 	}
 }
 
-// waitingAt returns a sentence about how many messages wait at the broker.
+// waitingAt returns a sentence about how many messages wait at the broker, and how late they are.
 func waitingAt(s *Stuck) string {
+	text := messages(s.Backlog, s.Precision) + " wait at the broker"
 	if s.Backlog == 1 {
-		return messages(1, s.AtLeast) + " waits at the broker"
+		text = messages(1, s.Precision) + " waits at the broker"
 	}
-	return messages(s.Backlog, s.AtLeast) + " wait at the broker"
+	if s.Late >= time.Second {
+		text += ", late by about " + s.Late.Round(time.Second).String()
+	}
+	return text
 }
 
 // messages is the number with its noun.
-func messages(n int64, atLeast bool) string {
-	least := ""
-	if atLeast {
-		least = "at least "
-	}
+func messages(n int64, p count.Precision) string {
 	if n == 1 {
-		return least + "1 message"
+		return p.Words() + "1 message"
 	}
-	return fmt.Sprintf("%s%d messages", least, n)
+	return fmt.Sprintf("%s%d messages", p.Words(), n)
 }
 
 // unknownWaiting returns a sentence that it is unknown how many messages wait, and why.
@@ -127,7 +128,7 @@ func unknownWaiting(topic string, w *state.Waiting) string {
 	text := "it is not known how many messages of topic " + topic + " wait at the broker"
 	// The number of an earlier answer is better than none, but it must be shown as old.
 	if !w.At.IsZero() {
-		text += fmt.Sprintf("; at %[2]s it was %[1]s", messages(w.Messages, w.AtLeast), w.At.UTC().Format(time.RFC3339))
+		text += fmt.Sprintf("; at %[2]s it was %[1]s", messages(w.Messages, w.Precision), w.At.UTC().Format(time.RFC3339))
 	}
 	if w.Error != "" {
 		text += " (" + w.Error + ")"
@@ -144,7 +145,7 @@ func troubles(c *state.Consumer) (list []Stuck) {
 	for _, t := range c.Troubles() {
 		s := Stuck{
 			Kind: kinds[t.Kind], Since: t.Since, Consumer: c.Consumer, Topic: t.Topic, Error: t.Error,
-			Backlog: t.Waiting.Messages, AtLeast: t.Waiting.AtLeast, BacklogKnown: t.Waiting.Known,
+			Backlog: t.Waiting.Messages, Precision: t.Waiting.Precision, BacklogKnown: t.Waiting.Known, Late: t.Waiting.Late(),
 		}
 		if s.Kind == ConsumerMissing {
 			s.Error = waitingAt(&s) + ", and no process runs the consumer for this topic"
@@ -168,7 +169,7 @@ func (v *View) loadedParts(ctx context.Context, filter Filter, limit int) ([]Stu
 		if s.Kind != ConsumerBehind {
 			continue
 		}
-		queue := behind.Queue{Consumer: s.Consumer, Topic: s.Topic, Since: s.Since, Messages: s.Backlog, AtLeast: s.AtLeast}
+		queue := behind.Queue{Consumer: s.Consumer, Topic: s.Topic, Since: s.Since, Messages: s.Backlog, Precision: s.Precision, Late: s.Late}
 		load, err := queue.Read(ctx, v.outbox, v.inbox)
 		if err != nil {
 			return nil, err

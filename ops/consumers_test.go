@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/inbox/state"
+	"github.com/oncebox/oncebox/messaging/count"
 	"github.com/oncebox/oncebox/ops"
 )
 
@@ -29,6 +30,14 @@ func TestWhatIsKnownOfProcessesThatAreMissing(t *testing.T) {
 		"not connected": {
 			waiting: state.Waiting{Known: true, Messages: 2}, vanished: true,
 			says: "2 messages wait at the broker; its processes did not shut down cleanly: they were killed, are frozen, or cannot reach the database",
+		},
+		"the broker has estimated it": {
+			waiting: state.Waiting{
+				Known: true, At: time.Unix(3600, 0), Messages: 14230, Precision: count.Estimated, Oldest: time.Unix(3470, 0),
+			},
+			vanished: true,
+			says: "about 14230 messages wait at the broker, late by about 2m10s; its processes did not shut down cleanly: they were killed, are frozen, " +
+				"or cannot reach the database",
 		},
 		"nobody knows what waits": {
 			waiting: state.Waiting{Connections: 2}, vanished: true,

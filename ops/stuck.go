@@ -8,6 +8,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox/parked"
 	"github.com/oncebox/oncebox/inbox/state"
+	"github.com/oncebox/oncebox/messaging/count"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/operator/failures"
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
@@ -95,9 +96,8 @@ func (k Kind) Actions() []Action {
 	}
 }
 
-// Filter selects stuck things that match every field that is set. The zero filter selects all. A thing without the
-// property is not selected: a request has no topic, and an event of the outbox no consumer. A relay or consumer that
-// does not run is always selected, because it affects all events.
+// Filter selects stuck things that match every field that is set. The zero filter selects all. A thing without the property is not selected: a request has no
+// topic, and an event of the outbox no consumer. A relay or consumer that does not run is always selected, because it affects all events.
 type Filter struct {
 	Tenant, Topic, Consumer string
 }
@@ -141,20 +141,20 @@ type Stuck struct {
 	Next time.Time
 	// Error is the last error, or the state of a consumer that makes no progress. It may contain any text.
 	Error string
-	// Vanished is true if the processes of a missing relay or consumer did not shut down in order: they were killed,
-	// are frozen, or cannot reach the database.
+	// Vanished is true if the processes of a missing relay or consumer did not shut down in order: they were killed, are frozen, or cannot reach the database.
 	Vanished bool
 	// Connections is the number of consumers that the broker has connected for a missing consumer.
 	Connections int
-	// Backlog is the number of messages that wait for the consumer at the broker, at present if
-	// BacklogKnown, else when it was last known. With AtLeast it is a lower bound, because the broker counts batches.
-	Backlog               int64
-	AtLeast, BacklogKnown bool
+	// Backlog is the number of messages that wait for the consumer at the broker, at present if BacklogKnown, else when it was last known. Precision says
+	// how far to trust it. Late is how long the oldest of these messages had waited then. 0: that is not known.
+	Backlog      int64
+	Precision    count.Precision
+	BacklogKnown bool
+	Late         time.Duration
 }
 
-// Stuck lists the stuck things that the filter selects, at most limit of each kind (0: 100), the oldest
-// first. Relays and consumers that do not run or make no progress come first. Events that wait for their
-// turn, or for their time, are not stuck. Failures that an operator has archived are left out.
+// Stuck lists the stuck things that the filter selects, at most limit of each kind (0: 100), the oldest first. Relays and consumers that do not run or make no
+// progress come first. Events that wait for their turn, or for their time, are not stuck. Failures that an operator has archived are left out.
 //
 // It reads at most [Looked] keys of failing messages and, with a filter, of failing events.
 func (v *View) Stuck(ctx context.Context, filter Filter, limit int) ([]Stuck, error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/once"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/messaging/count"
 	"github.com/oncebox/oncebox/operator"
 )
 
@@ -23,8 +24,8 @@ SELECT consumer, topic, process::text, name, state, since, unsettled, progress_a
 FROM {schema}.inbox_process ORDER BY consumer, topic, name, process`
 
 	listSubscriptions = `
-SELECT consumer, topic, coalesce(backlog, 0), coalesce(connections, 0), coalesce(unattended, 0), missing, asked_at, stands_since, many_since, at_least, error,
-	failed_at, clock_timestamp()
+SELECT consumer, topic, coalesce(backlog, 0), coalesce(connections, 0), coalesce(unattended, 0), missing, asked_at, stands_since, many_since,
+	lower(backlog_precision), oldest_at, error, failed_at, clock_timestamp()
 FROM {schema}.inbox_topic WHERE subscribed ORDER BY consumer, topic`
 
 	// listLimits prefers what a process has reported last.
@@ -96,10 +97,11 @@ type Waiting struct {
 	// one), and Error is why there was none since, as far as that is known.
 	Known bool
 	At    time.Time
-	// Messages is the number of unsettled messages, including messages that processes have in hand. With AtLeast it is a lower bound: the
-	// broker counts batches, and each has one message or more.
-	Messages int64
-	AtLeast  bool
+	// Messages is the number of unsettled messages, including messages that processes have in hand, and Precision how far to trust it.
+	Messages  int64
+	Precision count.Precision
+	// Oldest is when the oldest of them was published, by the clock of its publisher. Zero: none waits, or the broker does not report it.
+	Oldest time.Time
 	// Connections is the number of connected consumers, Unattended the number of partitions that have messages and no consumer.
 	Connections, Unattended int
 	// Missing says that the subscription does not exist.
@@ -109,6 +111,14 @@ type Waiting struct {
 	// Many is the time since which more than [Many] messages wait. Zero if no more wait.
 	Many  time.Time
 	Error string
+}
+
+// Late returns how long the oldest message had waited when the broker answered. 0: none waits, or it is not known.
+func (w *Waiting) Late() time.Duration {
+	if w.Messages == 0 || w.Oldest.IsZero() {
+		return 0
+	}
+	return max(w.At.Sub(w.Oldest), 0)
 }
 
 // Consumers lists the consumers that have ever run on this database, by their names, except for consumers that were
@@ -179,13 +189,17 @@ func (r *Reader) readProcesses(ctx context.Context, all *states) error {
 func (r *Reader) readSubscriptions(ctx context.Context, all *states) error {
 	return pgsql.Each(r.h.Patient.Query(ctx, r.h.DB(ctx), listSubscriptions), func(scan pgsql.Scan) error {
 		var s subscriptionRow
-		var at, stands, many, failed *time.Time
-		err := scan(&s.consumer, &s.topic, &s.Messages, &s.Connections, &s.Unattended, &s.Missing, &at, &stands, &many, &s.AtLeast,
-			&s.Error, &failed, &all.now)
+		var at, stands, many, oldest, failed *time.Time
+		var precision string
+		err := scan(&s.consumer, &s.topic, &s.Messages, &s.Connections, &s.Unattended, &s.Missing, &at, &stands, &many, &precision,
+			&oldest, &s.Error, &failed, &all.now)
 		if err != nil {
 			return err
 		}
-		s.At, s.Stands, s.Many = zero(at), zero(stands), zero(many)
+		if err := s.Precision.UnmarshalText([]byte(precision)); err != nil {
+			return err
+		}
+		s.At, s.Stands, s.Many, s.Oldest = zero(at), zero(stands), zero(many), zero(oldest)
 		if !zero(failed).After(s.At) {
 			s.Error = "" // it has answered since
 		}

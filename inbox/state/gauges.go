@@ -23,7 +23,7 @@ type gauges struct {
 	age                metric.Float64ObservableGauge
 
 	waiting, processes, paused metric.Int64ObservableGauge
-	away, stands               metric.Float64ObservableGauge
+	away, stands, late         metric.Float64ObservableGauge
 }
 
 func newGauges(m metric.Meter) *gauges {
@@ -36,6 +36,7 @@ func newGauges(m metric.Meter) *gauges {
 		age:    all.Seconds("oncebox.inbox.oldest_age", "How long the oldest parked message has waited, by consumer"),
 
 		waiting:   all.Count("oncebox.inbox.backlog", "Messages that wait at the broker, by consumer and topic, whether a process runs it or not"),
+		late:      all.Seconds("oncebox.inbox.backlog_age", "How long the oldest message has waited at the broker, by consumer and topic"),
 		processes: all.Count("oncebox.inbox.processes", "Processes that run a consumer, by topic and state"),
 		paused:    all.Count("oncebox.inbox.paused", "1 for a consumer that an operator has paused, else 0, by consumer"),
 		away:      all.Seconds("oncebox.inbox.away", "For how long no process has been connected, by consumer and topic"),
@@ -88,6 +89,9 @@ func (g *gauges) showConsumers(to metric.Observer, list []Consumer) {
 			}
 			to.ObserveInt64(g.waiting, t.Waiting.Messages, metric.WithAttributes(labels...))
 			to.ObserveFloat64(g.stands, stands.Seconds(), metric.WithAttributes(labels...))
+			if t.Waiting.Messages == 0 || !t.Waiting.Oldest.IsZero() {
+				to.ObserveFloat64(g.late, t.Waiting.Late().Seconds(), metric.WithAttributes(labels...))
+			}
 		}
 	}
 }

@@ -16,7 +16,7 @@ const (
 	// noteWaiting stores the answer of the broker about a subscription.
 	noteWaiting = `
 UPDATE {schema}.inbox_topic s SET asked_at = clock_timestamp(), backlog = $3::bigint, connections = $5::integer, unattended = $6::integer,
-	missing = $7::boolean, settled = $4::bigint, error = '', at_least = $8::boolean,
+	missing = $7::boolean, settled = $4::bigint, error = '', backlog_precision = upper($8::text), oldest_at = $10::timestamptz,
 	many_since = CASE WHEN $3::bigint > $9::bigint THEN coalesce(s.many_since, clock_timestamp()) END,
 	stands_since = CASE WHEN $3::bigint > 0 THEN CASE WHEN s.backlog > 0 AND s.settled = $4::bigint THEN s.stands_since ELSE clock_timestamp() END END
 WHERE consumer = $1::text AND topic = $2::text AND subscribed`
@@ -101,9 +101,17 @@ func (r *Reader) note(ctx context.Context, consumer, topic string, said messagin
 		_, err = r.h.Patient.Exec(ctx, r.h.DB(ctx), noteSilence, consumer, topic, failure.Error())
 	} else {
 		_, err = r.h.Patient.Exec(ctx, r.h.DB(ctx), noteWaiting, consumer, topic, said.Messages, said.Settled, said.Consumers, said.Unattended, said.Missing,
-			said.AtLeast, Many)
+			said.Precision.String(), Many, stored(said.Oldest))
 	}
 	return store.Wrap("store how many messages wait at the broker", err)
+}
+
+// stored returns the time, or nil for the zero time, which is stored as NULL.
+func stored(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
 }
 
 // ConsumersAt is [Reader.Consumers] with fresh answers of the broker, for a program that can reach it. The answers are not stored.
@@ -139,7 +147,8 @@ func (w Waiting) now(at time.Time, said messaging.SubscriptionState, failure err
 		return w
 	}
 	next := Waiting{
-		Known: true, At: at, Messages: said.Messages, AtLeast: said.AtLeast, Connections: said.Consumers, Unattended: said.Unattended, Missing: said.Missing,
+		Known: true, At: at, Messages: said.Messages, Precision: said.Precision, Oldest: said.Oldest,
+		Connections: said.Consumers, Unattended: said.Unattended, Missing: said.Missing,
 	}
 	if w.Known && next.Messages > Many {
 		next.Many = w.Many

@@ -6,10 +6,6 @@ var exceptions = []exception{}
 // explained are the pairs that may stay as they are.
 var explained = []explanation{
 	{
-		"inbox/state/gauges.go gauges", "projector/internal/measure/gauges.go Gauges",
-		"two lists of metrics, a name and a description each. There is no step that both do: what they share is in otelx.Gauges.",
-	},
-	{
 		"event/metadata.go tenantKey", "internal/pgsql/guard.go unitKey",
 		"a value of a context is set and read in the form that Go's documentation gives. A helper for both would save no line and hide the type of the key.",
 	},

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -213,11 +214,21 @@ func (s *subscription) state() messaging.SubscriptionState {
 	for _, l := range s.slots {
 		n := len(l.waiting) + len(l.out)
 		out.Messages += int64(n)
+		for _, d := range l.all() {
+			if out.Oldest.IsZero() || d.entry.at.Before(out.Oldest) {
+				out.Oldest = d.entry.at
+			}
+		}
 		if n > 0 && len(s.receivers) == 0 {
 			out.Unattended++
 		}
 	}
 	return out
+}
+
+// all returns the messages that are not settled, in no order.
+func (l *slot) all() []*delivery {
+	return slices.AppendSeq(slices.Clone(l.waiting), maps.Keys(l.out))
 }
 
 // left counts the messages that their holder leaves at the broker.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"time"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/adapters"
@@ -25,12 +26,13 @@ type entry struct {
 	env       event.Envelope
 	position  uint64
 	hash      uint32 // of the routing key; messages without a key are spread evenly
-	unsettled int    // number of subscriptions that have not settled it; a redelivery counts again
+	at        time.Time
+	unsettled int // number of subscriptions that have not settled it; a redelivery counts again
 }
 
 // append adds a message to the log and to each subscription. The caller holds the mutex of the broker.
 func (t *topic) append(env event.Envelope) {
-	e := &entry{env: env, position: t.next, hash: hash(env.RoutingKey)}
+	e := &entry{env: env, position: t.next, hash: hash(env.RoutingKey), at: time.Now()}
 	if env.RoutingKey == "" {
 		e.hash = uint32(t.next) //nolint:gosec // any number will do
 	}

@@ -58,7 +58,7 @@ func connect(t *testing.T, cfg *Config) *Broker {
 	b, err := Connect(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close()) })
-	b.keeper.Presence.Patience = hang
+	b.keeper.Presence.Patience, b.keeper.Admin.LookFor = hang, hang
 	return b
 }
 

@@ -86,7 +86,9 @@ CREATE TABLE inbox_topic (
     error        text    NOT NULL DEFAULT '', -- why it did not say so later
     failed_at    timestamptz,      -- when it was last asked in vain
     many_since   timestamptz,      -- since when more than 1,000 messages have waited there; NULL: that is not so
-    at_least     boolean NOT NULL DEFAULT false, -- the backlog is a lower bound: the broker counts batches
+    backlog_precision text NOT NULL DEFAULT 'EXACT' -- how far to trust the backlog: it may be estimated, or a lower bound
+        CHECK (backlog_precision IN ('EXACT', 'ESTIMATED', 'AT LEAST')),
+    oldest_at    timestamptz,      -- when the oldest message that waits was published; NULL: not known, or none waits
     PRIMARY KEY (topic, consumer)
 ) WITH (fillfactor = 50);
 

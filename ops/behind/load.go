@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/oncebox/oncebox/messaging/count"
 )
 
 // Load is what a consumer that is behind has to do.
@@ -15,9 +17,10 @@ type Load struct {
 	Shares []Share
 	// Handled is how many messages the consumer handled a second in the last minutes, at all topics. 0: unknown.
 	Handled float64
-	// Delay is about how long a message that comes now waits, if the consumer goes on like that. 0: unknown. With AtLeast it is a lower bound.
-	Delay   time.Duration
-	AtLeast bool
+	// Delay is about how long a message that comes now waits, if the consumer goes on like that, with the precision of Queue.Messages. 0: unknown, or the
+	// broker has reported how late the messages are (Queue.Late).
+	Delay     time.Duration
+	Precision count.Precision
 }
 
 // Share is the part of one tenant.
@@ -36,16 +39,21 @@ const named = 3
 // Text returns the load in a sentence without its end, "" if nothing is known.
 func (l *Load) Text() string { return strings.Join(append(l.late(), l.who()...), "; ") }
 
-// late says how long a message waits.
+// About returns what precedes Delay in a sentence: at least, or about.
+func (l *Load) About() string {
+	return max(l.Precision, count.Estimated).Words()
+}
+
+// late says how many messages the consumer handles, and how long a message waits.
 func (l *Load) late() []string {
-	if l.Delay <= 0 {
+	if l.Handled <= 0 {
 		return nil
 	}
-	about := "about"
-	if l.AtLeast {
-		about = "at least"
+	text := fmt.Sprintf("it handles %s a second", number(l.Handled))
+	if l.Delay > 0 {
+		text += ", so a message that comes now waits for " + l.About() + round(l.Delay)
 	}
-	return []string{fmt.Sprintf("it handles %s a second, so a message that comes now waits for %s %s", number(l.Handled), about, round(l.Delay))}
+	return []string{text}
 }
 
 // who says whose events were recorded.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/inbox/state"
+	"github.com/oncebox/oncebox/messaging/count"
 	"github.com/oncebox/oncebox/outbox"
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
@@ -25,15 +26,17 @@ type Queue struct {
 	Consumer, Topic string
 	// Since is when the consumer fell behind.
 	Since time.Time
-	// Messages is how many messages wait. With AtLeast it is a lower bound.
-	Messages int64
-	AtLeast  bool
+	// Messages is how many messages wait, and Precision how far to trust it.
+	Messages  int64
+	Precision count.Precision
+	// Late is how long the oldest of them has waited, by the broker. 0: unknown. Then it is computed how long a message that comes now waits.
+	Late time.Duration
 }
 
 // Read finds out who has recorded how much for the topic since the consumer fell behind, for 15 minutes at most, and how long a message waits. A store
 // may be nil.
 func (q *Queue) Read(ctx context.Context, events *outbox.Store, messages *inbox.Inbox) (l Load, err error) {
-	l = Load{Since: time.Now().Add(-longest), AtLeast: q.AtLeast}
+	l = Load{Since: time.Now().Add(-longest), Precision: q.Precision}
 	if q.Since.After(l.Since) {
 		l.Since = q.Since
 	}
@@ -58,6 +61,8 @@ func (q *Queue) Read(ctx context.Context, events *outbox.Store, messages *inbox.
 	}
 	if went > 0 && counted > 0 {
 		l.Handled = float64(went) / counted.Seconds()
+	}
+	if l.Handled > 0 && q.Late <= 0 {
 		l.Delay = time.Duration(float64(q.Messages) / l.Handled * float64(time.Second))
 	}
 	return l, nil

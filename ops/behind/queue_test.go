@@ -8,6 +8,7 @@ import (
 
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/messaging/count"
 	"github.com/oncebox/oncebox/ops/behind"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/uow"
@@ -43,10 +44,14 @@ func TestWhoKeepsAConsumerBehind(t *testing.T) {
 		`10 % are of the tenant globex \(order.placed, order.shipped\)$`, load.Text())
 	require.WithinDuration(t, time.Now().Add(-15*time.Minute), load.Since, 5*time.Minute, "it is counted over 15 minutes at most")
 
-	queue.AtLeast = true
+	queue.Precision = count.AtLeast
 	load, err = queue.Read(t.Context(), nil, box)
 	require.NoError(t, err)
 	require.Equal(t, "it handles 20 a second, so a message that comes now waits for at least 2m", load.Text())
+	queue.Late = 90 * time.Second
+	load, err = queue.Read(t.Context(), nil, box)
+	require.NoError(t, err)
+	require.Equal(t, "it handles 20 a second", load.Text(), "the broker has reported how late the messages are")
 	queue.Since = time.Now()
 	load, err = queue.Read(t.Context(), events, nil)
 	require.NoError(t, err)

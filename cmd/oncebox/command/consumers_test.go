@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/consumers"
+	"github.com/oncebox/oncebox/messaging/count"
 	"github.com/oncebox/oncebox/operator"
 )
 
@@ -48,6 +49,7 @@ func TestConsumersAreListed(t *testing.T) {
 	s.exec("DELETE FROM inbox_consumer")
 	require.Equal(t, "No consumer has run on this database.\n", s.oncebox("consumers", "list").out)
 	s.exec(consumersOfEachState)
+	s.exec("UPDATE inbox_topic SET backlog_precision = 'ESTIMATED', oldest_at = asked_at - interval '130 seconds' WHERE topic = 'parcel'")
 	a := s.oncebox("consumers", "list")
 	require.Zero(t, a.code, a.errs)
 	require.ElementsMatch(t, []string{
@@ -55,7 +57,7 @@ func TestConsumersAreListed(t *testing.T) {
 		"ended order none stopped TIME 9",
 		"killed order none not seen since TIME 10",
 		"mailer order host:1 connected TIME 2 7",
-		"mailer parcel host:1 connected TIME 3 1000",
+		"mailer parcel host:1 connected TIME 3 about 1000, late by 2m10s",
 		"paused order host:1 paused TIME 0 0",
 		"printer order host:1 away TIME 0 8 TIME connection refused",
 		"printer order host:2 connected TIME 0 8",
@@ -67,7 +69,7 @@ func TestConsumersAreListed(t *testing.T) {
 		"CONSUMER RUNS PARKED OLDEST FAILING KEYS KEYS BEHIND DEAD DEAD AT BROKER",
 		"ended stopped TIME 0 - 0 0 0 9",
 		"killed not seen since TIME 0 - 0 0 0 10",
-		"mailer yes 0 - 0 0 0 1007",
+		"mailer yes 0 - 0 0 0 about 1007, late by 2m10s",
 		"paused paused since TIME 0 - 0 0 0 0",
 		"printer yes, but 1 of 2: no connection since TIME 0 - 0 0 0 8",
 		"stored yes 0 - 0 0 0 -",
@@ -76,6 +78,10 @@ func TestConsumersAreListed(t *testing.T) {
 		require.Contains(t, status, row)
 	}
 	for _, c := range document[[]consumers.Item](t, s.oncebox("consumers", "list", "--json")) {
+		if c.Consumer == "mailer" {
+			require.Equal(t, []count.Precision{count.Exact, count.Estimated}, []count.Precision{c.Topics[0].BacklogPrecision, c.Topics[1].BacklogPrecision})
+			require.InDelta(t, 130, c.Topics[1].BacklogAgeSeconds, 0.001)
+		}
 		if c.Consumer == "unknown" {
 			require.Nil(t, c.Topics[0].Backlog)
 			require.Equal(t, "admin: no route to host", c.Topics[0].BacklogError)

@@ -24,7 +24,8 @@ func (r *Row) loads(ctx context.Context, events *outbox.Store, box *inbox.Inbox)
 			continue
 		}
 		queue := behind.Queue{
-			Consumer: r.Consumer.Consumer, Topic: t.Topic, Since: t.Since, Messages: t.Waiting.Messages, AtLeast: t.Waiting.AtLeast,
+			Consumer: r.Consumer.Consumer, Topic: t.Topic, Since: t.Since, Messages: t.Waiting.Messages, Precision: t.Waiting.Precision,
+			Late: t.Waiting.Late(),
 		}
 		load, err := queue.Read(ctx, events, box)
 		if err != nil {

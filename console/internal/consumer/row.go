@@ -7,6 +7,7 @@ import (
 	"github.com/oncebox/oncebox/console/internal/skin"
 	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/inbox/state"
+	"github.com/oncebox/oncebox/messaging/count"
 	"github.com/oncebox/oncebox/ops"
 )
 
@@ -106,22 +107,39 @@ func (r *Row) all(states ...string) bool {
 
 // AtBroker returns how many messages wait at the broker, in all topics of the consumer. "" if there is no broker or it has not answered.
 func (r *Row) AtBroker() string {
-	n, known, least := int64(0), len(r.Topics) > 0, ""
+	n, known, precision := int64(0), len(r.Topics) > 0, count.Exact
 	for _, t := range r.Topics {
-		if t.Waiting.AtLeast {
-			least = "at least "
-		}
+		precision = max(precision, t.Waiting.Precision)
 		known = known && t.Waiting.Known
 		n += t.Waiting.Messages
 	}
 	switch {
 	case known:
-		return least + words.Group(n)
+		return precision.Words() + words.Group(n)
 	case len(r.Unknown()) > 0:
 		return "?"
 	default:
 		return ""
 	}
+}
+
+// Late returns about how late these messages are: how long the oldest has waited. "" if that is not known, or less than a second.
+func (r *Row) Late() string {
+	late := time.Duration(0)
+	for n := range r.Topics {
+		if w := &r.Topics[n].Waiting; w.Known {
+			late = max(late, w.Late())
+		}
+	}
+	return lateBy(late)
+}
+
+// lateBy returns a delay in words, "" for less than a second.
+func lateBy(d time.Duration) string {
+	if d < time.Second {
+		return ""
+	}
+	return "late by about " + words.Short(d)
 }
 
 // Asked returns when the broker reported that number, nil if it has not. Topics are asked at different times, and the oldest answer bounds how old the sum
@@ -164,13 +182,13 @@ func (r *Row) Since() (since time.Time) {
 	return since
 }
 
-// waiting says how many messages wait at the broker.
+// waiting says how many messages wait at the broker, and how late they are.
 func waiting(w *state.Waiting) string {
-	least := ""
-	if w.AtLeast {
-		least = "at least "
+	text := w.Precision.Words() + words.Counted(w.Messages, "message waits", "messages wait") + " at the broker"
+	if late := lateBy(w.Late()); late != "" {
+		text += ", " + late
 	}
-	return least + words.Counted(w.Messages, "message waits", "messages wait") + " at the broker"
+	return text
 }
 
 // Finding is what is wrong with a consumer.

@@ -2,12 +2,14 @@ package consumers
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/inbox/state"
+	"github.com/oncebox/oncebox/messaging/count"
 	"github.com/oncebox/oncebox/ops"
 )
 
@@ -57,11 +59,13 @@ type TopicItem struct {
 	// Backlog is the number of messages that wait at the broker. null: unknown; BacklogError is the reason,
 	// if that is known.
 	Backlog *int64 `json:"backlog"`
-	// BacklogAtLeast says that Backlog is a lower bound: the broker counts batches, and each has one message or more.
-	BacklogAtLeast bool       `json:"backlog_at_least,omitempty"`
-	BacklogAt      *time.Time `json:"backlog_at,omitempty"`
-	BacklogError   string     `json:"backlog_error,omitempty"`
-	StandingSince  *time.Time `json:"standing_since,omitempty"`
+	// BacklogPrecision is exact, estimated, or at least: then Backlog is a lower bound.
+	BacklogPrecision count.Precision `json:"backlog_precision"`
+	// BacklogAgeSeconds is how long the oldest of these messages had waited at BacklogAt. 0: none waits, or it is unknown.
+	BacklogAgeSeconds float64    `json:"backlog_age_seconds"`
+	BacklogAt         *time.Time `json:"backlog_at,omitempty"`
+	BacklogError      string     `json:"backlog_error,omitempty"`
+	StandingSince     *time.Time `json:"standing_since,omitempty"`
 	// Connections is the number of consumers that the broker has connected.
 	Connections int           `json:"connections"`
 	Missing     bool          `json:"missing"`
@@ -105,7 +109,7 @@ func topicOf(t *state.Topic) TopicItem {
 		Processes: []ProcessItem{},
 	}
 	if w.Known {
-		item.Backlog, item.BacklogAtLeast = &w.Messages, w.AtLeast
+		item.Backlog, item.BacklogPrecision, item.BacklogAgeSeconds = &w.Messages, w.Precision, w.Late().Seconds()
 	}
 	for _, p := range t.Processes {
 		item.Processes = append(item.Processes, ProcessItem{p.Name, p.State, p.Since, p.Unsettled, cli.TimeOf(p.Progress), p.Error, cli.TimeOf(p.FailedAt)})
@@ -155,10 +159,10 @@ func (c *Item) HowItRuns() string {
 	return "yes, but " + strings.Join(parts, "; ")
 }
 
-// AtBroker returns how many messages wait at the broker in all topics of the consumer: "at least 7" if the broker counts
-// batches, "?" if that is unknown, "-" if there is no broker.
+// AtBroker returns how many messages wait at the broker in all topics of the consumer, and how late they are: "about 7, late by 2m10s" if the broker only
+// counts batches, "?" if that is unknown, "-" if there is no broker.
 func (c *Item) AtBroker() string {
-	sum, least, stored, known := int64(0), "", true, true
+	sum, precision, late, stored, known := int64(0), count.Exact, 0.0, true, true
 	for _, t := range c.Topics {
 		stored = stored && len(t.Processes) > 0
 		for _, p := range t.Processes {
@@ -168,15 +172,17 @@ func (c *Item) AtBroker() string {
 		if known = known && t.Backlog != nil; known {
 			sum += *t.Backlog
 		}
-		if t.BacklogAtLeast {
-			least = "at least "
-		}
+		precision, late = max(precision, t.BacklogPrecision), max(late, t.BacklogAgeSeconds)
+	}
+	text := precision.Words() + strconv.FormatInt(sum, 10)
+	if late >= 1 {
+		text += ", late by " + cli.Age(math.Round(late))
 	}
 	switch {
 	case stored:
 		return "-"
 	case known:
-		return least + strconv.FormatInt(sum, 10)
+		return text
 	default:
 		return "?"
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/messaging/count"
 	"github.com/oncebox/oncebox/ops"
 )
 
@@ -38,8 +39,9 @@ type Item struct {
 	Cause       string `json:"cause,omitempty"`
 	Fingerprint string `json:"fingerprint,omitempty"`
 	// Backlog is the number of messages that wait for the consumer at the broker. null: it is unknown, or
-	// this is not a consumer.
-	Backlog *int64 `json:"backlog,omitempty"`
+	// this is not a consumer. BacklogPrecision is exact, estimated, or at least.
+	Backlog          *int64           `json:"backlog,omitempty"`
+	BacklogPrecision *count.Precision `json:"backlog_precision,omitempty"`
 	// Vanished is true if the processes of a missing relay or consumer did not shut down in order. Connections is the
 	// number of consumers that the broker has connected for it.
 	Vanished    bool `json:"vanished,omitempty"`
@@ -124,11 +126,12 @@ func itemsOf(p cli.Program, found []ops.Stuck) []Item {
 // waits.
 func itemOf(p cli.Program, f *ops.Stuck) Item {
 	var backlog *int64
+	var precision *count.Precision
 	if f.BacklogKnown {
-		backlog = &f.Backlog
+		backlog, precision = &f.Backlog, &f.Precision
 	}
 	return Item{
-		Backlog: backlog, Vanished: f.Vanished, Connections: f.Connections,
+		Backlog: backlog, BacklogPrecision: precision, Vanished: f.Vanished, Connections: f.Connections,
 		Kind: f.Kind, Since: cli.TimeOf(f.Since), ID: f.ID, MessageKey: f.MessageKey, Relay: f.Relay, Consumer: f.Consumer, Type: f.Type,
 		Topic: f.Topic, Tenant: f.Tenant, Key: f.Key, Holds: f.Holds,
 		Step: f.Step, Label: f.Label, Request: f.Request, Caller: f.Caller, Principal: f.Principal,

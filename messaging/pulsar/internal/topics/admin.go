@@ -25,6 +25,9 @@ type Admin struct {
 	tokenFile string
 	user      *url.Userinfo // of the URL; nil: none
 	http      *http.Client
+
+	// LookFor bounds the time in which entries of a backlog are looked at, see sample. NewAdmin sets half a second, for an admin API that is far away.
+	LookFor time.Duration
 }
 
 // NewAdmin returns an error if the address or the certificates cannot be used. It asks nothing.
@@ -42,7 +45,8 @@ func NewAdmin(c *Config) (*Admin, error) {
 	user := base.User
 	base.User = nil
 	return &Admin{
-		base: base.String() + "/admin/v2", namespace: c.Tenant + "/" + c.Namespace, token: c.Token, tokenFile: c.TokenFile, user: user,
+		LookFor: time.Second / 2,
+		base:    base.String() + "/admin/v2", namespace: c.Tenant + "/" + c.Namespace, token: c.Token, tokenFile: c.TokenFile, user: user,
 		http: &http.Client{
 			Timeout: c.OperationTimeout,
 			// The transport is not the default one, because certificates are set per broker. It keeps the
@@ -79,44 +83,53 @@ func (a *Admin) Close() { a.http.CloseIdleConnections() }
 
 // do sends a request with a JSON body, if there is one, and decodes the answer into result, if that is not nil.
 func (a *Admin) do(ctx context.Context, method, path, body string, result any) error {
+	_, text, err := a.send(ctx, method, path, body)
+	if err != nil || result == nil || len(bytes.TrimSpace(text)) == 0 {
+		return err
+	}
+	if err := json.Unmarshal(text, result); err != nil {
+		return fmt.Errorf("%s %s: %w", method, a.base+path, err)
+	}
+	return nil
+}
+
+// send returns the header and the body of the answer.
+func (a *Admin) send(ctx context.Context, method, path, body string) (http.Header, []byte, error) {
 	call := method + " " + a.base + path
 	req, err := http.NewRequestWithContext(ctx, method, a.base+path, strings.NewReader(body))
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	if err := a.authorize(req); err != nil {
-		return err
+		return nil, nil, err
 	}
 	resp, err := a.http.Do(req)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	// The limit keeps a wrong server from filling the memory. The statistics of a topic with many
 	// partitions fit by far.
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 8<<20))
 	if err != nil {
-		return fmt.Errorf("%s: %w", call, err)
+		return nil, nil, fmt.Errorf("%s: %w", call, err)
 	}
 	// Pulsar answers with a reason in JSON. Anything else is probably a proxy or another server at this address.
 	if resp.StatusCode/100 != 2 {
 		var why struct {
 			Reason *string `json:"reason"`
 		}
-		if json.Unmarshal(text, &why) != nil || why.Reason == nil {
-			return fmt.Errorf("%s: the answer %s has no reason in it, so this is not Pulsar's admin API: correct Config.AdminURL "+
+		switch {
+		case method == http.MethodHead: // its answers have no body
+			return nil, nil, &answer.AdminError{Call: call, Status: resp.StatusCode}
+		case json.Unmarshal(text, &why) != nil || why.Reason == nil:
+			return nil, nil, fmt.Errorf("%s: the answer %s has no reason in it, so this is not Pulsar's admin API: correct Config.AdminURL "+
 				"(ONCEBOX_PULSAR_ADMIN_URL)", call, resp.Status)
 		}
-		return &answer.AdminError{Call: call, Status: resp.StatusCode, Reason: *why.Reason}
+		return nil, nil, &answer.AdminError{Call: call, Status: resp.StatusCode, Reason: *why.Reason}
 	}
-	if result == nil || len(bytes.TrimSpace(text)) == 0 {
-		return nil
-	}
-	if err := json.Unmarshal(text, result); err != nil {
-		return fmt.Errorf("%s: %w", call, err)
-	}
-	return nil
+	return resp.Header, text, nil
 }
 
 // authorize reads the file of the token for each request, because tokens are renewed in place (Kubernetes

@@ -6,24 +6,36 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
 )
 
-// State returns the number of messages that wait for a subscription, and of its consumers. Messages counts entries, and a batch is one entry, so there are at
-// least that many. Pulsar does not keep the number of messages: getPreciseBacklog makes the number of entries exact, avgMessagesPerEntry is about what a
-// consumer received before, and analyze-backlog reads all entries. A subscription that does not exist has Missing set and no error.
+// State returns the number of messages that wait for a subscription, and of its consumers. The number is estimated, see sample. A subscription that does not
+// exist has Missing set and no error.
 func (a *Admin) State(ctx context.Context, topic, name string) (s messaging.SubscriptionState, err error) {
-	parts, err := a.Backlogs(ctx, topic, name)
-	if err != nil && !answer.IsStatus(err, http.StatusNotFound) {
-		return s, fmt.Errorf("pulsar: ask the admin API for subscription %q of topic %q: %w", name, topic, err)
+	var parts []Backlog
+	for range 2 {
+		parts, err = a.backlogs(ctx, topic, name, "&getEarliestTimeInBacklog=true")
+		if err != nil && !answer.IsStatus(err, http.StatusNotFound) {
+			return s, fmt.Errorf("pulsar: ask the admin API for subscription %q of topic %q: %w", name, topic, err)
+		}
+		waiting := newSample(a, name, parts)
+		waiting.read(ctx)
+		s.Messages, s.Precision = waiting.result()
+		// Consumers that settle at once what comes may be faster than the sample. Then as a rule nothing waits any more.
+		if !waiting.isOvertaken() {
+			break
+		}
 	}
 	s.Missing = len(parts) == 0
 	// A consumer is connected to several partitions, so its name is counted once.
 	connected := map[string]bool{}
 	for _, part := range parts {
-		s.Messages += part.Waiting
+		if at := time.UnixMilli(part.Oldest); part.Waiting > 0 && part.Oldest > 0 && (s.Oldest.IsZero() || at.Before(s.Oldest)) {
+			s.Oldest = at
+		}
 		// Both times only have to change when something was settled. lastAcked is known for
 		// the present consumers only, lastAdvanced for all.
 		s.Settled = max(s.Settled, part.LastAcked, part.LastAdvanced)
@@ -34,13 +46,14 @@ func (a *Admin) State(ctx context.Context, topic, name string) (s messaging.Subs
 			connected[c.Name] = true
 		}
 	}
-	s.Consumers, s.AtLeast = len(connected), s.Messages > 0
+	s.Consumers = len(connected)
 	return s, nil
 }
 
 // Backlog is the state of a subscription at one partition.
 type Backlog struct {
-	Waiting      int64  `json:"msgBacklog"`                      //nolint:tagliatelle // Pulsar's
+	Waiting      int64  `json:"msgBacklog"`                      //nolint:tagliatelle // Pulsar's: entries; a batch is one
+	Oldest       int64  `json:"earliestMsgPublishTimeInBacklog"` //nolint:tagliatelle // Pulsar's: in milliseconds, if it was asked for
 	Active       string `json:"activeConsumerName"`              //nolint:tagliatelle // Pulsar's
 	LastAcked    int64  `json:"lastAckedTimestamp"`              //nolint:tagliatelle // Pulsar's: by one of the present consumers, in milliseconds
 	LastAdvanced int64  `json:"lastMarkDeleteAdvancedTimestamp"` //nolint:tagliatelle // Pulsar's: by any
@@ -51,10 +64,16 @@ type Backlog struct {
 	} `json:"consumers"`
 
 	Partition int32 `json:"-"`
+
+	topic string // the name of the partition, that of the topic if it has none
 }
 
-// Backlogs returns the backlogs of all partitions.
+// Backlogs returns the backlogs of all partitions, without the times of their oldest messages.
 func (a *Admin) Backlogs(ctx context.Context, topic, subscription string) ([]Backlog, error) {
+	return a.backlogs(ctx, topic, subscription, "")
+}
+
+func (a *Admin) backlogs(ctx context.Context, topic, subscription, more string) ([]Backlog, error) {
 	type stats struct {
 		Subscriptions map[string]Backlog `json:"subscriptions"`
 	}
@@ -62,7 +81,7 @@ func (a *Admin) Backlogs(ctx context.Context, topic, subscription string) ([]Bac
 		Partitions map[string]stats `json:"partitions"`
 	}
 	// Without getPreciseBacklog the broker computes the backlog from counters, which may stay wrong for ever.
-	const precise = "getPreciseBacklog=true&subscriptionBacklogSize=false"
+	precise := "getPreciseBacklog=true&subscriptionBacklogSize=false" + more
 	err := a.do(ctx, http.MethodGet, a.topic(topic)+"/partitioned-stats?perPartition=true&"+precise, "", &all)
 	// The broker answers 404 here for a topic without partitions.
 	if answer.IsStatus(err, http.StatusNotFound) {
@@ -79,7 +98,7 @@ func (a *Admin) Backlogs(ctx context.Context, topic, subscription string) ([]Bac
 		if s, ok := part.Subscriptions[subscription]; ok {
 			_, number, _ := strings.Cut(name, partitionMark)
 			n, _ := strconv.ParseInt(number, 10, 32) // a topic without partitions is the first
-			s.Partition = int32(n)
+			s.Partition, s.topic = int32(n), name[strings.LastIndex(name, "/")+1:]
 			out = append(out, s)
 		}
 	}
