@@ -21,11 +21,11 @@ func (s *Store) Enqueue(ctx context.Context, tx bun.IDB, q *unit.Queue, evs []ev
 	if err != nil {
 		return err
 	}
-	n, statement, args, xid, err := s.statement(ctx, h, evs)
+	fresh, statement, args, xid, err := s.statement(ctx, h, evs)
 	if xid != "" {
 		q.XID = xid
 	}
-	if err != nil || n == 0 {
+	if err != nil || len(fresh) == 0 {
 		return err
 	}
 	text, err := s.box.Run.TextFor(ctx, tx, statement)
@@ -35,29 +35,28 @@ func (s *Store) Enqueue(ctx context.Context, tx bun.IDB, q *unit.Queue, evs []ev
 	q.Query(func(row *pgsql.Result) error {
 		var stored string
 		if err := row.One(&q.XID, &stored); err != nil {
-			return fmt.Errorf("outbox: insert %d events: %w", n, err)
+			return fmt.Errorf("outbox: insert %d events: %w", len(fresh), err)
 		}
-		return number(evs, stored)
+		return number(evs, fresh, stored)
 	}, text, args...)
 	return nil
 }
 
-// statement returns the statement that stores the events of evs, without events that repeat another one. n is their
-// number. xid is the id of the transaction, if a statement has returned it already.
-func (s *Store) statement(ctx context.Context, h outboxdb.Conn, evs []event.Envelope) (n int, text string, args []any, xid string, err error) {
+// statement returns the statement that stores the events of evs, without events that repeat another one: these are fresh. xid is the id of the transaction, if a statement has returned it already.
+func (s *Store) statement(ctx context.Context, h outboxdb.Conn, evs []event.Envelope) (fresh []event.Envelope, text string, args []any, xid string, err error) {
 	l, err := s.box.Layout(ctx, h)
 	if err != nil {
-		return 0, "", nil, "", err
+		return nil, "", nil, "", err
 	}
 	if err := setTimes(ctx, h, evs); err != nil {
-		return 0, "", nil, "", err
+		return nil, "", nil, "", err
 	}
-	fresh, xid, err := s.dedupe(ctx, h, evs)
+	fresh, xid, err = s.dedupe(ctx, h, evs)
 	if err != nil || len(fresh) == 0 {
-		return 0, "", nil, xid, err
+		return nil, "", nil, xid, err
 	}
 	text, args, err = outboxdb.Insertion(l, fresh, s.known.have(fresh))
-	return len(fresh), text, args, xid, err
+	return fresh, text, args, xid, err
 }
 
 // Flush stores evs through tx, a bun.Tx, and fills in their Sequence. It is the Sink of package uow. An
@@ -77,22 +76,25 @@ func (s *Store) flush(ctx context.Context, h outboxdb.Conn, evs []event.Envelope
 	if len(evs) == 0 {
 		return "", nil
 	}
-	n, statement, args, xid, err := s.statement(ctx, h, evs)
-	if err != nil || n == 0 {
+	fresh, statement, args, xid, err := s.statement(ctx, h, evs)
+	if err != nil || len(fresh) == 0 {
 		return xid, err
 	}
 	var stored string
 	if err := h.QueryRow(ctx, statement, args, &xid, &stored); err != nil {
-		return "", outboxdb.Wrap(fmt.Sprintf("insert %d events", n), err)
+		return "", outboxdb.Wrap(fmt.Sprintf("insert %d events", len(fresh)), err)
 	}
-	return xid, number(evs, stored)
+	return xid, number(evs, fresh, stored)
 }
 
-// number fills in the sequences. stored is "id seq id seq ...", in any order.
-func number(evs []event.Envelope, stored string) error {
+// number fills in the sequences of the fresh events among evs. stored is "id seq id seq ...", in any order, or the "seq" of a single event.
+func number(evs, fresh []event.Envelope, stored string) error {
 	for next := 0; stored != ""; next++ {
-		id, rest, _ := strings.Cut(stored, " ")
-		number, rest, _ := strings.Cut(rest, " ")
+		id, number, rest := fresh[0].ID, stored, ""
+		if len(fresh) > 1 {
+			id, rest, _ = strings.Cut(stored, " ")
+			number, rest, _ = strings.Cut(rest, " ")
+		}
 		at := next // the order is nearly always the same
 		if at >= len(evs) || evs[at].ID != id {
 			at = slices.IndexFunc(evs, func(e event.Envelope) bool { return e.ID == id })

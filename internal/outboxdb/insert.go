@@ -64,15 +64,19 @@ t AS (
 // makeInserts makes statements that take the locks of the ordering keys, then draw the numbers.
 //
 // Without the locks, two transactions of one key could draw 7 and 8 and commit as 8, 7; a relay that looks in between
-// publishes 8 first. The INSERT must read the CTE that takes the locks, here by FROM l and l.n: PostgreSQL does not
-// execute a CTE that nobody reads, and says nothing about it. The locks are held to the end of the transaction.
+// publishes 8 first. The first row of VALUES takes the locks: PostgreSQL computes all values of a row, also of a column that only the condition
+// reads, before it computes the DEFAULT of the row, which draws the number. A join with a subquery that takes them would need two nodes more, and a
+// sort to be sure of the order: a fifth of what the statement costs the server. The locks are held to the end of the transaction.
 //
 // pg_current_xact_id goes back to the unit of work: proof that the transaction is alive, and the name by which a lost
 // COMMIT is looked up. COMMIT may be on its way already when the answer is read, so the statement itself has to fail
 // where a trigger of somebody else's drops rows: no number looks like that text.
 func makeInserts(enter string, alike bool) *insertStatements {
 	s := &insertStatements{}
-	value := map[string]string{}
+	value, locks := map[string]string{}, manyLocks
+	if alike {
+		locks = oneLock // of the ordering key that they share
+	}
 	for _, c := range insertColumns {
 		if alike && !c.own {
 			s.shared = append(s.shared, c)
@@ -88,27 +92,26 @@ func makeInserts(enter string, alike bool) *insertStatements {
 		mine = append(mine, c.name)
 		arrays = append(arrays, fmt.Sprintf("$%d::%s[]", next+i, c.typ))
 	}
-	for k := range s.texts {
-		from := "unnest(" + strings.Join(arrays, ", ") + ") WITH ORDINALITY"
-		if k > 0 {
-			rows := make([]string, k)
-			for row := range rows {
-				params := make([]string, len(s.mine))
-				for i, c := range s.mine {
-					params[i] = fmt.Sprintf("$%d::%s", next+row*len(s.mine)+i, c.typ)
-				}
-				rows[row] = fmt.Sprintf("(%s, %d)", strings.Join(params, ", "), row+1)
+	s.texts[0] = `
+WITH l AS MATERIALIZED (
+	SELECT n, ` + moved + ` AS moved FROM (SELECT count(pg_advisory_xact_lock($1::int, b)) AS n FROM unnest($2::int[]) b) taken),
+i AS (
+	` + insertInto(value, "l.moved") + ` FROM l CROSS JOIN unnest(` + strings.Join(arrays, ", ") + `) WITH ORDINALITY u(` + strings.Join(mine, ", ") + `, ord)
+	WHERE l.n >= 0 ORDER BY u.ord` + returning("id, seq", enter) + storedRows
+	for k := 1; k <= maxValues; k++ {
+		rows, taken := make([]string, k), locks
+		for row := range rows {
+			params := make([]string, len(s.mine))
+			for i, c := range s.mine {
+				params[i] = fmt.Sprintf("$%d::%s", next+row*len(s.mine)+i, c.typ)
 			}
-			from = "(VALUES " + strings.Join(rows, ", ") + ")"
+			rows[row] = fmt.Sprintf("(%s, %s)", strings.Join(params, ", "), taken)
+			taken = "true"
 		}
 		s.texts[k] = `
-WITH l AS MATERIALIZED (
-	SELECT n, pg_sequence_last_value('{schema}.outbox_moves') IS NOT NULL AS moved
-	FROM (SELECT count(pg_advisory_xact_lock($1::int, b)) AS n FROM unnest($2::int[]) b) taken),
-i AS (
-	` + insertInto(value) + ` FROM l CROSS JOIN ` + from + ` u(` + strings.Join(mine, ", ") + `, ord)
-	WHERE l.n >= 0 ORDER BY u.ord
-	RETURNING id, seq, tenant_id)` + enter + storedRows
+WITH i AS (
+	` + insertInto(value, moved) + ` FROM (VALUES ` + strings.Join(rows, ", ") + `) u(` + strings.Join(mine, ", ") + `, taken)
+	WHERE u.taken` + returning("id, seq", enter) + storedRows
 	}
 	if !alike {
 		s.texts[1] = insertOne(enter)
@@ -116,20 +119,31 @@ i AS (
 	return s
 }
 
+const (
+	// oneLock and manyLocks take the locks, and are true. An event without an ordering key has none.
+	oneLock   = `pg_advisory_xact_lock($1::int, $2::int) IS NOT NULL OR $2::int IS NULL`
+	manyLocks = `(SELECT count(pg_advisory_xact_lock($1::int, b)) FROM unnest($2::int[]) b) >= 0`
+
+	// moved says that a tenant has moved to another group at some time. It is computed under the locks, and sees what was committed since the
+	// statement began.
+	moved = `pg_sequence_last_value('{schema}.outbox_moves') IS NOT NULL`
+)
+
 // insertInto begins an INSERT of the values of the columns.
-func insertInto(value map[string]string) string {
+func insertInto(value map[string]string, moved string) string {
 	names, values := make([]string, len(insertColumns)), make([]string, len(insertColumns))
 	for i, c := range insertColumns {
 		names[i], values[i] = c.name, value[c.name]
 		if c.name == "lane" { // the caller knows a row's lane within its group, and only the holder of the locks knows the group
-			values[i] = fmt.Sprintf("CASE WHEN l.moved THEN ({schema}.outbox_first_lane(%s) + %s)::smallint ELSE %[2]s END", value["tenant_id"], value["lane"])
+			values[i] = fmt.Sprintf("CASE WHEN %s THEN ({schema}.outbox_first_lane(%s) + %s)::smallint ELSE %[3]s END", moved, value["tenant_id"], value["lane"])
 		}
 	}
 	return "INSERT INTO {schema}.outbox (" + strings.Join(names, ", ") + ")\n	SELECT " + strings.Join(values, ", ")
 }
 
-// insertOne is the statement for a single event. To take its one lock needs neither an aggregate nor a join: they are an eighth of what the
-// statement costs the server. Nothing but OFFSET and the condition keeps the lock before the number.
+// insertOne is the statement for a single event. VALUES of one row would be folded into the SELECT, where the number is computed first. The condition
+// reads no row, so PostgreSQL computes it once, before all values. The id is known, so only the number goes back. The transaction keeps the planner
+// from computing the text, which fails, when it knows the parameters.
 func insertOne(enter string) string {
 	value := map[string]string{}
 	for i, c := range insertColumns {
@@ -137,13 +151,21 @@ func insertOne(enter string) string {
 	}
 	return `
 WITH i AS (
-	` + insertInto(value) + `
-	FROM (SELECT pg_advisory_xact_lock($1::int, $2::int) AS taken, pg_sequence_last_value('{schema}.outbox_moves') IS NOT NULL AS moved OFFSET 0) l
-	WHERE l.taken IS NOT NULL OR $2::int IS NULL
-	RETURNING id, seq, tenant_id)` + enter + storedRows
+	` + insertInto(value, moved) + `
+	WHERE ` + oneLock + returning("seq", enter) + `
+SELECT pg_current_xact_id()::text, coalesce((SELECT seq FROM i),
+	('outbox: of ' || $3::int || ' events were stored 0 by the transaction ' || pg_current_xact_id()::text)::int)::text`
 }
 
-// storedRows ends a statement with the rows that it has stored, all or none.
+// returning ends the INSERT.
+func returning(columns, enter string) string {
+	if enter != "" {
+		columns += ", tenant_id"
+	}
+	return "\n	RETURNING " + columns + ")" + enter
+}
+
+// storedRows ends a statement with the ids and numbers of the rows that it has stored, all or none.
 const storedRows = `
 SELECT pg_current_xact_id()::text, CASE WHEN count(*) = $3::int THEN string_agg(id::text || ' ' || seq, ' ')
 	ELSE ('outbox: of ' || $3::int || ' events were stored ' || count(*))::int::text END
@@ -166,11 +188,12 @@ func Insertion(l *Layout, evs []event.Envelope, known bool) (statement string, a
 			locks = append(locks, lock)
 		}
 	}
+	same := alike(rows)
 	args[0], args[1], args[2] = l.LockSpace, sortedLocks(locks), len(evs)
-	if len(evs) == 1 {
+	if len(evs) == 1 || same && len(evs) <= maxValues {
 		args[1] = onlyLock(locks)
 	}
-	insert := inserts[[2]bool{!known, alike(rows)}]
+	insert := inserts[[2]bool{!known, same}]
 	for _, c := range insert.shared {
 		args = append(args, c.value(&rows[0]))
 	}
@@ -188,7 +211,7 @@ func Insertion(l *Layout, evs []event.Envelope, known bool) (statement string, a
 	return insert.texts[len(evs)], args, nil
 }
 
-// onlyLock returns the lock of a single event, nil if it takes none.
+// onlyLock returns the lock of a single event, or of several events that share it; nil if they take none.
 func onlyLock(locks []int32) any {
 	if len(locks) == 0 {
 		return nil

@@ -3,15 +3,18 @@ package outboxdb_test
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/internal/outboxdb"
 )
@@ -76,6 +79,55 @@ func TestSequenceIsTheOrderOfCommit(t *testing.T) {
 			SELECT o.seq, lag(o.seq) OVER (PARTITION BY c.key ORDER BY c.n) AS before FROM commit_order c JOIN outbox o USING (id)) x
 			WHERE before > seq`).Scan(ctx, &inversions))
 		require.Zero(t, inversions)
+	}
+}
+
+// However many events a flush has, its numbers are drawn under the locks of their keys, and lanes are computed under them too.
+func TestNumberIsDrawnUnderTheLock(t *testing.T) {
+	f := newFixture(t, nil)
+	paid := func(key string) event.Envelope {
+		e := f.envelope(key)
+		e.Type = "paid" // so it is like the others of its key and unlike those of another
+		return e
+	}
+	for name, keys := range map[string][]string{
+		"one": {"a"}, "alike": {"a", "a", "a"}, "of two keys": {"b", "a"}, "many of one key": slices.Repeat([]string{"a"}, 20), "many": append(slices.Repeat([]string{"b"}, 19), "a"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			earlier, err := f.DB.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			defer func() { _ = earlier.Rollback() }()
+			first := []event.Envelope{f.envelope(keys[len(keys)-1])}
+			require.NoError(t, f.Flush(t.Context(), earlier, first))
+			evs := make([]event.Envelope, len(keys))
+			for n, key := range keys {
+				evs[n] = paid(key)
+			}
+			flushed := make(chan error, 1)
+			go func() {
+				flushed <- f.DB.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error { return f.Flush(ctx, tx, evs) })
+			}()
+			await.True(t, func() bool {
+				return len(flushed) > 0 || f.Count(`pg_locks, oncebox_settings WHERE locktype = 'advisory' AND NOT granted
+					AND classid = (lock_space::bigint & 4294967295)::oid`) == 1
+			}, "the flush to wait for the lock")
+			require.Empty(t, flushed)
+			var drawn int64
+			require.NoError(t, earlier.NewRaw("SELECT nextval('outbox_seq')").Scan(t.Context(), &drawn))
+			_, err = earlier.Exec("SELECT nextval('outbox_moves')") // as somebody who moves a tenant does, under the lock
+			require.NoError(t, err)
+			_, err = earlier.Exec("INSERT INTO outbox_tenant (tenant_id, grp) VALUES ('default', 1) ON CONFLICT (tenant_id) DO UPDATE SET grp = 1")
+			require.NoError(t, err)
+			require.NoError(t, earlier.Commit())
+			require.NoError(t, <-flushed)
+			for n := range evs {
+				drawn++
+				require.Equal(t, drawn, evs[n].Sequence, n)
+			}
+			require.Equal(t, len(evs), f.Count("outbox WHERE event_type = 'paid' AND lane BETWEEN 64 AND 127"), "in the lanes of the new group")
+			_, err = f.DB.Exec("DELETE FROM outbox; DELETE FROM outbox_tenant; ALTER SEQUENCE outbox_moves RESTART")
+			require.NoError(t, err)
+		})
 	}
 }
 
