@@ -30,7 +30,7 @@ var phrases = []phrase{
 		"Whoever has the lease writes.", "The owner of the lease writes.", 0},
 	{"noun", regexp.MustCompile(`\b(behind|beyond|below|before|of|for|from|by|with|without) what (is|was|are|were|has|had|waits|` +
 		`waited|arrives|arrived|comes|came|follows|leaves|left|fails|failed)\b`), nil,
-		"It goes past what is in front of what waits: it looks for what is behind a topic.", "Tell us what is missing.", 2},
+		"It goes past what is in front of what waits: it looks for what is behind a topic.", "Tell us what is missing.", 1},
 	{"flow", regexp.MustCompile(`\b(is|are|was|were|be|been|being|gets?|got) told\b( \w+)?`), regexp.MustCompile(`told (apart|to)\b`),
 		"advance is told that nothing was left.", "The process is told to stop.", 0},
 	{"flow", regexp.MustCompile(`\btells?\b( \w+)?`), regexp.MustCompile(`tells? (apart|you|us|me)\b`),

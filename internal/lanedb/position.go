@@ -158,7 +158,7 @@ func (s Log) Positions(ctx context.Context, lanes []int16) (at map[int16]Positio
 var ErrNumbersAgain = errors.New("outbox: nothing is published, because the sequence outbox_seq is or was behind the published numbers. Set it with " +
 	"SELECT setval('outbox_seq', (SELECT max(greatest(upto, sent)) + 1000 FROM outbox_cursor)), " +
 	"setval('outbox_progress_n', (SELECT max(n) + 1000 FROM outbox_progress)), " +
-	"and see docs/runbook.md for what was recorded since the restore")
+	"and see docs/runbook.md for the events that were recorded since the restore")
 
 const (
 	// sequenceOf names the sequence. The name is different on each server, and for each sequence. Only a copy that
