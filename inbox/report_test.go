@@ -16,6 +16,7 @@ import (
 	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/count"
 	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/operator"
 )
@@ -27,6 +28,8 @@ type cuttable struct {
 	mu     sync.Mutex
 	is     messaging.Connection
 	silent bool
+
+	precision count.Precision // of its answers
 }
 
 func newCuttable(t *testing.T) *cuttable {
@@ -53,7 +56,9 @@ func (b *cuttable) ReadSubscription(ctx context.Context, topic, name string) (me
 	if b.silent {
 		return messaging.SubscriptionState{}, errors.New("403 Forbidden")
 	}
-	return b.Broker.ReadSubscription(ctx, topic, name)
+	s, err := b.Broker.ReadSubscription(ctx, topic, name)
+	s.Precision = b.precision
+	return s, err
 }
 
 type cutReceiver struct {
@@ -188,6 +193,8 @@ func TestBacklogOfAConsumerThatNobodyRuns(t *testing.T) {
 	for n := range state.Many + 1 {
 		many = append(many, ordered(strconv.Itoa(n), "o1").Envelope)
 	}
+	broker.precision = count.AtLeast
+	published := time.Now()
 	require.NoError(t, broker.Publish(t.Context(), many))
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -198,6 +205,8 @@ func TestBacklogOfAConsumerThatNobodyRuns(t *testing.T) {
 	require.Equal(t, state.TroubleMissing, w.trouble().Kind)
 	require.True(t, w.trouble().Waiting.Known)
 	require.False(t, w.trouble().Waiting.Many.IsZero(), "there are many")
+	require.WithinDuration(t, published, w.trouble().Waiting.Oldest, time.Minute)
+	require.Equal(t, count.AtLeast, w.trouble().Waiting.Precision)
 	cancel()
 	<-watching
 

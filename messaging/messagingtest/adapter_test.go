@@ -46,6 +46,7 @@ type fault struct {
 	subscribe func(ctx context.Context, a *adapter, s messaging.Subscription) (messaging.Receiver, error)
 	declare   func(ctx context.Context, a *adapter, subscriptions []messaging.Subscription) error
 	unused    func(ctx context.Context, a *adapter, topic string) (bool, error)
+	read      func(s *messaging.SubscriptionState)
 	close     func(a *adapter) error
 	cut       func(a *adapter)
 	crash     func(a *adapter)
@@ -98,6 +99,14 @@ func (a *adapter) Unused(ctx context.Context, topic string) (bool, error) {
 		return a.fault.unused(ctx, a, topic)
 	}
 	return a.memory.Unused(ctx, topic)
+}
+
+func (a *adapter) ReadSubscription(ctx context.Context, topic, name string) (messaging.SubscriptionState, error) {
+	s, err := a.memory.ReadSubscription(ctx, topic, name)
+	if a.fault.read != nil {
+		a.fault.read(&s)
+	}
+	return s, err
 }
 
 func (a *adapter) Publish(ctx context.Context, msgs []event.Envelope) error {

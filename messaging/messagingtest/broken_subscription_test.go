@@ -5,9 +5,11 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/count"
 )
 
 func brokenSubscriptions() map[string][]broken {
@@ -114,6 +116,26 @@ func brokenSubscriptions() map[string][]broken {
 			}},
 			{name: "has no answer", says: "read the use of the topic", fault: fault{
 				unused: func(context.Context, *adapter, string) (bool, error) { return false, errors.ErrUnsupported },
+			}},
+		},
+		"messages that wait": {
+			{name: "counts batches", says: "24 messages wait, and the adapter says 12", fault: fault{
+				read: func(s *messaging.SubscriptionState) { s.Messages /= 2 },
+			}},
+			{name: "estimates badly", says: "24 messages wait, and the adapter says about 6", fault: fault{
+				read: func(s *messaging.SubscriptionState) { s.Messages, s.Precision = s.Messages/4, count.Estimated },
+			}},
+			{name: "bounds from above", says: "24 messages wait, and the adapter says at least 25", fault: fault{
+				read: func(s *messaging.SubscriptionState) { s.Messages, s.Precision = s.Messages+1, count.AtLeast },
+			}},
+			{name: "bounds by nothing", says: "24 messages wait, and the adapter says at least 0", fault: fault{
+				read: func(s *messaging.SubscriptionState) { s.Messages, s.Precision = 0, count.AtLeast },
+			}},
+			{name: "counts what was settled", says: "0 messages wait, and the adapter says 24", fault: fault{
+				read: func(s *messaging.SubscriptionState) { s.Messages = max(s.Messages, s.Settled) },
+			}},
+			{name: "takes another time", says: "the oldest message was published at another time", fault: fault{
+				read: func(s *messaging.SubscriptionState) { s.Oldest = time.Unix(0, 0) },
 			}},
 		},
 		"another service": {

@@ -33,6 +33,7 @@ func (h Harness) cases() []testCase {
 		{promise: "type that is not there", run: testMissingType},
 		{promise: "topics of any name", run: testNames},
 		{promise: "topic in use", run: testUse},
+		{promise: "messages that wait", run: testWaiting},
 		{promise: "late subscription", run: testLateSubscription},
 		{promise: "two subscriptions", run: testTwoSubscriptions},
 		{promise: "receive ends with its context", run: testReceiveContext},

@@ -13,8 +13,8 @@
 // refused in part or ran out of time are repeated. After a refused message no later message of its key is stored, and messages of other
 // keys are. Subscriptions start at the earliest message, are independent of each other, and remember exactly which messages were
 // settled. Unsettled messages come again, to the same consumer or to another one, also if the process has
-// crashed. Closing ends every call that waits, even if several goroutines close at once. After a lost connection the client connects again by
-// itself; the only effect is that messages may come twice.
+// crashed. The number of messages that wait is as precise as the adapter says, if it reports one. Closing ends every call that waits, even if
+// several goroutines close at once. After a lost connection the client connects again by itself; the only effect is that messages may come twice.
 //
 // Crash and lost connection need the hooks [Harness.Crash] and [Harness.Cut]. With a network in between, a
 // small proxy gives both.
