@@ -245,13 +245,19 @@ func TestGroupsAreReadByIndexes(t *testing.T) {
 		require.True(t, g.Dead.More)
 	}
 	require.Equal(t, []int{failures.Counted, failures.Counted / 7 * 7}, []int{failing, dead}, "one group of failing messages, and seven of dead letters")
+	_, err := w.db.Exec("UPDATE inbox_key SET state = 'WAITING' WHERE key_lock % 10 = 0; DELETE FROM inbox_parked WHERE key_lock > 9000")
+	require.NoError(t, err)
+	group, err := w.operator().Failures().Show(t.Context(), "0000000000000000")
+	require.NoError(t, err)
+	require.False(t, group.Failing.More)
+	require.Equal(t, 4500-2000/5, group.Failing.Count, "of the first 2,000 those count whose keys fail, and all later ones")
 	for _, table := range []failures.Table{store.FailingMessages(), store.DeadMessages()} {
 		for what, of := range map[string]struct {
 			statement string
 			args      []any
 		}{
 			"fingerprints": {table.Fingerprints(), []any{failures.Most}},
-			"tallies":      {table.Tallies(), []any{[]string{"0000000000000001", "0000000000000002"}, 1000}},
+			"tallies":      {table.Tallies(), []any{[]string{"0000000000000001", "0000000000000002"}, 1000, 4000}},
 		} {
 			plan := w.explain(of.statement, of.args...)
 			require.NotContains(t, plan, "Seq Scan on inbox", what)

@@ -21,6 +21,14 @@ pauses AS MATERIALIZED (
 	SELECT tenant_id, resumed_at, resumed_at IS NULL AS paused FROM {schema}.outbox_tenant
 	WHERE paused_at IS NOT NULL AND (resumed_at IS NULL OR resumed_at > clock_timestamp() - interval '1 day'))`
 
+// headOfLane is the first unsent row of a lane, if it waits for nothing but a relay. A lane's numbers and times are drawn together, so no row behind it
+// has waited longer, and none needs a look.
+const headOfLane = `
+	LEFT JOIN LATERAL (
+		SELECT CASE WHEN o.not_before IS NULL AND NOT EXISTS (SELECT FROM pauses p WHERE p.tenant_id = o.tenant_id) THEN o.created_at END AS since
+		FROM (SELECT o.created_at, o.not_before, o.tenant_id FROM {schema}.outbox o
+			WHERE ` + unsentOf + ` AND o.seq > l.passed_to ORDER BY o.seq LIMIT 1) o) head ON true`
+
 // The number of rows at the front of a lane that are looked at for the age. It is larger while a tenant is paused,
 // because rows of that tenant may stand in front of all others. Rows that the relay has passed are not looked at.
 const (
@@ -34,20 +42,20 @@ const (
 // for a short backlog would sort a long one.
 //
 // Three kinds of rows do not count for the age: rows that wait for their own time, rows behind such a row in their
-// key, and rows of paused tenants. In each lane only the first rows are looked at, as many as FrontOfLane says; the
+// key, and rows of paused tenants. If the head of a lane is such a row, the first rows are looked at, as many as FrontOfLane says; the
 // last of them counts whatever it waits for.
 const Statistics = `
 WITH ` + lanesOfStats + `,` + pausesOfStats + `,
 heads AS MATERIALIZED (
-	SELECT l.lane, l.free, least(fresh.since, waiting.since, due.since) AS since
-	FROM lanes l
+	SELECT l.lane, l.free, least(head.since, fresh.since, waiting.since, due.since) AS since
+	FROM lanes l` + headOfLane + `
 	LEFT JOIN LATERAL (
 		SELECT min(CASE WHEN o.n = %[1]d THEN o.created_at
 			WHEN p.paused THEN NULL
 			WHEN o.not_before IS NULL OR o.not_before <= (SELECT clock_timestamp()) THEN greatest(o.created_at, o.not_before, p.resumed_at) END) AS since
 		FROM (
 			SELECT o.created_at, o.not_before, o.tenant_id, row_number() OVER (ORDER BY o.seq) AS n FROM {schema}.outbox o
-			WHERE ` + unsentOf + ` AND o.seq > l.passed_to ORDER BY o.seq LIMIT %[1]d) o LEFT JOIN pauses p USING (tenant_id)) fresh ON true
+			WHERE ` + unsentOf + ` AND o.seq > l.passed_to AND head.since IS NULL ORDER BY o.seq LIMIT %[1]d) o LEFT JOIN pauses p USING (tenant_id)) fresh ON true
 	LEFT JOIN LATERAL (
 		SELECT greatest(k.created_at, (SELECT p.resumed_at FROM pauses p WHERE p.tenant_id = k.tenant_id)) AS since FROM (
 			SELECT h.lane, h.ordering_key, h.created_at, h.tenant_id, row_number() OVER (ORDER BY h.seq) AS n FROM {schema}.outbox_held h
@@ -175,18 +183,18 @@ SELECT {columns but payload}, NULL::bytea AS payload` + RowEnd + `, nullif(retry
 	WHERE h.ordering_key IS NULL AND h.retry_count > 0 LIMIT $1)) f
 ORDER BY created_at, seq LIMIT $1`
 
-// OldestOverdue looks at the first 100 unsent rows of each lane, because some of them may wait for their time or
-// belong to a paused tenant, and at the first 100 held rows that are due. It returns two lanes at most: of the lanes
-// with a relay, the lane whose row waits longest, and the same of the lanes without a relay.
+// OldestOverdue looks at the head of each lane, at the first 100 unsent rows if the head waits for its time or belongs to a paused tenant, and at the
+// first 100 held rows that are due. It returns two lanes at most: of the lanes with a relay, the lane whose row waits longest, and the same of the lanes
+// without a relay.
 const OldestOverdue = `
 WITH ` + lanesOfStats + `,` + pausesOfStats + `
 SELECT DISTINCT ON (x.free) NOT x.free, coalesce(x.owner, ''), x.since, coalesce(r.error, ''), r.failed_at, r.failing_since FROM (
-	SELECT l.owner, l.free, least(fresh.since, due.since) AS since
-	FROM lanes l
+	SELECT l.owner, l.free, least(head.since, fresh.since, due.since) AS since
+	FROM lanes l` + headOfLane + `
 	LEFT JOIN LATERAL (
 		SELECT min(greatest(o.created_at, o.not_before, p.resumed_at)) AS since FROM (
 			SELECT o.created_at, o.not_before, o.tenant_id FROM {schema}.outbox o
-			WHERE ` + unsentOf + ` AND o.seq > l.passed_to ORDER BY o.seq LIMIT 100) o LEFT JOIN pauses p USING (tenant_id)
+			WHERE ` + unsentOf + ` AND o.seq > l.passed_to AND head.since IS NULL ORDER BY o.seq LIMIT 100) o LEFT JOIN pauses p USING (tenant_id)
 		WHERE p.paused IS NOT TRUE) fresh ON true
 	LEFT JOIN LATERAL (
 		SELECT min(greatest(h.retry_after, p.resumed_at)) AS since FROM (

@@ -17,6 +17,9 @@ const (
 	// Counted is how many rows of a table are read to count its groups. They are divided among the groups, and each has at least 100. So a list over
 	// millions of failures is as fast as a short one.
 	Counted = 10_000
+	// joined is how many of these rows are joined with another table, where [Table.Join] has one. A joined row costs ten times as much as a counted row,
+	// and the rows after them nearly all count.
+	joined = 2000
 	// fewest is the smallest bound of a group's count.
 	fewest = 100
 )
@@ -49,14 +52,17 @@ WITH RECURSIVE every (fingerprint) AS (
 	FROM every e WHERE e.fingerprint IS NOT NULL)
 SELECT fingerprint FROM every WHERE fingerprint IS NOT NULL LIMIT $1::int`
 
-	// tallies counts the failures of each fingerprint among its $2 earliest rows. The latest is the example.
+	// tallies counts the failures of each fingerprint among its $2 earliest rows, and adds up to $3 later rows. The latest is the example.
 	tallies = `
-SELECT s.fingerprint, c.n, c.looked, c.first, c.next, c.processes, x.*
+SELECT s.fingerprint, c.n + later.n, c.looked + later.n, c.first, c.next, c.processes, x.*
 FROM unnest($1::text[]) s (fingerprint)
 CROSS JOIN LATERAL (
 	SELECT count(*) FILTER (WHERE %[4]s) AS n, count(*) AS looked, min(f.%[2]s) FILTER (WHERE %[4]s) AS first, min(%[5]s) FILTER (WHERE %[4]s) AS next,
 		%[7]s AS processes
 	FROM (SELECT f.* FROM %[1]s f WHERE f.fingerprint = s.fingerprint AND f.fingerprint <> '' ORDER BY f.fingerprint, f.%[2]s LIMIT $2::int) f %[3]s) c
+CROSS JOIN LATERAL (
+	SELECT count(*) AS n FROM (SELECT FROM %[1]s f WHERE f.fingerprint = s.fingerprint AND f.fingerprint <> '' ORDER BY f.fingerprint, f.%[2]s
+		OFFSET $2::int LIMIT $3::int) f) later
 CROSS JOIN LATERAL (
 	SELECT f.%[2]s AS last, %[6]s FROM %[1]s f %[3]s
 	WHERE f.fingerprint = s.fingerprint AND f.fingerprint <> '' AND %[4]s ORDER BY f.fingerprint DESC, f.%[2]s DESC LIMIT 1) x`
@@ -65,7 +71,8 @@ CROSS JOIN LATERAL (
 // Fingerprints returns the statement that lists fingerprints. Its argument is the largest number of them.
 func (t *Table) Fingerprints() string { return fmt.Sprintf(fingerprints, t.Name) }
 
-// Tallies returns the statement that counts the failures of some fingerprints. Its arguments are the fingerprints and the bound of each count.
+// Tallies returns the statement that counts the failures of some fingerprints. Its arguments are the fingerprints, how many rows of each are joined, and
+// how many more are counted.
 func (t *Table) Tallies() string {
 	by := "''"
 	if t.By != "" {
@@ -91,7 +98,11 @@ func (g *Groups) read(ctx context.Context, t *Table, fingerprint string) ([]tall
 		}
 	}
 	bound := max(Counted/len(names), fewest)
-	rows := g.run.Query(ctx, g.db(ctx), t.Tallies(), names, bound+1)
+	earliest := bound + 1
+	if t.Join != "" {
+		earliest = min(earliest, max(joined/len(names), fewest))
+	}
+	rows := g.run.Query(ctx, g.db(ctx), t.Tallies(), names, earliest, bound+1-earliest)
 	return pgsql.Collect(rows, func(scan pgsql.Scan, y *tally) error {
 		var first, next sql.NullTime
 		var looked int
