@@ -115,8 +115,9 @@ func (b *Broker) Unused(ctx context.Context, topic string) (bool, error) {
 
 // ReadSubscription implements [messaging.SubscriptionReader] with the admin API. Pulsar counts entries, and a batch of messages is one. So Messages is
 // count.Estimated from the sizes of up to 100 entries, spread over all that wait. The standard error is at most 10 % if that takes no more than 100
-// entries and half a second. Messages is count.Exact if no more than 100 entries wait and none is a batch. It is the number of entries, and
-// count.AtLeast, if the role of the client may not look at the messages of the subscription, for which Pulsar requires the permission to consume.
+// entries and a quarter of a second. Messages is count.Exact if no more than 100 entries wait and none is a batch. It is the number of entries, and
+// count.AtLeast, if the role of the client may not look at the messages of the subscription, for which Pulsar requires the permission to consume, or if
+// ctx ends within a second.
 func (b *Broker) ReadSubscription(ctx context.Context, topic, name string) (messaging.SubscriptionState, error) {
 	if !b.keeper.HasAdmin(ctx) {
 		return messaging.SubscriptionState{}, errNoAdmin

@@ -1,9 +1,11 @@
 package topics
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -102,6 +104,8 @@ func (a *Admin) backlogs(ctx context.Context, topic, subscription, more string) 
 			out = append(out, s)
 		}
 	}
+	// Always the same order, so that two samples of one backlog give the same number.
+	slices.SortFunc(out, func(a, b Backlog) int { return cmp.Compare(a.Partition, b.Partition) })
 	return out, nil
 }
 

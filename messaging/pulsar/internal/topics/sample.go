@@ -2,9 +2,11 @@ package topics
 
 import (
 	"context"
+	"errors"
 	"math"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/oncebox/oncebox/messaging/count"
@@ -12,10 +14,13 @@ import (
 )
 
 const (
-	// fewest and most are how many entries a sample has, if so many wait.
+	// fewest and most are how many entries a sample has, if so many wait. So many as fewest are looked at together.
 	fewest, most = 8, 100
 	// goodError is the standard error, relative to the number of messages, with which a sample is large enough.
 	goodError = 0.1
+	// unlooked is the time before the deadline of a context in which no entry is looked at. A process asks for all its subscriptions in one reading, and
+	// must come to an end also if all of them are late: the last ones then have a lower bound.
+	unlooked = time.Second
 )
 
 // sample estimates how many messages wait for a subscription. Pulsar only counts entries, and an entry is one message or a batch of them. It
@@ -42,19 +47,40 @@ func newSample(a *Admin, subscription string, parts []Backlog) *sample {
 
 // read looks at entries until the sample is large enough. An error ends the sample: the role may not look at entries, or the broker is away.
 func (s *sample) read(ctx context.Context) {
-	begin, step := time.Now(), stride(s.entries)
-	for n := range min(s.entries, most) {
-		if n >= fewest && s.relativeError() <= goodError || time.Since(begin) > s.admin.LookFor {
+	until, all := s.until(ctx), min(s.entries, most)
+	for s.asked < all && time.Now().Before(until) && (s.messages == 0 || s.relativeError() > goodError) {
+		if s.look(ctx, min(fewest, all-s.asked)) != nil {
 			return
 		}
-		size, err := s.size(ctx, n*step%s.entries)
-		if err != nil {
-			return
-		}
-		s.asked++
+	}
+}
+
+// until returns the time until which entries are looked at.
+func (s *sample) until(ctx context.Context) time.Time {
+	until := time.Now().Add(s.admin.LookFor)
+	if deadline, limited := ctx.Deadline(); limited && deadline.Add(-unlooked).Before(until) {
+		return deadline.Add(-unlooked)
+	}
+	return until
+}
+
+// look looks at the next n entries, all at once.
+func (s *sample) look(ctx context.Context, n int64) error {
+	sizes, errs, step := make([]int64, n), make([]error, n), stride(s.entries)
+	var looks sync.WaitGroup
+	for i := range n {
+		looks.Go(func() { sizes[i], errs[i] = s.size(ctx, (s.asked+i)*step%s.entries) })
+	}
+	looks.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	s.asked += n
+	for _, size := range sizes {
 		s.messages += size
 		s.squares += float64(size) * float64(size)
 	}
+	return nil
 }
 
 // size returns how many messages an entry has, of all that wait, in the order of the parts. It is 0 if fewer wait by now.

@@ -1,7 +1,9 @@
 package topics
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -25,4 +27,14 @@ func TestStrideVisitsAllEvenly(t *testing.T) {
 			require.LessOrEqual(t, of, 3, "%d entries: %v", n, quarters)
 		}
 	}
+}
+
+// A process that asks for many subscriptions looks at no entries any more when its time is nearly over.
+func TestLooksEndBeforeTheDeadline(t *testing.T) {
+	s := &sample{admin: &Admin{LookFor: time.Hour}}
+	require.WithinDuration(t, time.Now().Add(time.Hour), s.until(t.Context()), time.Minute)
+	deadline := time.Now().Add(time.Minute)
+	ctx, cancel := context.WithDeadline(t.Context(), deadline)
+	defer cancel()
+	require.Equal(t, time.Second, deadline.Sub(s.until(ctx)))
 }
