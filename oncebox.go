@@ -122,9 +122,13 @@ func New(db *bun.DB, broker Broker, cfg config.Config, sinks ...uow.Sink) (*App,
 }
 
 // Migrate creates or updates the tables. It is safe in any number of processes at once. It waits for a database that cannot be reached, see
-// config.Config.DatabaseWait.
+// config.Config.DatabaseWait. A [*ForeignError] means that the tables belong to another service, and that nothing was changed. A service that makes
+// tables of its own calls Migrate first, so that it makes none in a wrong database.
 func (a *App) Migrate(ctx context.Context) error {
 	return a.waiting().Until(ctx, func() error {
+		if err := refuseForeign(ctx, a); err != nil {
+			return err
+		}
 		return migrations.Up(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema, Logger: a.cfg.Telemetry.Logger})
 	})
 }

@@ -27,7 +27,8 @@ type Service struct {
 	// service, when the database answers. nil as handler means that there are no requests, apart from those of probes and operators.
 	Setup func(ctx context.Context, app *oncebox.App) (http.Handler, error)
 	// Migrate makes the service's own tables. It is called before Setup and after oncebox's tables were made, if [Config].Migrate is set. Several
-	// processes may call it at the same time. [Tables] makes it of a script. Default: nothing is made.
+	// processes may call it at the same time. It is not called if the tables of oncebox belong to another service (oncebox.ForeignError). [Tables] makes
+	// it of a script. Default: nothing is made.
 	Migrate func(ctx context.Context, db *bun.DB) error
 	// Ready returns an error if the process cannot work for a reason of its own. It is called for /readyz, after the checks of oncebox. Default: no
 	// further check.
