@@ -19,7 +19,8 @@ const (
 func Alive(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) }
 
 // Ready answers 200 if check returns nil, and 503 if it returns an error. check gets 3 seconds. Use oncebox.App.ReadyToWrite for a process that answers
-// requests, and oncebox.App.Ready for relays and consumers. The log gets the error, and a line when the process is ready again.
+// requests, and oncebox.App.Ready for relays and consumers. The log gets the error, and a line when the process is ready. Until the process is ready for
+// the first time, the error is normal and has level info; later it has level warn.
 func Ready(log *slog.Logger, check func(context.Context) error) http.Handler {
 	r := &readiness{log: log}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -42,8 +43,9 @@ func Ready(log *slog.Logger, check func(context.Context) error) http.Handler {
 type readiness struct {
 	log *slog.Logger
 
-	mu   sync.Mutex
-	told time.Time // time of the last line; zero: the process is ready
+	mu      sync.Mutex
+	told    time.Time // time of the last line; zero: the process is ready
+	started bool      // the process was ready once
 }
 
 // note logs why the process is not ready, or that it is ready again.
@@ -51,11 +53,18 @@ func (r *readiness) note(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case err == nil && !r.told.IsZero():
-		r.log.Info("oncebox: the process is ready")
-		r.told = time.Time{}
-	case err != nil && time.Since(r.told) >= again:
-		r.log.Warn("oncebox: the process is not ready", "error", err)
+	case err == nil:
+		r.started = true
+		if !r.told.IsZero() {
+			r.log.Info("oncebox: the process is ready")
+			r.told = time.Time{}
+		}
+	case time.Since(r.told) >= again:
+		if r.started {
+			r.log.Warn("oncebox: the process is not ready", "error", err)
+		} else {
+			r.log.Info("oncebox: the process starts and is not ready yet", "error", err)
+		}
 		r.told = time.Now()
 	}
 }

@@ -49,6 +49,21 @@ func TestReasonsAreLoggedAndNotAnswered(t *testing.T) {
 	})
 }
 
+// A probe that comes early is normal. A process that was ready and is not any more is not.
+func TestLevelOfAReason(t *testing.T) {
+	var log strings.Builder
+	why := errors.New("it starts")
+	ready := probe.Ready(slog.New(slog.NewTextHandler(&log, nil)), func(context.Context) error { return why })
+	get(t.Context(), ready)
+	require.Contains(t, log.String(), "level=INFO")
+	require.NotContains(t, log.String(), "level=WARN")
+	why = nil
+	get(t.Context(), ready)
+	why = errors.New("the database is away")
+	get(t.Context(), ready)
+	require.Contains(t, log.String(), `level=WARN msg="oncebox: the process is not ready" error="the database is away"`)
+}
+
 // A client that goes away makes the check fail, which says nothing about the process.
 func TestClientThatLeaves(t *testing.T) {
 	var log strings.Builder
