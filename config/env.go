@@ -38,7 +38,7 @@ func FromEnv() (Config, error) {
 
 // Env fills a struct with `env` tags from the variables that begin with prefix. A program uses it for settings of its own, and for parts that it chooses
 // itself, such as a broker adapter. The tags are those of github.com/caarlos0/env: with `env:"URL,notEmpty"` a variable is required, and envDefault has a
-// default. A [time.Duration] may be a plain -1. Env calls no method of the struct, so check further rules afterwards.
+// default. A map[string]string takes key:value, separated by commas. A [time.Duration] may be a plain -1. Env calls no method of the struct, so check further rules afterwards.
 //
 // With a prefix that does not begin with ONCEBOX_, variables without a field are ignored, because the prefix may have other variables too.
 // Where prefix begins with ONCEBOX_, a variable that begins with prefix and has no field is an error with the nearest name: a

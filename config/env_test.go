@@ -56,6 +56,20 @@ func TestFromEnvReportsAllThatIsWrong(t *testing.T) {
 	require.ErrorContains(t, err, "ONCEBOX_IDEMPOTENCY_TTL is -5s")
 }
 
+// A map takes pairs. The error about an entry shows no value, because a value may be a password.
+func TestMapOfPairs(t *testing.T) {
+	var cfg struct {
+		Tokens map[string]string `env:"TOKENS"`
+	}
+	t.Setenv("TICKETS_TOKENS", "secret:acme,other:globex")
+	require.NoError(t, config.Env("TICKETS_", &cfg))
+	require.Equal(t, map[string]string{"secret": "acme", "other": "globex"}, cfg.Tokens)
+	t.Setenv("TICKETS_TOKENS", "secret:acme,other")
+	err := config.Env("TICKETS_", &cfg)
+	require.ErrorContains(t, err, "TICKETS_TOKENS has an entry that is not key:value")
+	require.NotContains(t, err.Error(), "secret")
+}
+
 // looks is set where TestGoTestSeesTheVariables runs this program as go test does.
 const looks = "CONFIG_TEST_LOOKS"
 

@@ -27,7 +27,7 @@ func misread(prefix string, cfg any, vars map[string]string, failed error) error
 		fresh := reflect.New(reflect.TypeOf(cfg).Elem()).Interface()
 		err := parse(prefix, fresh, map[string]string{name: vars[name]})
 		if wrong, ok := errors.AsType[env.ParseError](err); ok {
-			errs = append(errs, fmt.Errorf("%s is %q: give %s", name, vars[name], expected(wrong.Type)))
+			errs = append(errs, misfit(name, vars[name], wrong.Type))
 		}
 	}
 	for _, err := range all.Errors {
@@ -36,6 +36,14 @@ func misread(prefix string, cfg any, vars map[string]string, failed error) error
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// misfit is the error about one value. The entries of a map are often tokens or passwords, which must not reach a log.
+func misfit(name, value string, t reflect.Type) error {
+	if t.Kind() == reflect.Map {
+		return fmt.Errorf("%s has an entry that is not key:value: give such entries, separated by commas", name)
+	}
+	return fmt.Errorf("%s is %q: give %s", name, value, expected(t))
 }
 
 // expected says what a field takes.

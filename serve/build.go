@@ -16,7 +16,8 @@ import (
 // Build makes the service in a test, on a pool and a broker that are there: see oncetest.Serve. It calls Configure with cfg, makes the service's own
 // tables, and calls Setup. The tables of oncebox must exist. requests answers as a process of [Run] does, without its spans, metrics and time limit.
 func (s Service) Build(ctx context.Context, db *bun.DB, broker oncebox.Broker, cfg config.Config) (app *oncebox.App, requests http.Handler, err error) {
-	if err := s.configure(&cfg, &Config{}); err != nil {
+	process := s.Defaults
+	if err := s.configure(&cfg, &process); err != nil {
 		return nil, nil, err
 	}
 	if app, err = oncebox.New(db, broker, cfg); err != nil {

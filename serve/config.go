@@ -129,6 +129,7 @@ func (c *Config) has(part string) bool { return slices.Contains(c.Parts, part) }
 
 // fromEnv reads all settings that a process has, and lets the service change them. The error names all that is wrong.
 func fromEnv(s *Service) (app config.Config, process Config, err error) {
+	process = s.Defaults
 	app, err = config.FromEnv()
 	if err = errors.Join(err, config.Env(prefix, &process)); err != nil {
 		return app, process, err

@@ -37,7 +37,11 @@ type Service struct {
 	// and [Config].ConsoleReaders.
 	Authorize console.Authorizer
 
-	// Configure changes the settings that the environment gives. A field that is zero was not set there. Default: they stay as they are.
+	// Defaults are the settings of the process whose variables are not set. With Config{Migrate: true, LogFormat: "json"} each process makes its tables
+	// and logs JSON, unless ONCEBOX_SERVE_MIGRATE or ONCEBOX_SERVE_LOG_FORMAT is set. A field that is zero has the default of [Config].
+	Defaults Config
+	// Configure changes the settings that Defaults and the environment give, also those of oncebox. A field that is zero was not set there. Default: they
+	// stay as they are.
 	Configure func(app *config.Config, process *Config) error
 	// Close ends what the service has made for itself. It is called last, also if the service could not start. Default: nothing is left to end.
 	Close func() error

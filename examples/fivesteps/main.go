@@ -103,11 +103,12 @@ func main() {
 		os.Exit(1)
 	}
 	serve.Main(serve.Service{
-		Source:  "shop",
-		Setup:   setup,
-		Migrate: serve.Tables(tables),
-		Configure: func(app *config.Config, process *serve.Config) error {
-			app.DatabaseURL, process.Migrate = postgres.URL, true // a server has ONCEBOX_SERVE_MIGRATE, or runs "oncebox migrate up"
+		Source:   "shop",
+		Setup:    setup,
+		Migrate:  serve.Tables(tables),
+		Defaults: serve.Config{Migrate: true}, // or "oncebox migrate up" makes the tables of oncebox
+		Configure: func(app *config.Config, _ *serve.Config) error {
+			app.DatabaseURL = postgres.URL
 			return nil
 		},
 		Close: postgres.Close,

@@ -69,7 +69,7 @@ func runApart(ctx context.Context, s serve.Service) error {
 	}
 	s.Close = postgres.Close
 	s.Configure = func(app *config.Config, process *serve.Config) error {
-		app.DatabaseURL, process.Addr, process.Migrate = postgres.URL, "127.0.0.1:0", true
+		app.DatabaseURL, process.Addr = postgres.URL, "127.0.0.1:0"
 		return nil
 	}
 	return serve.Run(ctx, s)

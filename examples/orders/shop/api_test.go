@@ -64,7 +64,7 @@ func start(t *testing.T, cfg config.Config, change func(*serve.Service)) (url st
 	s.Broker = memory.New(&memory.Config{Retain: 1000})
 	configure, setup := s.Configure, s.Setup
 	s.Configure = func(app *config.Config, process *serve.Config) error {
-		*app, *process = cfg, serve.Config{Addr: "127.0.0.1:0"}
+		*app, process.Addr = cfg, "127.0.0.1:0"
 		return configure(app, process)
 	}
 	s.Setup = func(ctx context.Context, app *oncebox.App) (http.Handler, error) {

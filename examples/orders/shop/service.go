@@ -29,14 +29,15 @@ type service struct {
 // Service returns the shop.
 func Service() serve.Service {
 	s := &service{}
-	return serve.Service{Source: "orders", Configure: s.configure, Migrate: serve.Tables(tables), Setup: s.setup, Ready: s.ready}
+	return serve.Service{
+		Source: "orders", Defaults: serve.Config{Migrate: true}, Configure: s.configure, Migrate: serve.Tables(tables), Setup: s.setup, Ready: s.ready,
+	}
 }
 
-func (s *service) configure(app *config.Config, process *serve.Config) error {
+func (s *service) configure(app *config.Config, _ *serve.Config) error {
 	app.UoW.DefaultTenantID = cmp.Or(app.UoW.DefaultTenantID, "default")
 	app.UoW.Retry.MaxAttempts = cmp.Or(app.UoW.Retry.MaxAttempts, conflictAttempts)
 	s.tenant = app.UoW.DefaultTenantID
-	process.Migrate = true
 	return nil
 }
 

@@ -45,7 +45,10 @@ const tables = `CREATE TABLE IF NOT EXISTS invoices
 
 // Service returns the service.
 func Service() serve.Service {
-	return serve.Service{Source: Source, Setup: setup, Migrate: serve.Tables(tables)}
+	return serve.Service{
+		Source: Source, Setup: setup, Migrate: serve.Tables(tables),
+		Defaults: serve.Config{Migrate: true, LogFormat: "json"},
+	}
 }
 
 // setup consumes the orders. The service answers no requests.

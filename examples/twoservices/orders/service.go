@@ -48,7 +48,10 @@ const tables = `CREATE TABLE IF NOT EXISTS orders
 
 // Service returns the service.
 func Service() serve.Service {
-	return serve.Service{Source: Source, Setup: setup, Migrate: serve.Tables(tables)}
+	return serve.Service{
+		Source: Source, Setup: setup, Migrate: serve.Tables(tables),
+		Defaults: serve.Config{Migrate: true, LogFormat: "json"},
+	}
 }
 
 func setup(_ context.Context, app *oncebox.App) (http.Handler, error) {
