@@ -23,6 +23,8 @@ const clientSays = "Pulsar's client: "
 //
 // Later, while the broker is away, each producer and consumer of each partition tries to reconnect and logs that in about ten different
 // forms. All of them count as one repeated failure in the log.
+//
+// A warning that is part of normal work is debug, too: see filtered.
 type discreet struct {
 	slog.Handler
 
@@ -39,9 +41,13 @@ const refusal = "Failed to establish connection with broker: "
 // unconnected matches the lines of the client about a missing connection.
 var unconnected = regexp.MustCompile(`(?i)connect|handshake|\beof\b|timed? ?out|refused|reset by peer|broken pipe|no such host|unreachable|service ?not ?ready`)
 
+// filtered matches the warning of the client (0.21.0) about a batch that the broker has sent again although all of its messages were acknowledged, or
+// come before the place at which the client goes on reading. The client gives their permits back, and loses nothing.
+var filtered = regexp.MustCompile(`^receive \d+ messages , all filtered$`)
+
 // level returns the level at which a line of the client is logged.
-func (d discreet) level(client slog.Level) slog.Level {
-	if client < slog.LevelWarn || d.waiting() {
+func (d discreet) level(client slog.Level, text string) slog.Level {
+	if client < slog.LevelWarn || d.waiting() || filtered.MatchString(text) {
 		return slog.LevelDebug
 	}
 	return client
@@ -49,7 +55,7 @@ func (d discreet) level(client slog.Level) slog.Level {
 
 // Enabled accepts all warnings, whatever the level of the log: Handle looks for refused connections in them.
 func (d discreet) Enabled(ctx context.Context, level slog.Level) bool {
-	return level >= slog.LevelWarn || level >= slog.LevelInfo && d.Handler.Enabled(ctx, d.level(level))
+	return level >= slog.LevelWarn || level >= slog.LevelInfo && d.Handler.Enabled(ctx, d.level(level, ""))
 }
 
 func (d discreet) Handle(ctx context.Context, r slog.Record) error {
@@ -57,7 +63,7 @@ func (d discreet) Handle(ctx context.Context, r slog.Record) error {
 	if reason, ok := strings.CutPrefix(r.Message, refusal); ok {
 		d.refused(strings.Trim(reason, "'"))
 	}
-	level := d.level(r.Level)
+	level := d.level(r.Level, r.Message)
 	if !d.Handler.Enabled(ctx, level) {
 		return nil
 	}

@@ -42,6 +42,8 @@ func TestLogIsDiscreet(t *testing.T) {
 
 	require.Contains(t, out.String(), `level=DEBUG msg="Pulsar's client: hello"`, "the client's info is our debug")
 	require.Contains(t, out.String(), `level=ERROR msg="Pulsar's client: too large"`)
+	log.Warnf("receive %d messages , all filtered", 3)
+	require.Contains(t, out.String(), `level=DEBUG msg="Pulsar's client: receive 3 messages , all filtered"`, "it is part of normal work")
 
 	out.Reset()
 	waiting = true
