@@ -44,7 +44,8 @@ func (e *MissingError) Error() string {
 // applied files of its own.
 //
 // It logs a warning if PUBLIC may create objects in the schema: a function that somebody adds there may be called in place of the
-// function that a statement means, with the rights of its caller (PostgreSQL, 10.3 and 5.9.6).
+// function that a statement means, with the rights of its caller (PostgreSQL, 10.3 and 5.9.6). It logs another warning if the role is called oncebox,
+// and the service's own tables therefore go into the schema of oncebox.
 func Verify(ctx context.Context, db *bun.DB, cfg *Config) error {
 	s, err := look(ctx, db.DB, cfg)
 	if err != nil {
@@ -60,6 +61,13 @@ func Verify(ctx context.Context, db *bun.DB, cfg *Config) error {
 	if open {
 		cfg.logger().WarnContext(ctx, "oncebox: every role may create objects in the schema of the tables; such an object could run code with the "+
 			"rights of other roles: REVOKE CREATE ON SCHEMA "+quote(s.schema)+" FROM PUBLIC, or use a schema of its own", "schema", s.schema)
+	}
+	alike, err := pgsql.NamedAlike(ctx, db.DB, s.schema)
+	if err != nil {
+		return wrap("read the role and the search_path", err)
+	}
+	if alike {
+		cfg.logger().WarnContext(ctx, "oncebox: "+pgsql.NamedAlikeProblem+": "+pgsql.NamedAlikeMend)
 	}
 	if len(s.unknown) > 0 {
 		return nil // files of a newer program may have changed anything

@@ -26,6 +26,31 @@ found AS MATERIALIZED (SELECT path, role, current_schema()::text AS name FROM re
 back AS MATERIALIZED (SELECT name, set_config('search_path', path, true), set_config('role', role, true) FROM found)
 SELECT name FROM back`
 
+// namedAlike finds the sessions of a role oncebox whose search_path begins with "$user".
+const namedAlike = `
+SELECT current_user = $1::text AND current_schema()::text = $1::text AND current_setting('search_path') LIKE '%$user%'`
+
+// What operators read where [NamedAlike] is true.
+const (
+	NamedAlikeProblem = "the role is called " + DefaultSchema + ", as the schema of the tables, and the search_path has \"$user\": each table that the role makes " +
+		"without naming a schema goes into the schema of oncebox"
+	NamedAlikeMend = "use a role of another name, or run ALTER ROLE " + DefaultSchema + " SET search_path = public; a table that is there already leaves with " +
+		"ALTER TABLE " + DefaultSchema + ".name SET SCHEMA public"
+)
+
+// NamedAlike reports whether tables that a session of db makes without naming a schema go into the schema of the tables by mistake, because its role is
+// called as the schema is. A service that has its own tables in another schema of its own name does so on purpose.
+func NamedAlike(ctx context.Context, db interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}, schema string,
+) (alike bool, err error) {
+	if schema != DefaultSchema {
+		return false, nil
+	}
+	err = db.QueryRowContext(ctx, namedAlike, pgx.QueryExecModeExec, schema).Scan(&alike)
+	return alike, err
+}
+
 // ErrNoSchema means that there is no schema in which the tables could be.
 var ErrNoSchema = errors.New("the search_path names no existing schema: create one, or set Config.Schema")
 

@@ -1,6 +1,7 @@
 package doctor_test
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/commandtest"
+	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging/brokers"
@@ -506,6 +508,42 @@ func TestUnusedInboxNeedsNoPartitions(t *testing.T) {
 	require.Empty(t, partitions())
 	s.exec("INSERT INTO inbox (message_key, consumer, tenant_id, source) VALUES ('01a21bc7-f761-7475-b813-320789683ef1', 'billing', 'default', 'shop')")
 	require.Len(t, partitions(), 2)
+}
+
+// A role that is called oncebox makes its own tables in the schema of oncebox. Doctor has a finding, and the check at the start of a service warns.
+func TestRoleNamedLikeTheSchema(t *testing.T) {
+	s := &setUp{t: t, db: pgtest.OpenApart(t).DB}
+	s.exec(`DO $$ BEGIN CREATE ROLE oncebox; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$`)
+	s.exec("GRANT USAGE, CREATE ON SCHEMA public TO oncebox", "CREATE SCHEMA oncebox")
+	require.NoError(t, migrations.Up(t.Context(), s.db.DB, &migrations.Config{Schema: pgsql.DefaultSchema, Logger: slog.New(slog.DiscardHandler)}))
+	s.exec("GRANT USAGE, CREATE ON SCHEMA oncebox TO oncebox", "GRANT SELECT ON ALL TABLES IN SCHEMA oncebox TO oncebox")
+	pool := s.with("role", "oncebox")
+	var log bytes.Buffer
+	cfg := s.config()
+	cfg.Schema = pgsql.DefaultSchema
+	look := func() (found []string) {
+		log.Reset()
+		_ = migrations.Verify(t.Context(), pool, &migrations.Config{Schema: cfg.Schema, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		for _, f := range doctor.Examine(t.Context(), doctor.Target{DB: pool, Config: cfg}, nil) {
+			if f.Check == "schema" {
+				found = append(found, f.Problem+": "+f.Mend)
+			}
+		}
+		return found
+	}
+	set := func(path string) {
+		_, err := pool.ExecContext(t.Context(), "SET search_path = "+path)
+		require.NoError(t, err)
+	}
+	for _, path := range []string{"public", `public, "$user"`, "oncebox"} {
+		set(path)
+		require.Empty(t, look(), path)
+		require.NotContains(t, log.String(), "the role is called", path)
+	}
+	set(`"$user", public`)
+	require.Equal(t, []string{pgsql.NamedAlikeProblem + ": " + pgsql.NamedAlikeMend}, look())
+	require.Contains(t, log.String(), "level=WARN")
+	require.Contains(t, log.String(), "the role is called oncebox")
 }
 
 // Each fault is found, and nothing else is. Without it nothing is found.

@@ -112,7 +112,7 @@ SELECT has_schema_privilege('public', n.oid, 'CREATE') FROM pg_namespace n
 WHERE n.nspname = $1::text`
 
 // schema finds a schema in which every role may create objects. A function there with the name of a function that a statement calls would run
-// with the rights of that statement's role.
+// with the rights of that statement's role. It also finds a role that is called as the schema.
 func (e *examination) schema(ctx context.Context) ([]Finding, error) {
 	name, err := e.schemaOfTables(ctx)
 	var open bool
@@ -120,14 +120,25 @@ func (e *examination) schema(ctx context.Context) ([]Finding, error) {
 		err = e.scan(ctx, openSchema, []any{name}, &open)
 	}
 	// A missing schema is reported by the check "tables".
-	if errors.Is(err, pgsql.ErrNoSchema) || errors.Is(err, sql.ErrNoRows) || err == nil && !open {
+	if errors.Is(err, pgsql.ErrNoSchema) || errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
+	}
+	var alike bool
+	if err == nil {
+		alike, err = pgsql.NamedAlike(ctx, e.DB.DB, name)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return []Finding{finding("schema", Problem, fmt.Sprintf("REVOKE CREATE ON SCHEMA %q FROM PUBLIC", name),
-		"every role may create objects in the schema %s; such an object could run code with the rights of the roles that use the schema", name)}, nil
+	var found []Finding
+	if open {
+		found = append(found, finding("schema", Problem, fmt.Sprintf("REVOKE CREATE ON SCHEMA %q FROM PUBLIC", name),
+			"every role may create objects in the schema %s; such an object could run code with the rights of the roles that use the schema", name))
+	}
+	if alike {
+		found = append(found, finding("schema", Problem, pgsql.NamedAlikeMend, "%s", pgsql.NamedAlikeProblem))
+	}
+	return found, nil
 }
 
 // grants finds rights that the role of the connection lacks. Rights beyond its duty are no finding.
