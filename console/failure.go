@@ -37,8 +37,7 @@ func showFailures(v *visit) error {
 
 // failureView is the data of the page of one cause.
 type failureView struct {
-	*causes.View
-
+	Of       *causes.View
 	Notice   string
 	Open     operator.Action // the form that is open: for a note or the archive, "" for none
 	Messages []waiting       // a page of the messages that are tried again
@@ -74,7 +73,7 @@ func showFailure(v *visit) error {
 	if err != nil {
 		return err
 	}
-	view.Notice, view.Text = causes.Marked(q.Get(fieldDone)), view.Note
+	view.Notice, view.Text = causes.Marked(q.Get(fieldDone)), view.Of.Note
 	if v.access.Act {
 		view.Open = operator.Action(q.Get(causes.FieldForm))
 	}
@@ -91,18 +90,18 @@ func failureOf(v *visit, fingerprint string) (*failureView, error) {
 	if err != nil {
 		return nil, err
 	}
-	view, g := &failureView{View: read}, &read.Group
+	view, g := &failureView{Of: read}, &read.Group
 	if x := g.Example(); x.ID != "" {
 		view.Event = frame.Event(x.ID, x.Ref.Source)
 	}
 	if g.Dead.Count > 0 {
-		view.Letters = causes.Letters(view.Box(), fingerprint)
+		view.Letters = causes.Letters(view.Of.Box(), fingerprint)
 	}
-	if v.access.Act && g.Failing.Count > 0 && view.Box() == ops.BoxInbox {
-		view.Retry = view.RetryAll()
+	if v.access.Act && g.Failing.Count > 0 && view.Of.Box() == ops.BoxInbox {
+		view.Retry = view.Of.RetryAll()
 	}
 	if v.access.Act && g.Dead.Count > 0 {
-		view.Replay, view.Discard = causes.Bulk(operator.Replay, view.Box(), fingerprint), causes.Bulk(operator.Discard, view.Box(), fingerprint)
+		view.Replay, view.Discard = causes.Bulk(operator.Replay, view.Of.Box(), fingerprint), causes.Bulk(operator.Discard, view.Of.Box(), fingerprint)
 	}
 	if view.Audit, err = auditRows(v, operator.AuditFilter{Part: operator.EveryPart, Fingerprint: fingerprint}, nil, perPage); err != nil {
 		return nil, err
@@ -120,7 +119,7 @@ func (v *visit) limits() (map[string]operator.Limit, error) {
 
 // readWaiting reads a page of the messages that are tried again. The lock of a key is the place in their list.
 func readWaiting(v *visit, view *failureView) error {
-	if view.Failing.Count == 0 || view.Box() != ops.BoxInbox {
+	if view.Of.Failing.Count == 0 || view.Of.Box() != ops.BoxInbox {
 		return nil
 	}
 	const fieldAfter = "after"
@@ -132,9 +131,9 @@ func readWaiting(v *visit, view *failureView) error {
 			return invalid(errDamaged)
 		}
 		after = &parked.Message{KeyLock: lock}
-		after.Key.Consumer = view.Consumer
+		after.Key.Consumer = view.Of.Consumer
 	}
-	page, err := v.cfg.Inbox.Parked().List(v.Context(), view.Failed(), after, perPage+1)
+	page, err := v.cfg.Inbox.Parked().List(v.Context(), view.Of.Failed(), after, perPage+1)
 	if err != nil {
 		return err
 	}
@@ -145,11 +144,11 @@ func readWaiting(v *visit, view *failureView) error {
 	}
 	for _, m := range page {
 		r := ops.LetterRef{Box: ops.BoxInbox, ID: m.Key.MessageKey, Tenant: m.Key.TenantID, Consumer: m.Key.Consumer, Source: m.Key.Source}
-		view.Messages = append(view.Messages, waiting{m, view.LimitOf(&m), ref{r}})
+		view.Messages = append(view.Messages, waiting{m, view.Of.LimitOf(&m), ref{r}})
 	}
-	view.Pager = frame.NewPager(causes.Page, q, url.Values{causes.Field: {view.Fingerprint}}, len(page), next)
+	view.Pager = frame.NewPager(causes.Page, q, url.Values{causes.Field: {view.Of.Fingerprint}}, len(page), next)
 	if view.Pager.Of == "" {
-		view.Pager.Of = menuCount(view.Failing.Count)
+		view.Pager.Of = menuCount(view.Of.Failing.Count)
 	}
 	return nil
 }

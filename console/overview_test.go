@@ -133,7 +133,7 @@ func TestABrokerThatIsAwayIsOneFinding(t *testing.T) {
 	}
 	page := b.page("")
 	require.Regexp(t, `stop down Pulsar has not answered since \d\d:\d\d:\d\d UTC: nothing is published, 1 event waits; consumers receive nothing\. `+
-		`Say web-1, worker-1: web: connection refused Nothing is lost: events are stored, and leave by themselves when the broker answers\. .*`+
+		`Reported by web-1, worker-1: web: connection refused Nothing is lost: events are stored, and leave by themselves when the broker answers\. .*`+
 		`3 lines follow from it`, page.text(), "it is the first line")
 	require.Equal(t, 1, strings.Count(page.body, "mailer has had no connection to the broker at the topic order for"))
 	require.Equal(t, 1, strings.Count(page.body, "mailer has had no connection to the broker at the topic parcel for"))
@@ -144,7 +144,7 @@ func TestABrokerThatIsAwayIsOneFinding(t *testing.T) {
 	// A consumer that has a connection still receives something, so the others are findings of their own.
 	_, err := s.DB.ExecContext(t.Context(), "UPDATE inbox_process SET state = 'CONNECTED' WHERE topic = 'parcel'")
 	require.NoError(t, err)
-	require.Regexp(t, `Pulsar has taken nothing since \d\d:\d\d:\d\d UTC: nothing is published, 1 event waits\. Say`, b.page("").text())
+	require.Regexp(t, `Pulsar has taken nothing since \d\d:\d\d:\d\d UTC: nothing is published, 1 event waits\. Reported by`, b.page("").text())
 	_, err = s.DB.ExecContext(t.Context(), "UPDATE outbox_projector SET failing_since = NULL")
 	require.NoError(t, err)
 	text := b.page("").text()

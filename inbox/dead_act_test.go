@@ -483,7 +483,7 @@ func TestExpiredDeadLettersFreeTheirKeys(t *testing.T) {
 	entries, err := w.box.Audit(t.Context(), operator.AuditFilter{}, nil, 0)
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
-	require.Equal(t, "dead for more than 48h0m0s", entries[0].Reason)
+	require.Equal(t, "dead for more than 2 days", entries[0].Reason)
 	require.EqualValues(t, 2, entries[0].Events)
 	require.Equal(t, "retention", entries[0].Actor)
 	require.Equal(t, operator.Expire, entries[0].Action)

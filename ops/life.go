@@ -14,6 +14,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox/state"
+	"github.com/oncebox/oncebox/internal/span"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
@@ -287,7 +288,7 @@ func (v *View) retention(kept time.Duration) string {
 	return events + ", and the entries of handled messages are " + Kept(v.inbox.Retention())
 }
 
-// Kept returns in words how long something is kept: "kept for 72h0m0s", "kept for ever" or "not kept".
+// Kept returns in words how long something is kept: "kept for 3 days", "kept for ever" or "not kept".
 func Kept(d time.Duration) string {
 	switch {
 	case d == outbox.NoRetention:
@@ -295,7 +296,7 @@ func Kept(d time.Duration) string {
 	case d < 0:
 		return "kept for ever"
 	default:
-		return "kept for " + d.String()
+		return "kept for " + span.Text(d)
 	}
 }
 

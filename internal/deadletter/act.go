@@ -11,6 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/pace"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/span"
 	"github.com/oncebox/oncebox/operator"
 )
 
@@ -80,7 +81,7 @@ func (b *Box[L]) Expire(ctx context.Context, retention time.Duration) error {
 	if err := b.Run.QueryRow(ctx, b.DB(ctx), askAge, []any{retention}, &before); err != nil {
 		return b.wrap("read the time of the database", err)
 	}
-	by := operator.By{Actor: retentionActor, Reason: "dead for more than " + retention.String()}
+	by := operator.By{Actor: retentionActor, Reason: "dead for more than " + span.Text(retention)}
 	n, err := b.sweep(ctx, decision{action: operator.Expire, by: by}, operator.DeadFilter{DiedBefore: before}, pace.New(0, b.BatchSize), nil)
 	if n > 0 {
 		b.Log.WarnContext(ctx, "oncebox: dead letters were deleted by their retention", "box", b.Name, "count", n, "died_before", before)

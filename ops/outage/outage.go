@@ -106,5 +106,5 @@ func (o *Outage) Line(waiting int64) string {
 		said = " has taken nothing since " // it may answer, and refuse
 	}
 	return cmp.Or(o.Broker, "The broker") + said + o.Since.UTC().Format("15:04:05") + " UTC: " +
-		strings.Join(effects, "; ") + ". Say " + strings.Join(o.Processes, ", ")
+		strings.Join(effects, "; ") + ". Reported by " + strings.Join(o.Processes, ", ")
 }

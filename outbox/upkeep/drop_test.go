@@ -354,7 +354,7 @@ func TestDeadLettersExpireIfThatIsConfigured(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, entries, 1, "one for all of a kind")
 	e := entries[0]
-	require.Equal(t, []any{operator.Expire, "retention", "dead for more than 48h0m0s", int64(2), "", "default", "order", "first"},
+	require.Equal(t, []any{operator.Expire, "retention", "dead for more than 2 days", int64(2), "", "default", "order", "first"},
 		[]any{e.Action, e.Actor, e.Reason, e.Events, e.EventID, e.TenantID, e.Topic, e.Type})
 	require.Contains(t, log.String(), "box=outbox count=2")
 	require.NoError(t, f.Clean(t.Context()))

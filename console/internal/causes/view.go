@@ -27,7 +27,7 @@ import (
 const mostTenants = 10
 
 // View is what the page of a cause shows. If messages of several types fail with one error at one consumer, it is about all of them, as [Together]: the Row
-// has the sums of what fails and the names of all types, and notes, archive and dead letters are those of its own fingerprint.
+// has the sums of the failures and the names of all types, and notes, archive and dead letters are those of its own fingerprint.
 type View struct {
 	Row
 

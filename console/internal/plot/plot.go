@@ -257,6 +257,11 @@ func (p *Plot) Figures() (list []Figure) {
 // Figure is a series in words.
 type Figure struct{ Name, Class, Latest, Highest string }
 
+// Scale says how high the bars are, for a plot without texts at its axes.
+func (p *Plot) Scale() string {
+	return "a full bar: " + p.number(p.top()) + " in " + words.Short(p.step)
+}
+
 // Text returns the alternative text of the picture.
 func (p *Plot) Text() string {
 	var parts []string

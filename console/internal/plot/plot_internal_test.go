@@ -100,6 +100,16 @@ func TestDayIsDrawnInTenMinutes(t *testing.T) {
 	require.True(t, c.Plots()[0].known(30), "merged minutes fill their columns")
 }
 
+// The bars have no axis, so a text says what a full bar is.
+func TestBarsHaveAScale(t *testing.T) {
+	t.Parallel()
+	p := New("billing", "messages", time.Date(2026, 11, 27, 10, 0, 0, 0, time.UTC), time.Hour, 3*time.Minute)
+	p.Bars = true
+	p.Add("handled", "", 20).Values[3] = 300
+	p.Add("failed", "bad", 20).Values[3] = 42
+	require.Equal(t, "a full bar: 400 in 3\u00a0min", p.Scale())
+}
+
 func TestTrend(t *testing.T) {
 	t.Parallel()
 	for now, want := range map[int64]string{10: "steady", 12: "steady", 13: "growing", 8: "steady", 7: "falling"} {

@@ -25,12 +25,17 @@ func Clock(at time.Time) string { return at.UTC().Format("15:04:05.000") }
 // Machine formats a time for the HTML attribute datetime.
 func Machine(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// Since returns the time of day of a moment, with its date if that is not today's.
+// Since returns the time of day of a moment, with its date if that is not today's, and with seconds if it is less than a minute ago.
 func Since(now, at time.Time) string {
-	if at = at.UTC(); Date(at) == Date(now) {
+	at = at.UTC()
+	switch {
+	case Date(at) != Date(now):
+		return at.Format("2006-01-02 15:04")
+	case now.Sub(at) < time.Minute:
+		return at.Format(time.TimeOnly)
+	default:
 		return at.Format("15:04")
 	}
-	return at.Format("2006-01-02 15:04")
 }
 
 // Field formats a time for a form field of type datetime-local.

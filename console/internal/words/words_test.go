@@ -27,6 +27,7 @@ func TestTimes(t *testing.T) {
 	}
 	require.Equal(t, "02:14:44.123", words.Clock(now.In(time.FixedZone("", 3600))))
 	require.Equal(t, "02:13", words.Since(now, now.Add(-time.Minute).In(time.FixedZone("", 3600))))
+	require.Equal(t, "02:14:40", words.Since(now, now.Add(-4*time.Second).In(time.FixedZone("", 3600))), "a minute is too coarse")
 	require.Equal(t, "2026-11-26 23:14", words.Since(now, now.Add(-3*time.Hour)))
 	require.Empty(t, words.Stamp(time.Time{}))
 }
