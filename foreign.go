@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/oncebox/oncebox/internal/pgerr"
+	"github.com/oncebox/oncebox/messaging"
 )
 
 // ForeignError means that the tables belong to another service: consumers of other services run on them, and none of this service.
@@ -31,10 +32,14 @@ func refuseForeign(ctx context.Context, a *App) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("oncebox: Migrate: %w", err)
+		return fmt.Errorf("oncebox: look for the services that the tables belong to: %w", err)
 	}
 	owners := slices.Compact(slices.Sorted(maps.Values(known)))
-	if len(owners) == 0 || slices.Contains(owners, a.cfg.UoW.Source) {
+	isOurs := func(owner string) bool {
+		return owner == a.cfg.UoW.Source ||
+			slices.ContainsFunc(a.Inbox.Subscriptions(), func(s messaging.Subscription) bool { return s.Source == owner }) // inbox.OwnedBy
+	}
+	if len(owners) == 0 || slices.ContainsFunc(owners, isOurs) {
 		return nil
 	}
 	return &ForeignError{Source: a.cfg.UoW.Source, Owners: owners}

@@ -40,8 +40,9 @@ const (
 // Run also waits for a database that is down at the start, see config.Config.DatabaseWait.
 //
 // It returns an error at once when the tables are missing, a part is unknown, a pooler loses prepared statements
-// although Config.Pooler is not set, or the broker refuses a subscription. It logs how the tables differ from what
-// Migrate makes, each difference with the statement that mends it, and goes on; to refuse such tables, call
+// although Config.Pooler is not set, the tables belong to another service ([*ForeignError]; a process without
+// consumers does not look), or the broker refuses a subscription. It logs how the tables differ from what Migrate
+// makes, each difference with the statement that mends it, and goes on; to refuse such tables, call
 // [migrations.Verify] before.
 func (a *App) Run(ctx context.Context, parts ...Part) error {
 	if len(parts) == 0 {
@@ -84,6 +85,11 @@ func (a *App) Run(ctx context.Context, parts ...Part) error {
 func (a *App) prepare(ctx context.Context) error {
 	if err := a.verify(ctx); err != nil {
 		return err
+	}
+	if len(a.Inbox.Subscriptions()) > 0 { // a process that only publishes may have a source of its own, such as "oncebox relay"
+		if err := refuseForeign(ctx, a); err != nil {
+			return err
+		}
 	}
 	if !a.cfg.Outbox.Pooler || !a.cfg.Inbox.Pooler || !a.cfg.Idempotency.Pooler {
 		if err := pgsql.CheckSession(ctx, a.db); err != nil {
