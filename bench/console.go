@@ -93,6 +93,7 @@ func (b *consoleBench) run(ctx context.Context, s *schema) error {
 		{name: "delayed", address: url + "/console/delayed"},
 		{name: "dead-tenant", address: url + "/console/dead?box=outbox&tenant=tenant-7"},
 		{name: "dead-consumer", address: url + "/console/dead?box=inbox&consumer=consumer-3"},
+		{name: "consumer", address: url + "/console/consumer?name=consumer-3"},
 	}
 	if err := b.measure(ctx, bare); err != nil {
 		return errors.Join(err, stop())

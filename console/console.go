@@ -17,6 +17,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/console/internal/causes"
+	"github.com/oncebox/oncebox/console/internal/consumer"
 	"github.com/oncebox/oncebox/console/internal/skin"
 	"github.com/oncebox/oncebox/console/internal/token"
 	"github.com/oncebox/oncebox/console/internal/words"
@@ -119,6 +120,7 @@ func (c *Console) makeRoutes() map[string]route {
 	}
 	if c.cfg.Inbox != nil {
 		routes["GET "+pageConsumers] = route{serve: showConsumers, live: true}
+		routes["GET "+consumer.Page] = route{serve: showConsumer, live: true}
 		routes["POST "+pageConsumers] = route{act: true, serve: changeConsumer}
 	}
 	if c.cfg.Idempotency != nil {
@@ -179,7 +181,7 @@ func (v *visit) serve() error {
 	in := v
 	// Operators load these pages again and again, above all when the database is in trouble. Without a bound, requests would pile up on a database that
 	// does not answer.
-	if method == http.MethodGet && slices.Contains([]string{"", pageStuck, pageSearch, pageConsumers}, v.name) {
+	if method == http.MethodGet && slices.Contains([]string{"", pageStuck, pageSearch, pageConsumers, consumer.Page}, v.name) {
 		within, cancel := v.bounded()
 		defer cancel()
 		in = within

@@ -1,12 +1,15 @@
 package console
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
 
 	"github.com/oncebox/oncebox/console/internal/consumer"
+	"github.com/oncebox/oncebox/console/internal/plot"
 	"github.com/oncebox/oncebox/operator"
+	"github.com/oncebox/oncebox/ops"
 )
 
 // fieldFor is the form field with the length of a pause.
@@ -26,6 +29,31 @@ func showConsumers(v *visit) (err error) {
 	}
 	v.still = v.access.Act // the page has forms
 	return v.show(pageConsumers, titleConsumers, view)
+}
+
+// consumerView is the data of the page of one consumer.
+type consumerView struct {
+	View  *consumer.View
+	Spans []tab
+}
+
+// showConsumer shows all that is known of one consumer.
+func showConsumer(v *visit) error {
+	q := v.URL.Query()
+	name, span := q.Get(consumer.Field), plot.SpanOf(q.Get(fieldSpan))
+	all, _, err := v.view().Causes(v.Context(), ops.Filter{Consumer: name})
+	if err != nil {
+		return err
+	}
+	view, err := consumer.ReadView(v.Context(), v.now, span, v.db, v.cfg.Outbox, v.cfg.Inbox, name, all)
+	if errors.Is(err, consumer.ErrUnknown) {
+		return &problem{http.StatusNotFound, "There is no such consumer", "It was forgotten, or has another name. The page Consumers lists all."}
+	}
+	if err != nil {
+		return err
+	}
+	v.still = v.access.Act // the page has forms
+	return v.show(consumer.Page, name, &consumerView{view, spansOf(consumer.Page, url.Values{consumer.Field: {name}}, span)})
 }
 
 // changeConsumer pauses, resumes or forgets a consumer.

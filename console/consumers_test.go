@@ -143,7 +143,7 @@ func TestAConsumerIsPausedAndResumed(t *testing.T) {
 	require.Equal(t, http.StatusConflict, again.status)
 	require.Contains(t, again.text(), "is paused already")
 	require.Contains(t, b.page("").text(), "billing is paused by ann@example.com")
-	require.Contains(t, b.page("stuck").text(), "resumes them : consumer billing,")
+	require.Contains(t, b.page("stuck").text(), "resumes them : consumer billing ,")
 	reader := b.as("bob", "read").page("consumers")
 	require.Contains(t, reader.text(), "paused")
 	require.NotContains(t, reader.body, "<form method=\"post\"")
@@ -165,4 +165,49 @@ func TestAConsumerIsPausedAndResumed(t *testing.T) {
 	for n, action := range []operator.Action{operator.Forget, operator.Resume, operator.Pause} {
 		require.Equal(t, []string{string(action), "ann@example.com"}, []string{string(entries[n].Action), entries[n].Actor})
 	}
+}
+
+// The page of a consumer says how it is, in the words of the overview, how fast it is and what fails, and leads to what waits for it.
+func TestAConsumerHasAPage(t *testing.T) {
+	s := newShop(t)
+	b := s.serve(s.config())
+	s.failingMessage("o-1")
+	require.NoError(t, s.App.Inbox.SubscribeAll(t.Context()))
+	for _, page := range []string{"", "consumers", "stuck"} {
+		require.Contains(t, b.page(page).links("consumer?"), "consumer?name=billing", page)
+	}
+	page := b.page("consumer?name=billing")
+	require.Contains(t, page.links("stuck?"), "stuck?consumer=billing")
+	require.NotEmpty(t, page.links("failure?"), "the cause of its failures")
+	require.Contains(t, page.text(), "not now "+hostile)
+	require.Contains(t, page.text(), "Handled not known")
+	require.Contains(t, page.text(), "Pause…")
+	require.Contains(t, page.links("consumer?"), "consumer?name=billing&span=24h")
+
+	s.went("inbox", "billing", 9, 4, 120)
+	s.went("inbox", "billing", 3, 0, 0)
+	require.Regexp(t, `Every try fails: no message was handled since .*\d\d:\d\d`, b.page("consumer?name=billing").text())
+	s.went("inbox", "billing", 3, 0, 399)
+	text := b.page("consumer?name=billing").text()
+	require.Contains(t, text, "1 of 400 tries failed in the last full minute.")
+	require.Regexp(t, `Handled 6.7/s in the minute of \d\d:\d\d UTC: 399 messages, and 1 try failed`, text)
+
+	s.killedMessages(1)
+	require.Contains(t, b.page("consumer?name=billing").links("dead?"), "dead?box=inbox&consumer=billing")
+	reader := b.as("bob", "read").page("consumer?name=billing")
+	require.NotContains(t, reader.body, "<form method=\"post\"")
+	require.NotContains(t, reader.text(), "Retry all")
+
+	for _, statement := range []string{
+		`UPDATE inbox_topic SET subscribed = true, backlog = 2000, backlog_precision = 'EXACT', connections = 1, unattended = 0, asked_at = now(),
+			many_since = now() - interval '10 minutes' WHERE consumer = 'billing'`,
+		`UPDATE oncebox_history SET waiting = 4000 WHERE part = 'inbox' AND consumer = 'billing'`,
+	} {
+		_, err := s.DB.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	text = b.page("consumer?name=billing").text()
+	require.Regexp(t, `At the broker 2 000, falling, and empty in about \d min`, text)
+	require.Contains(t, b.page("").text(), "Messages waiting 2 000 wait for consumers at the broker")
+	require.Equal(t, http.StatusNotFound, b.get("consumer?name=nobody").status)
 }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"net/url"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/oncebox/oncebox/console/internal/causes"
 	"github.com/oncebox/oncebox/console/internal/consumer"
+	"github.com/oncebox/oncebox/console/internal/frame"
 	"github.com/oncebox/oncebox/console/internal/outlook"
 	"github.com/oncebox/oncebox/console/internal/plot"
 	"github.com/oncebox/oncebox/console/internal/words"
@@ -35,6 +37,9 @@ type overviewView struct {
 	Findings  []finding
 
 	HasInbox, HasKeys bool
+
+	AtBroker, LateAtBroker string // see consumer.Waits
+	NoBroker               bool
 
 	// Trend says whether the backlog grows, "" if that is not known. Plots, and Sparks by consumer, show how the figures went over the time that is the
 	// current one of Spans.
@@ -118,18 +123,22 @@ func showOverview(v *visit) error {
 // fieldSpan is the parameter with the time that the plots cover.
 const fieldSpan = "span"
 
-// draw makes the plots.
-func (o *overviewView) draw(shown plot.Span, now time.Time) {
+// spansOf returns the links to a page with the times that its plots can cover.
+func spansOf(page string, fields url.Values, shown plot.Span) (list []tab) {
 	for _, s := range plot.Spans() {
-		l := tab{link: link{Name: s.Name, Href: "./"}}
-		if s.Value != "" {
-			l.Href += "?" + url.Values{fieldSpan: {s.Value}}.Encode()
-		}
+		l := tab{link: link{Name: s.Name, Href: frame.Address(cmp.Or(page, "./"), frame.With(fields, frame.Set(map[string]string{fieldSpan: s.Value})))}}
 		if s.Value == shown.Value {
 			l.Class = classCurrent
 		}
-		o.Spans = append(o.Spans, l)
+		list = append(list, l)
 	}
+	return list
+}
+
+// draw makes the plots.
+func (o *overviewView) draw(shown plot.Span, now time.Time) {
+	o.Spans = spansOf("", nil, shown)
+	o.AtBroker, o.LateAtBroker, o.NoBroker = consumer.Waits(o.Consumers)
 	if o.Outbox != nil {
 		c := &plot.Course{Span: shown, Now: now, History: o.history, Consumers: o.went}
 		o.Trend, o.Plots = c.Trend(o.Outbox.Backlog()), c.Plots()

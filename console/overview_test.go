@@ -48,7 +48,7 @@ func TestOverviewDrawsTheHistory(t *testing.T) {
 		s.place(strings.Repeat("o", n+1))
 	}
 	hour := b.page("")
-	require.Regexp(t, `10 the oldest for \d+ m?s ?, growing`, hour.text())
+	require.Regexp(t, `10 wait to be published, the oldest for \d+ m?s ?, growing`, hour.text())
 	require.Contains(t, hour.body, `aria-label="Events waiting. wait: last 3 at `)
 	require.Contains(t, hour.body, "at most 7 at ")
 	require.Contains(t, hour.body, `<title>`)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/console/internal/causes"
+	"github.com/oncebox/oncebox/console/internal/consumer"
 	"github.com/oncebox/oncebox/console/internal/frame"
 	"github.com/oncebox/oncebox/console/internal/skin"
 	"github.com/oncebox/oncebox/console/internal/words"
@@ -152,7 +153,7 @@ func (v *visit) filter(fields, all url.Values) frame.Filter {
 // menu returns the links to the pages that this console has, with their numbers.
 func (v *visit) menu() (items []menuItem) {
 	n := v.numbers()
-	current := cmp.Or(map[string]string{"letter": pageDead, causes.Page: causes.ListPage}[v.name], v.name)
+	current := cmp.Or(map[string]string{"letter": pageDead, causes.Page: causes.ListPage, consumer.Page: pageConsumers}[v.name], v.name)
 	for _, item := range []struct {
 		name, page, state string
 		count             int

@@ -4,5 +4,5 @@
 //
 // Errors and reasons stay texts: the templates escape them. Reading changes nothing. A change has its entry in the audit, in the same transaction.
 //
-// Read first: row.go:Row, then change.go:Change.
+// Read first: row.go:Row, then view.go:View and change.go:Change.
 package consumer

@@ -7,14 +7,32 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/console/internal/causes"
+	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/inbox/state"
+	"github.com/oncebox/oncebox/messaging/count"
 	"github.com/oncebox/oncebox/outbox"
 )
 
 // Read lists the consumers that run or have run, with the messages that wait for them. It merges two sources, because a consumer may be in one of
 // them only: without any message, or without a known process. events may be nil: then it is not known who sends what to a consumer that is behind.
 func Read(ctx context.Context, events *outbox.Store, box *inbox.Inbox) (list []Row, err error) {
+	rows, err := rowsOf(ctx, box)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(rows)) {
+		row := rows[name]
+		if err := row.loads(ctx, events, box); err != nil {
+			return nil, err
+		}
+		list = append(list, row)
+	}
+	return list, nil
+}
+
+// rowsOf reads the consumers by their names, without loads.
+func rowsOf(ctx context.Context, box *inbox.Inbox) (map[string]Row, error) {
 	known, err := box.State().Consumers(ctx)
 	if err != nil {
 		return nil, err
@@ -30,14 +48,7 @@ func Read(ctx context.Context, events *outbox.Store, box *inbox.Inbox) (list []R
 	for _, st := range stats {
 		rows[st.Consumer] = Row{Stats: st, Consumer: rows[st.Consumer].Consumer}
 	}
-	for _, name := range slices.Sorted(maps.Keys(rows)) {
-		row := rows[name]
-		if err := row.loads(ctx, events, box); err != nil {
-			return nil, err
-		}
-		list = append(list, row)
-	}
-	return list, nil
+	return rows, nil
 }
 
 // ReadWithErrors is [Read] with the last error of each consumer: of its handler or of its connection, whichever is later.
@@ -89,6 +100,28 @@ func Behind(rows []Row, now time.Time) (list []string) {
 		list = append(list, rows[n].behind(now)...)
 	}
 	return list
+}
+
+// Waits returns how many messages wait at the broker for all consumers, "?" if no broker has answered, and about how late the oldest is, "" if that is
+// not known. none: there is no broker.
+func Waits(rows []Row) (number, late string, none bool) {
+	sum, precision, known, asked, oldest := int64(0), count.Exact, false, false, time.Duration(0)
+	for n := range rows {
+		r := &rows[n]
+		if messages, p, ok := r.atBroker(); ok {
+			sum, precision, known, oldest = sum+messages, max(precision, p), true, max(oldest, r.late())
+		} else if len(r.Unknown()) > 0 {
+			asked = true
+		}
+	}
+	switch {
+	case known && asked:
+		return max(precision, count.AtLeast).Words() + words.Group(sum), lateBy(oldest), false
+	case known:
+		return precision.Words() + words.Group(sum), lateBy(oldest), false
+	default:
+		return "?", "", !asked
+	}
 }
 
 // asked is how long a consumer must have been connected before it is an alarm that its broker has not reported how many messages wait. The broker is asked

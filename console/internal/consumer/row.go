@@ -29,6 +29,15 @@ type Row struct {
 // Name returns the name that a pause has: for a generation of a read model that of the read model.
 func (r *Row) Name() string { return state.Family(r.Stats.Consumer) }
 
+// Form is what the forms that pause, resume or forget a consumer need.
+type Form struct {
+	Row   *Row
+	Token string
+}
+
+// Form returns the consumer with the token of its forms.
+func (r *Row) Form(token string) Form { return Form{r, token} }
+
 // failed notes an error, if it is later than the noted error.
 func (r *Row) failed(text, href string, at time.Time) {
 	if text != "" && !at.Before(r.FailedAt) {
@@ -107,13 +116,7 @@ func (r *Row) all(states ...string) bool {
 
 // AtBroker returns how many messages wait at the broker, in all topics of the consumer. "" if there is no broker or it has not answered.
 func (r *Row) AtBroker() string {
-	n, known, precision := int64(0), len(r.Topics) > 0, count.Exact
-	for _, t := range r.Topics {
-		precision = max(precision, t.Waiting.Precision)
-		known = known && t.Waiting.Known
-		n += t.Waiting.Messages
-	}
-	switch {
+	switch n, precision, known := r.atBroker(); {
 	case known:
 		return precision.Words() + words.Group(n)
 	case len(r.Unknown()) > 0:
@@ -123,15 +126,27 @@ func (r *Row) AtBroker() string {
 	}
 }
 
+// atBroker returns how many messages wait at the broker, in all topics. known is false if there is no broker or it has not answered.
+func (r *Row) atBroker() (n int64, precision count.Precision, known bool) {
+	known, precision = len(r.Topics) > 0, count.Exact
+	for _, t := range r.Topics {
+		precision = max(precision, t.Waiting.Precision)
+		known = known && t.Waiting.Known
+		n += t.Waiting.Messages
+	}
+	return n, precision, known
+}
+
 // Late returns about how late these messages are: how long the oldest has waited. "" if that is not known, or less than a second.
-func (r *Row) Late() string {
-	late := time.Duration(0)
+func (r *Row) Late() string { return lateBy(r.late()) }
+
+func (r *Row) late() (late time.Duration) {
 	for n := range r.Topics {
 		if w := &r.Topics[n].Waiting; w.Known {
 			late = max(late, w.Late())
 		}
 	}
-	return lateBy(late)
+	return late
 }
 
 // lateBy returns a delay in words, "" for less than a second.

@@ -17,8 +17,8 @@ func wholeNumber(v float64) string {
 	return words.Group(int64(math.Round(v)))
 }
 
-// perSecond writes a rate.
-func perSecond(v float64) string {
+// PerSecond writes a rate.
+func PerSecond(v float64) string {
 	switch {
 	case v == 0:
 		return "0/s"

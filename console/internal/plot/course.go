@@ -25,7 +25,7 @@ func (c *Course) Plots() []*Plot {
 	age.number, age.scale = inSeconds, roundSeconds
 	c.highest(age, "old", "", func(f *operator.Figures) (float64, bool) { return f.Oldest.Seconds(), f.Known() })
 	rates := c.plot("Stored and published", "events per second", c.Span.step)
-	rates.number, rates.scale = perSecond, roundRate
+	rates.number, rates.scale = PerSecond, roundRate
 	c.rate(rates, "stored", "second", func(f *operator.Figures) int64 { return f.Came })
 	c.rate(rates, "published", "", func(f *operator.Figures) int64 { return f.Went })
 	failures := c.plot("Failing and dead", "events and ordering keys", c.Span.step)
@@ -36,6 +36,21 @@ func (c *Course) Plots() []*Plot {
 	all := &Course{Span: c.Span, Now: c.Now, History: sum(append(consumers, c.History))}
 	all.highest(failures, "dead letters", "bad", func(f *operator.Figures) (float64, bool) { return float64(f.Dead), f.Known() })
 	return []*Plot{backlog, age, rates, failures}
+}
+
+// OfConsumer returns the plots of a consumer: what it handles and what fails, what waits, and what does not flow.
+func (c *Course) OfConsumer() []*Plot {
+	rates := c.plot("Handled and failed", "messages per second", c.Span.step)
+	rates.number, rates.scale = PerSecond, roundRate
+	c.rate(rates, "handled", "", func(f *operator.Figures) int64 { return f.Went })
+	c.rate(rates, "tries that failed", "bad", func(f *operator.Figures) int64 { return f.Failed })
+	waits := c.plot("Messages waiting", "messages", c.Span.step)
+	c.highest(waits, "at the broker", "", func(f *operator.Figures) (float64, bool) { return float64(f.Waiting), f.Waiting != operator.Unknown })
+	c.highest(waits, "parked", "second", func(f *operator.Figures) (float64, bool) { return float64(f.Parked), f.Known() })
+	failures := c.plot("Failing and dead", "ordering keys and messages", c.Span.step)
+	c.highest(failures, "ordering keys that fail", "warn", func(f *operator.Figures) (float64, bool) { return float64(f.Failing), f.Failing != operator.Unknown })
+	c.highest(failures, "dead letters", "bad", func(f *operator.Figures) (float64, bool) { return float64(f.Dead), f.Known() })
+	return []*Plot{rates, waits, failures}
 }
 
 // sum adds up what fails and what is dead in several histories, by the times of their figures. Histories that lack a time, or have not read a number, do

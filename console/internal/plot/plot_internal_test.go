@@ -131,6 +131,6 @@ func TestAxes(t *testing.T) {
 	for highest, want := range map[float64]float64{0.1: 0.2, 0.3: 1, 1.5: 2, 700: 1000} {
 		require.InDelta(t, want, roundRate(highest), 1e-9, "%v", highest)
 	}
-	require.Equal(t, []string{"0/s", "3/min", "0.5/s", "12/s"}, []string{perSecond(0), perSecond(0.05), perSecond(0.5), perSecond(12.3)})
+	require.Equal(t, []string{"0/s", "3/min", "0.5/s", "12/s"}, []string{PerSecond(0), PerSecond(0.05), PerSecond(0.5), PerSecond(12.3)})
 	require.Equal(t, []string{"0 s", "2\u00a0min"}, []string{inSeconds(0), inSeconds(120)})
 }
