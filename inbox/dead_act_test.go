@@ -142,21 +142,21 @@ func TestMessageIsNotStrandedByADiscard(t *testing.T) {
 // arriving makes h handle m, in a transaction that stays open until the returned function is called.
 func (w *world) arriving(h messaging.Handler, m *messaging.Message) (commit func()) {
 	w.t.Helper()
-	handled, end, committed := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	handled, end, committed := make(chan error, 1), make(chan struct{}), make(chan error, 1)
 	go func() {
 		committed <- w.units.Do(context.WithoutCancel(w.t.Context()), func(ctx context.Context, _ *uow.Unit) error {
 			err := h.Handle(ctx, m)
-			close(handled)
+			handled <- err
 			<-end
 			return err
 		})
 	}()
-	<-handled
 	commit = sync.OnceFunc(func() {
 		close(end)
 		require.NoError(w.t, <-committed)
 	})
 	w.t.Cleanup(commit)
+	require.NoError(w.t, <-handled)
 	return commit
 }
 
