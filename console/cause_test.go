@@ -87,7 +87,7 @@ func TestAnOutageIsRetriedInThreeClicks(t *testing.T) {
 	form.Set("rate", "0")
 	done := b.post("bulk", form)
 	require.Contains(t, done.text(), "400 retried. The work is done.")
-	require.Contains(t, b.page(done.links("failure?")[0]).text(), "Nothing fails for this cause any more.", "back, when the cause is gone")
+	require.Contains(t, b.page(done.links("failure?")[0]).text(), "Nothing of this type fails for this cause any more.", "back, when the cause is gone")
 	s.Drain()
 	require.EqualValues(t, many, s.billed.Load())
 	require.Contains(t, b.page("stuck").text(), "Nothing is stuck.")

@@ -30,7 +30,7 @@ func showFailures(v *visit) error {
 		return invalid(err)
 	}
 	if q.Get(fieldDone) == causes.Gone {
-		table.Notice = goneCause + ". Its messages were handled, replayed or discarded; the audit shows what operators did."
+		table.Notice = goneCause + ". Its messages were handled, replayed or discarded; the audit shows what operators did. Other types with the same error are listed here."
 	}
 	return v.show(causes.ListPage, "Failures", table)
 }
@@ -82,7 +82,7 @@ func showFailure(v *visit) error {
 }
 
 // goneCause is the title for a cause that another operator, or a handler, has dealt with.
-const goneCause = "Nothing fails for this cause any more"
+const goneCause = "Nothing of this type fails for this cause any more"
 
 // failureOf reads a cause. The error is failures.ErrUnknown if nothing fails for it, and no note is left.
 func failureOf(v *visit, fingerprint string) (*failureView, error) {

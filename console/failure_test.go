@@ -106,7 +106,7 @@ func TestCauseIsNotedAndArchived(t *testing.T) {
 	require.Contains(t, b.page("stuck").text(), "4 ordering keys fail")
 	require.Regexp(t, "What was said about it .* unarchive .* archive .* known", b.page(m.page).text())
 	gone := b.page("failure?cause=0")
-	require.Contains(t, gone.text(), "Nothing fails for this cause any more.", "a bookmark, say")
+	require.Contains(t, gone.text(), "Nothing of this type fails for this cause any more.", "a bookmark, say")
 	require.Contains(t, gone.at, "/failures?")
 	require.NotContains(t, b.page("failures").text(), "any more")
 	form := url.Values{"token": b.page(m.page).form()["token"][:1], "cause": {"0"}, "reason": {"known"}}

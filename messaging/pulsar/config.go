@@ -48,11 +48,11 @@ type Config struct {
 	Partitions int `env:"PARTITIONS"`
 	// Subscriptions are made at the start, with their topics. From then on the broker keeps messages for these subscriptions. Default: none.
 	Subscriptions []messaging.Subscription
-	// DisableBatching sends each message by itself (an entry of its own at the broker) and not in a batch, which takes three times as long. All
-	// programs that publish to a topic with a [messaging.KeyShared] subscription have to send each message as an entry of its own. If DisableBatching
-	// is false, the program sends messages in this way only to topics with a KeyShared subscription that the program knows: a subscription that it
-	// has declared or subscribed itself, or has found at the broker. It looks for subscriptions when it begins to publish to a topic and at the
-	// checks of AudienceInterval. It finds only subscriptions that oncebox has declared or that have a consumer. Default: false.
+	// DisableBatching sends each message by itself (an entry of its own at the broker) and not in a batch, which takes three times as long. A topic
+	// with a [messaging.KeyShared] subscription must get no batches, from any program that publishes to it. If DisableBatching is false, the program
+	// sends no batches to a topic if it knows of a KeyShared subscription of that topic. It knows the subscriptions that it has declared or
+	// subscribed itself. It also looks for subscriptions at the broker: when it begins to publish to a topic, and at each check of AudienceInterval.
+	// There it finds only subscriptions that oncebox has declared, and subscriptions that have a consumer. Default: false.
 	DisableBatching bool `env:"DISABLE_BATCHING"`
 	// Producers is the number of calls of Publish that may send to one topic at once. Further calls wait. Default: 4.
 	Producers int `env:"PRODUCERS"`
@@ -63,11 +63,11 @@ type Config struct {
 	// checks only before the first message. The program checks subscriptions through the admin API. Without a subscription the broker may delete
 	// messages before anybody has received them. Default: 1m.
 	AudienceInterval time.Duration `env:"AUDIENCE_INTERVAL"`
-	// MaxMessageBytes must be equal to the setting maxMessageSize of the broker, in bytes. A message that may be larger than MaxMessageBytes, with
-	// its properties, is refused permanently. A received message that came in chunks and is not larger than MaxMessageBytes becomes a dead letter,
-	// because it may be the last chunk alone. A wrong value is dangerous if the limit of the broker is below 256 KiB. Messages share batches of up to
-	// half of MaxMessageBytes, at most 128 KiB. If a batch is larger than the limit of the broker, the order of an ordering key may break. Default: 5
-	// MiB.
+	// MaxMessageBytes must be equal to the setting maxMessageSize of the broker, in bytes. A message that may be larger, with its properties, is
+	// refused permanently. Only a message that is larger needs chunks. So if a received message came in chunks and is not larger, its first chunks
+	// may be missing, and it becomes a dead letter. A batch has at most half of MaxMessageBytes, and at most 128 KiB. If a batch is larger than the
+	// limit of the broker, the order of an ordering key may break. So a wrong value is dangerous if the limit of the broker is below 256 KiB.
+	// Default: 5 MiB.
 	MaxMessageBytes int `env:"MAX_MESSAGE_BYTES"`
 
 	// MaxReceivedBytes is the size of the largest message that is received, in bytes, uncompressed, with its properties. With -1 there is no limit. A
