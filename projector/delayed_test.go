@@ -74,6 +74,8 @@ func (f *fixture) changing(held bool, change func(tx bun.Tx, id string) error) b
 			require.NoError(f.t, tx.Rollback())
 			require.NoError(f.t, f.projector(quick()).RunOnce(f.t.Context()))
 			f.pub.forget()
+			_, err := f.db.Exec("DELETE FROM outbox; DELETE FROM outbox_sent")
+			require.NoError(f.t, err)
 			continue
 		}
 		f.eventually("the time comes", func() (come bool) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -18,13 +19,15 @@ import (
 // A mail is sent at most once, wherever the process dies, and its row says whether that is certain.
 func TestMailIsSentAtMostOnce(t *testing.T) {
 	sends := 0
-	var fails error
+	var fails, away error
 	kit, _ := oncetest.Serve(t, serve.Service{
 		Source:  "mailer",
 		Migrate: serve.Tables("CREATE TABLE IF NOT EXISTS mails (message_key text PRIMARY KEY, reservation text NOT NULL, outcome text NOT NULL)"),
 		Setup: func(_ context.Context, app *oncebox.App) (http.Handler, error) {
 			event.Register[recipes.ReservationPaid](app.Registry)
-			recipes.ConsumeMails(app, func(context.Context, string) error { sends++; return fails })
+			recipes.ConsumeMails(app, func(context.Context) (func(context.Context, string) error, error) {
+				return func(context.Context, string) error { sends++; return fails }, away
+			})
 			return nil, nil
 		},
 	})
@@ -53,4 +56,12 @@ func TestMailIsSentAtMostOnce(t *testing.T) {
 		require.Equal(t, c.outcome, outcome, id)
 		require.Len(t, key, 32)
 	}
+	sends, fails, away = 0, nil, errors.New("connection refused")
+	kit.PublishFrom("tickets", "reservation", recipes.ReservationPaid{ID: "server away"})
+	require.NotEmpty(t, kit.DrainFailing())
+	require.Zero(t, sends)
+	away = nil
+	kit.Advance(time.Hour)
+	kit.Drain()
+	require.Equal(t, 1, sends, "it is tried again")
 }

@@ -64,8 +64,9 @@ func (p *Program) withBroker(t *testing.T, program, readme string) string {
 	t.Helper()
 	line := regexp.MustCompile(`(?m)^\s*Brokers: .*nats\.Kind\(\).*$`).FindString(readme)
 	require.NotEmpty(t, line, "the README adds NATS to the program")
-	const source, first = "\t\tSource:  \"shop\",\n", "\t\"github.com/oncebox/oncebox/messaging\"\n"
-	require.Contains(t, program, source)
+	const first = "\t\"github.com/oncebox/oncebox/messaging\"\n"
+	source := regexp.MustCompile(`(?m)^\t\tSource: +"shop",\n`).FindString(program)
+	require.NotEmpty(t, source, "the program has a source")
 	require.Contains(t, program, first)
 	program = strings.Replace(program, source, source+strings.ReplaceAll(line, "nats.", p.Adapter+".")+"\n", 1)
 	return strings.Replace(program, first, first+"\t\""+product+"/messaging/brokers\"\n\t\""+product+"/messaging/"+p.Adapter+"\"\n", 1)
