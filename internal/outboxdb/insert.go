@@ -94,7 +94,7 @@ func makeInserts(enter string, alike bool) *insertStatements {
 	}
 	s.texts[0] = `
 WITH l AS MATERIALIZED (
-	SELECT n, ` + moved + ` AS moved FROM (SELECT count(pg_advisory_xact_lock($1::int, b)) AS n FROM unnest($2::int[]) b) taken),
+	SELECT n, ` + moved + ` AS moved FROM (` + takeLocks + `) taken),
 i AS (
 	` + insertInto(value, "l.moved") + ` FROM l CROSS JOIN unnest(` + strings.Join(arrays, ", ") + `) WITH ORDINALITY u(` + strings.Join(mine, ", ") + `, ord)
 	WHERE l.n >= 0 ORDER BY u.ord` + returning("id, seq", enter) + storedRows
@@ -122,7 +122,8 @@ WITH i AS (
 const (
 	// oneLock and manyLocks take the locks, and are true. An event without an ordering key has none.
 	oneLock   = `pg_advisory_xact_lock($1::int, $2::int) IS NOT NULL OR $2::int IS NULL`
-	manyLocks = `(SELECT count(pg_advisory_xact_lock($1::int, b)) FROM unnest($2::int[]) b) >= 0`
+	manyLocks = `(` + takeLocks + `) >= 0`
+	takeLocks = `SELECT count(pg_advisory_xact_lock($1::int, b)) AS n FROM unnest($2::int[]) b`
 
 	// moved says that a tenant has moved to another group at some time. It is computed under the locks, and sees what was committed since the
 	// statement began.
