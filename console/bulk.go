@@ -68,8 +68,7 @@ func bulkOf(v *visit, q url.Values) (*bulkView, error) {
 	view := &bulkView{Act: d, Selection: &s, Query: s.Values().Encode(), Back: "dead?" + s.Values().Encode()}
 	switch {
 	case s.Fingerprint != "":
-		first, _, _ := strings.Cut(s.Fingerprint, ",")
-		view.Back = causes.Href(first)
+		view.Back = causes.Href(causes.First(s.Fingerprint))
 	case d.Action == operator.Retry:
 		view.Back = pageStuck
 	}

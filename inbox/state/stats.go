@@ -39,17 +39,23 @@ func (r *Reader) Stats(ctx context.Context) ([]Stats, error) {
 	list := make([]Stats, len(consumers))
 	counted := min(mostCounted, max(allCounted/max(len(consumers), 1), leastCounted))
 	for n, consumer := range consumers {
-		st := &list[n]
-		st.Consumer, st.Counted = consumer, counted
-		var age float64
-		err := r.h.AdHoc().QueryRow(ctx, r.h.DB(ctx), store.Statistics, []any{consumer, counted},
-			&st.Waiting, &st.Failed, &st.Dead, &st.Parked, &age, &st.DeadLetters)
-		if err != nil {
-			return nil, store.Wrap("read statistics", err)
+		if list[n], err = r.statsOf(ctx, consumer, counted); err != nil {
+			return nil, err
 		}
-		st.OldestParked = seconds(age)
 	}
 	return list, nil
+}
+
+// StatsOf reads the numbers of one consumer. They are 0 if it has no parked messages and no dead letters.
+func (r *Reader) StatsOf(ctx context.Context, consumer string) (Stats, error) { return r.statsOf(ctx, consumer, mostCounted) }
+
+func (r *Reader) statsOf(ctx context.Context, consumer string, counted int) (Stats, error) {
+	st := Stats{Consumer: consumer, Counted: counted}
+	var age float64
+	err := r.h.AdHoc().QueryRow(ctx, r.h.DB(ctx), store.Statistics, []any{consumer, counted},
+		&st.Waiting, &st.Failed, &st.Dead, &st.Parked, &age, &st.DeadLetters)
+	st.OldestParked = seconds(age)
+	return st, store.Wrap("read statistics", err)
 }
 
 func (r *Reader) troubled(ctx context.Context) ([]string, error) {

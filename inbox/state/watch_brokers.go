@@ -101,17 +101,9 @@ func (r *Reader) note(ctx context.Context, consumer, topic string, said messagin
 		_, err = r.h.Patient.Exec(ctx, r.h.DB(ctx), noteSilence, consumer, topic, failure.Error())
 	} else {
 		_, err = r.h.Patient.Exec(ctx, r.h.DB(ctx), noteWaiting, consumer, topic, said.Messages, said.Settled, said.Consumers, said.Unattended, said.Missing,
-			said.Precision.String(), Many, stored(said.Oldest))
+			said.Precision.String(), Many, store.Storable(said.Oldest))
 	}
 	return store.Wrap("store how many messages wait at the broker", err)
-}
-
-// stored returns the time, or nil for the zero time, which is stored as NULL.
-func stored(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
 }
 
 // ConsumersAt is [Reader.Consumers] with fresh answers of the broker, for a program that can reach it. The answers are not stored.

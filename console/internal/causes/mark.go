@@ -50,8 +50,11 @@ func (m *Mark) Wrong() string {
 }
 
 // First returns the fingerprint of the page that had the form.
-func (m *Mark) First() string {
-	first, _, _ := strings.Cut(m.Fingerprint, ",")
+func (m *Mark) First() string { return First(m.Fingerprint) }
+
+// First returns the first of several fingerprints with commas between them.
+func First(fingerprints string) string {
+	first, _, _ := strings.Cut(fingerprints, ",")
 	return first
 }
 

@@ -17,22 +17,6 @@ import (
 // Read lists the consumers that run or have run, with the messages that wait for them. It merges two sources, because a consumer may be in one of
 // them only: without any message, or without a known process. events may be nil: then it is not known who sends what to a consumer that is behind.
 func Read(ctx context.Context, events *outbox.Store, box *inbox.Inbox) (list []Row, err error) {
-	rows, err := rowsOf(ctx, box)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range slices.Sorted(maps.Keys(rows)) {
-		row := rows[name]
-		if err := row.loads(ctx, events, box); err != nil {
-			return nil, err
-		}
-		list = append(list, row)
-	}
-	return list, nil
-}
-
-// rowsOf reads the consumers by their names, without loads.
-func rowsOf(ctx context.Context, box *inbox.Inbox) (map[string]Row, error) {
 	known, err := box.State().Consumers(ctx)
 	if err != nil {
 		return nil, err
@@ -48,7 +32,14 @@ func rowsOf(ctx context.Context, box *inbox.Inbox) (map[string]Row, error) {
 	for _, st := range stats {
 		rows[st.Consumer] = Row{Stats: st, Consumer: rows[st.Consumer].Consumer}
 	}
-	return rows, nil
+	for _, name := range slices.Sorted(maps.Keys(rows)) {
+		row := rows[name]
+		if err := row.loads(ctx, events, box); err != nil {
+			return nil, err
+		}
+		list = append(list, row)
+	}
+	return list, nil
 }
 
 // ReadWithErrors is [Read] with the last error of each consumer: of its handler or of its connection, whichever is later.

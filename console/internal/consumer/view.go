@@ -14,6 +14,7 @@ import (
 	"github.com/oncebox/oncebox/console/internal/plot"
 	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/ops/processes"
@@ -98,15 +99,21 @@ func ReadView(ctx context.Context, now time.Time, span plot.Span, db *bun.DB, ev
 	return v, nil
 }
 
-// readOne reads one consumer.
-func readOne(ctx context.Context, events *outbox.Store, box *inbox.Inbox, name string) (Row, error) {
-	rows, err := rowsOf(ctx, box)
+// readOne reads one consumer, as [Read] reads all.
+func readOne(ctx context.Context, events *outbox.Store, box *inbox.Inbox, name string) (row Row, err error) {
+	known, err := box.State().Consumers(ctx)
 	if err != nil {
-		return Row{}, err
+		return row, err
 	}
-	row, known := rows[name]
-	if !known {
-		return Row{}, ErrUnknown
+	if row.Stats, err = box.State().StatsOf(ctx, name); err != nil {
+		return row, err
+	}
+	at := slices.IndexFunc(known, func(c state.Consumer) bool { return c.Consumer == name })
+	switch {
+	case at >= 0:
+		row.Consumer = known[at]
+	case row.Waiting+row.Failed+row.Dead+row.Parked+row.DeadLetters == 0:
+		return row, ErrUnknown
 	}
 	return row, row.loads(ctx, events, box)
 }

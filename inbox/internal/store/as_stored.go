@@ -35,7 +35,7 @@ func Stored(m *messaging.Message, unordered bool) *messaging.Message {
 	}
 	e.SchemaVersion = storedVersion(e.SchemaVersion)
 	e.OccurredAt = time.Time{}
-	if t := storable(m.OccurredAt); t != nil {
+	if t := Storable(m.OccurredAt); t != nil {
 		e.OccurredAt = *t
 	}
 	e.Payload = notNil(e.Payload)

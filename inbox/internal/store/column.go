@@ -66,7 +66,7 @@ var columns = []column{ //nolint:gochecknoglobals // a constant
 	plain("schema_version", "integer", func(m *row) int { return storedVersion(m.SchemaVersion) }, func(m *row) any { return &m.SchemaVersion }),
 	optional(freeText("routing_key", func(e *event.Envelope) *string { return &e.RoutingKey })),
 	freeText("content_type", func(e *event.Envelope) *string { return &e.ContentType }),
-	plain("occurred_at", "timestamptz", func(m *row) *time.Time { return storable(m.OccurredAt) }, func(m *row) any { return &m.occurred }),
+	plain("occurred_at", "timestamptz", func(m *row) *time.Time { return Storable(m.OccurredAt) }, func(m *row) any { return &m.occurred }),
 	plain("event_metadata", "json", func(m *row) string { return encoded(m.Metadata) }, func(m *row) any { return &m.metadata }),
 	plain("payload", "bytea", func(m *row) []byte { return notNil(m.Payload) }, func(m *row) any { return &m.Payload }),
 }

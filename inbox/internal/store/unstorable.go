@@ -45,8 +45,8 @@ func isAboutDatabase(class string) bool {
 	return slices.Contains([]string{"08", "0A", "25", "26", "28", "3D", "3F", "40", "42", "53", "55", "57", "58", "XX"}, class)
 }
 
-// storable returns nil for a time that RFC 3339 cannot express.
-func storable(t time.Time) *time.Time {
+// Storable returns nil, which is stored as NULL, for the zero time and for a time that RFC 3339 cannot express.
+func Storable(t time.Time) *time.Time {
 	if year := t.UTC().Year(); t.IsZero() || year < 0 || year > 9999 {
 		return nil
 	}
