@@ -77,7 +77,7 @@ func (v *View) readConsumer(ctx context.Context, now time.Time, db *bun.DB, even
 		return err
 	}
 	h := went[state.Family(v.Consumer)]
-	v.Again = outlook.Again(&h, now)
+	v.Again = outlook.Again(&h, v.Failing.Last, now)
 	run, err := processes.List(ctx, db, events, messages)
 	if err != nil {
 		return err

@@ -70,8 +70,11 @@ func OfGroup(g *failures.Group, limit *operator.Limit) (list []string) {
 const mends = 2 * time.Minute
 
 // Again returns how many messages a consumer has handled in the last two minutes, if no try of it failed in that time. 0: it handled nothing, or a try
-// failed. Then an early try would fail, too.
-func Again(h *operator.History, now time.Time) (handled int64) {
+// failed. Then an early try would fail, too. last is when a message of the cause began to fail, the latest: the history counts it up to a minute later.
+func Again(h *operator.History, last, now time.Time) (handled int64) {
+	if last.After(now.Add(-mends)) {
+		return 0
+	}
 	for n := range h.Figures {
 		f := &h.Figures[n]
 		switch {

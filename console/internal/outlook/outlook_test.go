@@ -62,6 +62,8 @@ func TestAConsumerHandlesAgain(t *testing.T) {
 		"it failed a moment ago":  {0, []operator.Figures{at(time.Minute, 50, 7), at(0, 9, 0)}},
 		"it failed three minutes": {59, []operator.Figures{at(4*time.Minute, 3, 7), at(time.Minute, 50, 0), at(0, 9, 0)}},
 	} {
-		require.Equal(t, c.want, outlook.Again(&operator.History{Figures: c.figures}, now), name)
+		h := &operator.History{Figures: c.figures}
+		require.Equal(t, c.want, outlook.Again(h, now.Add(-time.Hour), now), name)
+		require.Zero(t, outlook.Again(h, now.Add(-time.Minute), now), "a message has just begun to fail: "+name)
 	}
 }
