@@ -31,14 +31,15 @@ func FromEnv() (Config, error) {
 		return c, err
 	}
 	if err := c.Validate(); err != nil {
-		return c, fmt.Errorf("config: %w", inVariables(err))
+		return c, lines(inVariables(err))
 	}
 	return c, nil
 }
 
 // Env fills a struct with `env` tags from the variables that begin with prefix. A program uses it for settings of its own, and for parts that it chooses
 // itself, such as a broker adapter. The tags are those of github.com/caarlos0/env: with `env:"URL,notEmpty"` a variable is required, and envDefault has a
-// default. A map[string]string takes key:value, separated by commas. A [time.Duration] may be a plain -1. Env calls no method of the struct, so check further rules afterwards.
+// default. A map[string]string takes key:value, separated by commas. A [time.Duration] may be a plain -1. A type with UnmarshalText reads its value itself.
+// Env calls no method of the struct, so check further rules afterwards. The error has a line for each variable that cannot be used.
 //
 // With a prefix that does not begin with ONCEBOX_, variables without a field are ignored, because the prefix may have other variables too.
 // Where prefix begins with ONCEBOX_, a variable that begins with prefix and has no field is an error with the nearest name: a
@@ -52,14 +53,27 @@ func Env(prefix string, cfg any) error {
 		return fmt.Errorf("config: read the environment: %w", err)
 	}
 	vars := environment(fields)
-	errs := []error{unknown(prefix, fields)}
-	if err := parse(prefix, cfg, vars); err != nil {
-		errs = append(errs, misread(prefix, cfg, vars, err))
+	err = unknown(prefix, fields)
+	if wrong := parse(prefix, cfg, vars); wrong != nil {
+		err = errors.Join(err, misread(prefix, cfg, vars, wrong))
 	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("config: read the environment: %w", err)
+	return lines(err)
+}
+
+// lines returns a list of errors, each of which can be understood without the others: a log may show one line of them.
+func lines(err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	list, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return fmt.Errorf("config: %w", err)
+	}
+	var errs []error
+	for _, err := range list.Unwrap() {
+		errs = append(errs, lines(err))
+	}
+	return errors.Join(errs...)
 }
 
 func parse(prefix string, cfg any, vars map[string]string) error {

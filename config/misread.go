@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding"
 	"errors"
 	"fmt"
 	"maps"
@@ -27,21 +28,36 @@ func misread(prefix string, cfg any, vars map[string]string, failed error) error
 		fresh := reflect.New(reflect.TypeOf(cfg).Elem()).Interface()
 		err := parse(prefix, fresh, map[string]string{name: vars[name]})
 		if wrong, ok := errors.AsType[env.ParseError](err); ok {
-			errs = append(errs, misfit(name, vars[name], wrong.Type))
+			errs = append(errs, misfit(name, vars[name], wrong))
 		}
 	}
 	for _, err := range all.Errors {
-		if _, ok := errors.AsType[env.ParseError](err); !ok {
+		switch wrong := err.(type) { //nolint:errorlint // package env wraps none of them
+		case env.ParseError: // misfit has it
+		case env.VarIsNotSetError:
+			errs = append(errs, absent(wrong.Key))
+		case env.EmptyVarError:
+			errs = append(errs, absent(wrong.Key))
+		default:
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// misfit is the error about one value. The entries of a map are often tokens or passwords, which must not reach a log.
-func misfit(name, value string, t reflect.Type) error {
-	if t.Kind() == reflect.Map {
+func absent(name string) error { return fmt.Errorf("%s is not set, or empty: it is required", name) }
+
+// misfit is the error about one value. A type that reads its value itself knows what is wrong, and whether that may be shown. The entries of a map are
+// often tokens or passwords, which must not reach a log.
+func misfit(name, value string, wrong env.ParseError) error {
+	t := wrong.Type
+	switch {
+	case reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):
+		return fmt.Errorf("%s cannot be used: %w", name, wrong.Err)
+	case t.Kind() == reflect.Map:
 		return fmt.Errorf("%s has an entry that is not key:value: give such entries, separated by commas", name)
+	case t == reflect.TypeFor[time.Duration]() && strings.HasPrefix(name, prefix):
+		return fmt.Errorf("%s is %q: give %s, or -1 where that is off", name, value, expected(t))
 	}
 	return fmt.Errorf("%s is %q: give %s", name, value, expected(t))
 }
@@ -50,7 +66,7 @@ func misfit(name, value string, t reflect.Type) error {
 func expected(t reflect.Type) string {
 	switch {
 	case t == reflect.TypeFor[time.Duration]():
-		return "a duration such as 500ms, 2s or 168h, or -1 where that is off"
+		return "a duration such as 500ms, 2s or 168h"
 	case t.Kind() == reflect.Bool:
 		return "true or false"
 	case reflect.Zero(t).CanInt(), reflect.Zero(t).CanUint():

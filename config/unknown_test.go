@@ -44,7 +44,7 @@ func TestVariablesOfABrokerAreLeftToItsPrograms(t *testing.T) {
 	_, err := config.FromEnv()
 	require.NoError(t, err)
 	var cfg broker
-	require.EqualError(t, config.Env("ONCEBOX_PULSAR_", &cfg), "config: read the environment: ONCEBOX_PULSAR_NAMESPCE does not exist: "+
+	require.EqualError(t, config.Env("ONCEBOX_PULSAR_", &cfg), "config: ONCEBOX_PULSAR_NAMESPCE does not exist: "+
 		"set ONCEBOX_PULSAR_NAMESPACE, or list it in ONCEBOX_IGNORE if it is another program's")
 	t.Setenv("ONCEBOX_PULSAR_NAMESPCE", "")
 	require.NoError(t, config.Env("ONCEBOX_PULSAR_", &cfg))
