@@ -94,26 +94,39 @@ func WithCodec(c Codec) RegisterOption { return func(e *entry) { e.codec = c } }
 
 // Register makes T known under the name that its EventType returns for the zero value. T may be a struct or a pointer to one. It panics if the name
 // or an alias is empty or taken, if the version is below 1, or if an upcaster does not start from an older version. These are mistakes in the
-// program, found at its start.
+// program, found at its start. [RegisterAll] registers several types.
 func Register[T Event](r *Registry, opts ...RegisterOption) {
-	goType := reflect.TypeFor[T]()
+	r.register(reflect.TypeFor[T](), opts)
+}
+
+// RegisterAll makes the types of events known, each as [Register] does without options. The values of samples do not matter.
+//
+//	event.RegisterAll(registry, OrderPlaced{}, OrderCancelled{})
+func RegisterAll(r *Registry, samples ...Event) {
+	for _, sample := range samples {
+		goType := reflect.TypeOf(sample)
+		if goType == nil {
+			panic("event: RegisterAll: a sample is nil: pass a value of each type, such as OrderPlaced{}")
+		}
+		r.register(goType, nil)
+	}
+}
+
+func (r *Registry) register(goType reflect.Type, opts []RegisterOption) {
 	if goType.Kind() == reflect.Interface {
 		panic(fmt.Sprintf("event: Register[%s]: register the types that implement the interface", goType))
 	}
-	sample := blank[T](goType)
+	sample, _ := blank(goType)
 	e := &entry{
-		name: sample.EventType(), version: 1, goType: goType, codec: JSON{},
+		name: sample().EventType(), version: 1, goType: goType, codec: JSON{},
 		upcasters: map[int]func([]byte) ([]byte, error){},
 		decode: func(c Codec, data []byte) (Event, error) {
-			v := blank[T](goType)
-			if goType.Kind() == reflect.Pointer {
-				return v, c.Unmarshal(data, v)
-			}
-			err := c.Unmarshal(data, &v)
-			return v, err
+			decoded, target := blank(goType)
+			err := c.Unmarshal(data, target)
+			return decoded(), err
 		},
 	}
-	if v, ok := any(sample).(Versioned); ok {
+	if v, ok := sample().(Versioned); ok {
 		e.version = v.SchemaVersion()
 	}
 	for _, opt := range opts {
@@ -130,12 +143,20 @@ func Register[T Event](r *Registry, opts ...RegisterOption) {
 	r.add(e)
 }
 
-// blank returns an empty event to decode into: a zero value, or a pointer to one.
-func blank[T Event](goType reflect.Type) (v T) {
-	if goType.Kind() == reflect.Pointer {
-		v = reflect.New(goType.Elem()).Interface().(T) //nolint:forcetypeassert // the type is T by construction
+// blank returns a pointer to decode an event into, and a function that returns the event: the value that the pointer points to, or the pointer itself if
+// the type is a pointer.
+func blank(goType reflect.Type) (decoded func() Event, target any) {
+	isPointer := goType.Kind() == reflect.Pointer
+	if isPointer {
+		goType = goType.Elem()
 	}
-	return v
+	v := reflect.New(goType)
+	return func() Event {
+		if isPointer {
+			return v.Interface().(Event) //nolint:forcetypeassert // the type is an Event by construction
+		}
+		return v.Elem().Interface().(Event) //nolint:forcetypeassert // as above
+	}, v.Interface()
 }
 
 func (r *Registry) add(e *entry) {

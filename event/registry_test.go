@@ -39,6 +39,19 @@ func TestValueAndPointerTypes(t *testing.T) {
 	}, enc)
 }
 
+// The values of samples do not matter, also if the name of a type is made of a value.
+func TestRegisterAll(t *testing.T) {
+	r := event.NewRegistry()
+	event.RegisterAll(r, placed{"7", 7}, &cancelled{"late"}, versioned{})
+	require.Equal(t, placed{"1", 2}, encodeDecode(t, r, placed{"1", 2}))
+	require.Equal(t, &cancelled{"soon"}, encodeDecode(t, r, &cancelled{"soon"}))
+	enc, err := r.Encode(versioned{})
+	require.NoError(t, err)
+	require.Equal(t, 3, enc.SchemaVersion)
+	require.Panics(t, func() { event.RegisterAll(r, placed{}) }, "it is there")
+	require.Panics(t, func() { event.RegisterAll(r, nil) })
+}
+
 func TestNilEventIsRefused(t *testing.T) {
 	r := event.NewRegistry()
 	event.Register[placed](r)

@@ -2,14 +2,25 @@ package httpmw
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/subtle"
 	"errors"
 	"log/slog"
 	"net/http"
+	"strings"
 
+	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/idempotency"
 )
 
 type callerKey struct{}
+
+var (
+	errNoToken      = errors.New("httpmw: BearerTokens: the request has no bearer token")
+	errUnknownToken = errors.New("httpmw: BearerTokens: nobody has the bearer token of the request")
+	// errTokens shows no entry, because it goes to the log.
+	errTokens = errors.New("httpmw: BearerTokens: an entry is not token:tenant, or a token is there twice")
+)
 
 var errNoCaller = errors.New("httpmw: Caller: the request has passed no Authenticate: mount httpmw.Authenticate outside of the middleware that calls Caller")
 
@@ -69,6 +80,48 @@ func Caller(r *http.Request) (idempotency.Scope, error) {
 		return scope, errNoCaller
 	}
 	return scope, nil
+}
+
+// BearerTokens has the tenant of each token, for a service whose clients have a token for each tenant. Its Scope is for [Authenticate]:
+//
+//	return httpmw.Authenticate(tokens.Scope)(mux)
+//
+// As a field of settings it reads token:tenant, separated by commas (config.Env).
+type BearerTokens map[string]string
+
+// Scope returns the tenant whose token the request has in Authorization: Bearer (RFC 6750), and no principal: all clients of a tenant share their
+// idempotency keys, also when the tenant gets another token. It compares with all tokens, in a time that is the same for each wrong token of that length.
+// An error, for Authenticate to answer with 401, means that there is no token, or an unknown one.
+func (t BearerTokens) Scope(r *http.Request) (idempotency.Scope, error) {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return idempotency.Scope{}, errNoToken
+	}
+	sum, owner := sha256.Sum256([]byte(token)), ""
+	for known, tenant := range t {
+		other := sha256.Sum256([]byte(known)) // of one length
+		if subtle.ConstantTimeCompare(sum[:], other[:]) == 1 {
+			owner = tenant
+		}
+	}
+	if owner == "" {
+		return idempotency.Scope{}, errUnknownToken
+	}
+	return idempotency.Anonymous(owner), nil
+}
+
+// UnmarshalText reads token:tenant, separated by commas. A token has no colon and no comma.
+func (t *BearerTokens) UnmarshalText(text []byte) error {
+	read := BearerTokens{}
+	for entry := range strings.SplitSeq(string(text), ",") {
+		token, tenant, _ := strings.Cut(strings.TrimSpace(entry), ":")
+		if _, twice := read[token]; token == "" || tenant == "" || twice || event.ValidateIdentifier("tenant", tenant) != nil {
+			return errTokens
+		}
+		read[token] = tenant
+	}
+	*t = read
+	return nil
 }
 
 // Anyone is the [ScopeFunc] of a service that knows no users: all clients of a tenant share their keys, and the tenant is that of [Tenant], else the

@@ -65,3 +65,37 @@ func TestAuthenticate(t *testing.T) {
 	require.ErrorContains(t, err, "mount httpmw.Authenticate")
 	require.Panics(t, func() { httpmw.Authenticate(nil) })
 }
+
+func TestBearerTokens(t *testing.T) {
+	var tokens httpmw.BearerTokens
+	require.NoError(t, tokens.UnmarshalText([]byte("token-1:acme, token-2:globex")))
+	require.Equal(t, httpmw.BearerTokens{"token-1": "acme", "token-2": "globex"}, tokens)
+	tokens[""], tokens["nobody"] = "nobody", ""
+	h := httpmw.Authenticate(tokens.Scope)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		scope, err := httpmw.Caller(r)
+		require.NoError(t, err)
+		require.Equal(t, idempotency.Anonymous(event.TenantFrom(r.Context())), scope)
+		_, _ = fmt.Fprint(w, scope.Tenant)
+	}))
+	for header, tenant := range map[string]string{
+		"Bearer token-1": "acme", "bearer token-2": "globex",
+		"": "", "Bearer": "", "Bearer ": "", "Bearer token": "", "Bearer token-11": "", "Basic token-1": "", "token-1": "", "Bearer nobody": "",
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		r.Header.Set("Authorization", header)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if tenant != "" {
+			require.Equal(t, tenant, w.Body.String(), header)
+			continue
+		}
+		require.Equal(t, http.StatusUnauthorized, w.Code, header)
+		require.Equal(t, httpmw.DefaultChallenge, w.Header().Get("WWW-Authenticate"))
+		require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
+	}
+	for _, wrong := range []string{"secret", "secret:acme,", ":acme", "secret:", "secret:acme,secret:globex", "secret:a\ncme"} {
+		err := tokens.UnmarshalText([]byte(wrong))
+		require.ErrorContains(t, err, "httpmw: BearerTokens: an entry is not token:tenant", wrong)
+		require.NotContains(t, err.Error(), "secret")
+	}
+}

@@ -48,11 +48,3 @@ type Service struct {
 	// Started is called once when requests are answered, with the address of the requests. Default: only the log has the address.
 	Started func(addr net.Addr)
 }
-
-// WithBrokers returns the service with the adapters that a program links. So the package of a service knows none, and its main is one line:
-//
-//	func main() { serve.Main(orders.Service().WithBrokers(pulsar.Kind())) }
-func (s Service) WithBrokers(kinds ...brokers.Kind) Service {
-	s.Brokers = kinds
-	return s
-}

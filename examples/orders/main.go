@@ -51,4 +51,4 @@ import (
 	"github.com/oncebox/oncebox/serve"
 )
 
-func main() { serve.Main(shop.Service().WithBrokers(pulsar.Kind())) }
+func main() { serve.Main(shop.Service(), pulsar.Kind()) }

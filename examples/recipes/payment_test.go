@@ -150,7 +150,7 @@ func TestReservationExpires(t *testing.T) {
 // What docs/two-services.md says of settings.
 func TestSettings(t *testing.T) {
 	for _, c := range []struct{ url, timeout, says string }{
-		{"", "5s", `environment variable "TICKETS_PROVIDER_URL" should not be empty`},
+		{"", "5s", `TICKETS_PROVIDER_URL is not set, or empty: it is required`},
 		{"http://provider", "5", `TICKETS_TIMEOUT is "5": give a duration`},
 		{"http://provider", "5s", ""},
 	} {

@@ -64,8 +64,7 @@ func Serve(listener net.Listener, routes func(*oncebox.App) http.Handler) (err e
 	if err != nil {
 		return err
 	}
-	event.Register[Deposited](app.Registry)
-	event.Register[Withdrawn](app.Registry)
+	event.RegisterAll(app.Registry, Deposited{}, Withdrawn{})
 	ConsumeDeposits(app)
 	if err := app.Migrate(ctx); err != nil { // or "oncebox migrate up" before the deployment
 		return err

@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/oncebox/oncebox"
-	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging/pulsar"
 	"github.com/oncebox/oncebox/serve"
@@ -27,9 +25,7 @@ func Tickets(settings Settings) serve.Service {
 	return serve.Service{
 		Source: "tickets", Migrate: serve.Tables(reservations),
 		Setup: func(_ context.Context, app *oncebox.App) (http.Handler, error) {
-			event.Register[ReservationMade](app.Registry)
-			event.Register[ReservationPaid](app.Registry)
-			event.Register[HoldEnded](app.Registry)
+			event.RegisterAll(app.Registry, ReservationMade{}, ReservationPaid{}, HoldEnded{})
 			p := &Payments{App: app, Charge: provider{settings.ProviderURL, &http.Client{Timeout: settings.Timeout}}.charge}
 			p.ConsumeHolds()
 			return PaymentRoutes(p), nil
@@ -40,14 +36,7 @@ func Tickets(settings Settings) serve.Service {
 const reservations = "CREATE TABLE IF NOT EXISTS reservations (id text PRIMARY KEY, status text NOT NULL, version bigint NOT NULL)"
 
 // RunTickets is the main of the service.
-func RunTickets() {
-	var settings Settings
-	if err := config.Env("TICKETS_", &settings); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	serve.Main(Tickets(settings).WithBrokers(pulsar.Kind()))
-}
+func RunTickets() { serve.MainWith("TICKETS_", Tickets, pulsar.Kind()) }
 
 // provider is a payment provider that recognizes keys.
 type provider struct {

@@ -10,7 +10,6 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/httpmw/httpjson"
-	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -40,15 +39,8 @@ func (n *Note) AggregateID() string { return n.ID }
 // AggregateVersion counts the events of the note.
 func (n *Note) AggregateVersion() int64 { return n.Version }
 
-// User is what a token says.
-type User struct{ Tenant, Name string }
-
-// NoteRoutes serves the notes of all tenants. userOf finds the user of a request, for example by its token.
-func NoteRoutes(app *oncebox.App, userOf func(*http.Request) (User, error)) http.Handler {
-	callerOf := func(r *http.Request) (idempotency.Scope, error) {
-		user, err := userOf(r)
-		return idempotency.Scope{Tenant: user.Tenant, Principal: user.Name}, err
-	}
+// NoteRoutes serves the notes of all tenants. Each tenant has a token.
+func NoteRoutes(app *oncebox.App, tokens httpmw.BearerTokens) http.Handler {
 	once := httpmw.Idempotency(app.UoW, app.Idempotency, httpmw.Caller, &httpmw.IdempotencyConfig{RequireTenant: true})
 	note := func(r *http.Request, _ httpjson.Nothing) (httpjson.Nothing, error) {
 		return httpjson.Nothing{}, app.UoW.Do(r.Context(), func(ctx context.Context, u *uow.Unit) error {
@@ -59,7 +51,7 @@ func NoteRoutes(app *oncebox.App, userOf func(*http.Request) (User, error)) http
 	}
 	routes := http.NewServeMux()
 	routes.Handle("POST /notes/{id}", once(httpjson.Handler(http.StatusCreated, nil, note)))
-	return httpmw.Authenticate(callerOf)(routes)
+	return httpmw.Authenticate(tokens.Scope)(routes)
 }
 
 // CountNotes counts the notes of each tenant.

@@ -10,6 +10,7 @@ import (
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/examples/recipes"
+	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/oncetest"
 )
 
@@ -23,9 +24,7 @@ func TestTenantsDoNotMeet(t *testing.T) {
 		}
 		event.Register[recipes.Noted](app.Registry)
 		recipes.CountNotes(app)
-		routes = recipes.NoteRoutes(app, func(r *http.Request) (recipes.User, error) {
-			return recipes.User{Tenant: r.Header.Get("Tenant"), Name: "ann"}, nil
-		})
+		routes = recipes.NoteRoutes(app, httpmw.BearerTokens{"token of acme": "acme", "token of globex": "globex"})
 		_, err = s.DB.ExecContext(t.Context(), `
 			CREATE TABLE notes (tenant_id text, id text, version bigint NOT NULL, PRIMARY KEY (tenant_id, id));
 			CREATE TABLE note_counts (tenant_id text PRIMARY KEY, notes bigint NOT NULL)`)
@@ -33,7 +32,7 @@ func TestTenantsDoNotMeet(t *testing.T) {
 	})
 	post := func(tenant string) (status int, replayed string) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/notes/n-1", nil)
-		r.Header.Set("Tenant", tenant)
+		r.Header.Set("Authorization", "Bearer token of "+tenant)
 		r.Header.Set("Idempotency-Key", "key-1")
 		w := httptest.NewRecorder()
 		routes.ServeHTTP(w, r)
@@ -47,7 +46,7 @@ func TestTenantsDoNotMeet(t *testing.T) {
 	_, replayed := post("acme")
 	require.Equal(t, "true", replayed)
 	status, _ := post("")
-	require.Equal(t, http.StatusBadRequest, status, "without a tenant")
+	require.Equal(t, http.StatusUnauthorized, status, "a token of no tenant")
 	kit.Drain()
 	for _, tenant := range []string{"acme", "globex"} {
 		var notes int

@@ -17,6 +17,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pagetest"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/internal/pulsartest"
+	"github.com/oncebox/oncebox/messaging/brokers"
 	"github.com/oncebox/oncebox/messaging/pulsar"
 	"github.com/oncebox/oncebox/serve"
 )
@@ -50,7 +51,8 @@ func TestRequestsOfThePage(t *testing.T) {
 		require.NoError(t, group.Wait())
 	}()
 	started := make(chan net.Addr, 1)
-	for _, s := range []serve.Service{invoices.Service().WithBrokers(pulsar.Kind()), orders.Service().WithBrokers(pulsar.Kind())} {
+	for _, s := range []serve.Service{invoices.Service(), orders.Service()} {
+		s.Brokers = []brokers.Kind{pulsar.Kind()}
 		if s.Source == orders.Source {
 			s.Started = func(at net.Addr) { started <- at }
 		}

@@ -39,7 +39,7 @@ type Broker interface {
 // Main ends the process. In a process that a [Fleet] has started it is the service, otherwise the trial.
 func (p *Program) Main() {
 	if Serves() {
-		serve.Main(shop.Service().WithBrokers(p.Kind))
+		serve.Main(shop.Service(), p.Kind)
 	}
 	os.Exit(p.Run(os.Args[1:]...))
 }

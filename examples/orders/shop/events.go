@@ -40,7 +40,5 @@ func (OrderCancelled) EventType() string { return "order.cancelled" }
 
 // registerEvents makes the events known. An event that is missing here fails the request that records it.
 func registerEvents(r *event.Registry) {
-	event.Register[OrderPlaced](r)
-	event.Register[ItemAdded](r)
-	event.Register[OrderCancelled](r)
+	event.RegisterAll(r, OrderPlaced{}, ItemAdded{}, OrderCancelled{})
 }

@@ -27,7 +27,4 @@ type InvoiceSent struct {
 func (InvoiceSent) EventType() string { return "invoice.sent" }
 
 // Register names the events for a service that sends or handles them.
-func Register(r *event.Registry) {
-	event.Register[OrderPlaced](r)
-	event.Register[InvoiceSent](r)
-}
+func Register(r *event.Registry) { event.RegisterAll(r, OrderPlaced{}, InvoiceSent{}) }

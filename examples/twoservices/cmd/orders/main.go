@@ -7,4 +7,4 @@ import (
 	"github.com/oncebox/oncebox/serve"
 )
 
-func main() { serve.Main(orders.Service().WithBrokers(pulsar.Kind())) }
+func main() { serve.Main(orders.Service(), pulsar.Kind()) }

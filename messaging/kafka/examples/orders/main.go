@@ -7,4 +7,4 @@ import (
 	"github.com/oncebox/oncebox/serve"
 )
 
-func main() { serve.Main(shop.Service().WithBrokers(kafka.Kind())) }
+func main() { serve.Main(shop.Service(), kafka.Kind()) }

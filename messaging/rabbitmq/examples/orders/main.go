@@ -7,4 +7,4 @@ import (
 	"github.com/oncebox/oncebox/serve"
 )
 
-func main() { serve.Main(shop.Service().WithBrokers(rabbitmq.Kind())) }
+func main() { serve.Main(shop.Service(), rabbitmq.Kind()) }
