@@ -113,4 +113,10 @@ func TestNameWithAnAtIsAConsumer(t *testing.T) {
 	await.True(t, func() bool { c := listed(); return c.Runs && len(c.Topics) > 0 && len(c.Topics[0].Processes) > 0 }, "it runs")
 	stop()
 	require.True(t, listed().Stopped)
+	w.exec("INSERT INTO inbox_key (consumer, key_lock, tenant_id, state, due_at) VALUES ('post@eu', 1, 't', 'WAITING', now())")
+	w.exec("UPDATE inbox_consumer SET beat_at = stopped_at + interval '2 seconds' WHERE consumer = 'post@eu'")
+	require.True(t, listed().Stopped, "the server has stored the last beat after the end")
+	absent, err = w.box.State().Absent(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, absent, "post@eu")
 }

@@ -9,6 +9,10 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
+// lastBeat is when a process of the consumer last noted that it runs. A process that ends cancels its beat, but the server may go on with the
+// statement, and store it after the end. So a beat within five seconds of the end counts as one before it.
+const lastBeat = `CASE WHEN c.beat_at - c.stopped_at < '5 seconds' THEN least(c.beat_at, c.stopped_at) ELSE c.beat_at END`
+
 // absentConsumers finds the consumers with parked messages that no process runs: the last process has ended in order or was killed, or a
 // process that notes once a minute that it runs the consumer has stopped to do so. LIMIT keeps the planner to one look-up for each consumer. It would
 // read all keys.
@@ -16,7 +20,7 @@ const absentConsumers = `
 SELECT c.consumer, greatest(c.beat_at, c.stopped_at) FROM {schema}.inbox_consumer c
 WHERE c.beat_at IS NOT NULL AND (SELECT true FROM {schema}.inbox_key k WHERE k.consumer = c.consumer LIMIT 1)
 	AND (c.beat_at < clock_timestamp() - interval '3 minutes'
-	OR (c.stopped_at >= c.beat_at
+	OR (c.stopped_at >= ` + lastBeat + `
 			OR EXISTS (SELECT FROM {schema}.inbox_process p WHERE p.consumer = ` + store.FamilyOfConsumer + ` AND p.seen_until < clock_timestamp()))
 		AND NOT EXISTS (SELECT FROM {schema}.inbox_process p WHERE p.consumer = ` + store.FamilyOfConsumer + ` AND p.seen_until >= clock_timestamp()))
 ORDER BY c.beat_at, c.consumer`

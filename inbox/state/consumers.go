@@ -16,7 +16,8 @@ import (
 
 const (
 	// listConsumers lists the consumers that have run, except for forgotten ones.
-	listConsumers = `SELECT consumer, beat_at, stopped_at, clock_timestamp() FROM {schema}.inbox_consumer WHERE beat_at IS NOT NULL ORDER BY consumer`
+	listConsumers = `
+SELECT c.consumer, ` + lastBeat + `, c.stopped_at, clock_timestamp() FROM {schema}.inbox_consumer c WHERE c.beat_at IS NOT NULL ORDER BY c.consumer`
 
 	listProcesses = `
 SELECT consumer, topic, process::text, name, state, since, unsettled, progress_at, error, failed_at, handled, failed, seen_at,

@@ -47,7 +47,9 @@ func (r *Reader) Stats(ctx context.Context) ([]Stats, error) {
 }
 
 // StatsOf reads the numbers of one consumer. They are 0 if it has no parked messages and no dead letters.
-func (r *Reader) StatsOf(ctx context.Context, consumer string) (Stats, error) { return r.statsOf(ctx, consumer, mostCounted) }
+func (r *Reader) StatsOf(ctx context.Context, consumer string) (Stats, error) {
+	return r.statsOf(ctx, consumer, mostCounted)
+}
 
 func (r *Reader) statsOf(ctx context.Context, consumer string, counted int) (Stats, error) {
 	st := Stats{Consumer: consumer, Counted: counted}
