@@ -116,17 +116,17 @@ func (r *Registry) register(goType reflect.Type, opts []RegisterOption) {
 	if goType.Kind() == reflect.Interface {
 		panic(fmt.Sprintf("event: Register[%s]: register the types that implement the interface", goType))
 	}
-	sample, _ := blank(goType)
+	sample := pointed(goType, blank(goType))
 	e := &entry{
-		name: sample().EventType(), version: 1, goType: goType, codec: JSON{},
+		name: sample.EventType(), version: 1, goType: goType, codec: JSON{},
 		upcasters: map[int]func([]byte) ([]byte, error){},
 		decode: func(c Codec, data []byte) (Event, error) {
-			decoded, target := blank(goType)
-			err := c.Unmarshal(data, target)
-			return decoded(), err
+			to := blank(goType)
+			err := c.Unmarshal(data, to.Interface())
+			return pointed(goType, to), err
 		},
 	}
-	if v, ok := sample().(Versioned); ok {
+	if v, ok := sample.(Versioned); ok {
 		e.version = v.SchemaVersion()
 	}
 	for _, opt := range opts {
@@ -143,20 +143,20 @@ func (r *Registry) register(goType reflect.Type, opts []RegisterOption) {
 	r.add(e)
 }
 
-// blank returns a pointer to decode an event into, and a function that returns the event: the value that the pointer points to, or the pointer itself if
-// the type is a pointer.
-func blank(goType reflect.Type) (decoded func() Event, target any) {
-	isPointer := goType.Kind() == reflect.Pointer
-	if isPointer {
-		goType = goType.Elem()
+// blank returns a pointer to an empty event to decode into.
+func blank(goType reflect.Type) reflect.Value {
+	if goType.Kind() == reflect.Pointer {
+		return reflect.New(goType.Elem())
 	}
-	v := reflect.New(goType)
-	return func() Event {
-		if isPointer {
-			return v.Interface().(Event) //nolint:forcetypeassert // the type is an Event by construction
-		}
-		return v.Elem().Interface().(Event) //nolint:forcetypeassert // as above
-	}, v.Interface()
+	return reflect.New(goType)
+}
+
+// pointed returns the event that a pointer of blank points to, or the pointer itself if the type is a pointer.
+func pointed(goType reflect.Type, to reflect.Value) Event {
+	if goType.Kind() != reflect.Pointer {
+		to = to.Elem()
+	}
+	return to.Interface().(Event) //nolint:forcetypeassert // the type is an Event by construction
 }
 
 func (r *Registry) add(e *entry) {

@@ -4,7 +4,8 @@
 //   - [Idempotency] executes a request once, however often it is sent, and gives every retry the same answer
 //   - [UnitOfWork] runs a handler in a transaction
 //   - [Transport], for the client side, adds an Idempotency-Key to the requests of a handler, which is the same when the handler is run again
-//   - [Authenticate] finds out who sends a request, [BearerTokens] do it by a token. [Tenant] and [Metadata] put values into the context that the events then carry
+//   - [Authenticate] finds out who sends a request, and [BearerTokens] finds it by a token
+//   - [Tenant] and [Metadata] put values into the context that the events then carry
 //
 // A handler works in the transaction of its middleware: through uow.MustFromContext(r.Context()), units.Do or units.DB. Package httpjson makes one of a
 // function that takes and returns JSON.
