@@ -16,53 +16,54 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// Config configures a whole application. The environment variable of a field is its tag with ONCEBOX_ before it; docs/config.md lists all variables.
+// Config configures a whole application. A field with the tag env:"SCHEMA" is read from the variable ONCEBOX_SCHEMA, and so on. docs/config.md lists
+// all variables.
 type Config struct {
 	// DatabaseURL is the address of the PostgreSQL database to which [OpenDB] connects. Default: none, and OpenDB returns an error.
 	DatabaseURL string `env:"DATABASE_URL"`
-	// Schema is the schema of the database that has the tables of oncebox. Default: oncebox, or the first schema of the search_path of new
-	// connections, if that schema is not public.
+	// Schema is the schema of the database that has the tables of oncebox. Default: oncebox if the search_path of a new connection begins with public,
+	// else the first schema of that search_path.
 	Schema string `env:"SCHEMA"`
-	// Pooler must be true if a pooler in transaction mode, such as PgBouncer, stands between the program and the database. Then no prepared statements
-	// are used. Default: false.
+	// Pooler must be true if a pooler in transaction mode, such as PgBouncer, stands between the program and the database. The program then uses no
+	// prepared statements. Default: false.
 	Pooler bool `env:"POOLER"`
 
-	// IdleInTransaction is how long a database session may be idle within an open transaction before PostgreSQL ends the session and rolls the
-	// transaction back. With -1 the setting of the server stays. Without a limit, the session of a process that is frozen, or whose machine has vanished,
-	// keeps its locks on keys and rows for ever. Choose a time that is longer than the longest pause of a handler between two statements of its unit of
-	// work. IdleInTransaction has no effect if Pooler is true, or if the URL of the database has idle_in_transaction_session_timeout. Default: 5m.
+	// IdleInTransaction is how long a session of the database may be idle within an open transaction. With -1 the setting of the server applies. After
+	// IdleInTransaction PostgreSQL ends the session, and the transaction is rolled back. Without a limit, the session of a frozen process, or of a
+	// machine that has vanished, keeps its locks for ever. Choose a longer time than any pause of a handler between two statements of its unit of work.
+	// IdleInTransaction has no effect if Pooler is true, or if DatabaseURL sets idle_in_transaction_session_timeout. Default: 5m.
 	IdleInTransaction time.Duration `env:"IDLE_IN_TRANSACTION"`
 
-	// TCPUserTimeout is how long the host of the database may leave data unacknowledged before the connection ends with an error, at least 1s. With -1
-	// the settings of the operating system stay. The settings of Linux let a statement wait for about 15 minutes if the host or the network has vanished.
-	// TCPUserTimeout does not limit how long a statement runs: the host acknowledges data meanwhile. A proxy also acknowledges data, even if the database
-	// behind the proxy has vanished. The host has a quarter of TCPUserTimeout to accept a new connection. The session then has to begin within
-	// TCPUserTimeout. The parameter connect_timeout of the URL overrides both times. Default: 20s.
+	// TCPUserTimeout is how long the database's host may leave sent data without an acknowledgement of TCP, at least 1s. With -1 the settings of the
+	// operating system apply. After TCPUserTimeout the connection ends with an error. With the settings of Linux, a statement waits for about 15 minutes
+	// if the host or the network has vanished. TCPUserTimeout does not limit how long a statement runs, because the host acknowledges data while the
+	// statement runs. A proxy in front of the database acknowledges data even if the database has vanished. A new connection must be accepted within a
+	// quarter of TCPUserTimeout. Its session then has to begin within TCPUserTimeout. If DatabaseURL has the parameter connect_timeout, that time
+	// replaces both. Default: 20s.
 	TCPUserTimeout time.Duration `env:"TCP_USER_TIMEOUT"`
 
-	// DatabaseWait is how long a starting process waits for a database that is away before it gets an error. With -1 it does not wait. A database is away
-	// if its server does not answer, its host is unknown, the server recovers or shuts down, the server has no connection left, or, with
-	// target_session_attrs, no server takes writes yet. Each call of [OpenDB], [UseDB], [UsePool], App.Migrate, App.Run, Projector.Run and Inbox.Run
-	// waits for up to DatabaseWait, and logs that it waits. An error that waiting does not mend is returned at once, whatever DatabaseWait is: a wrong
+	// DatabaseWait is how long a starting process waits for a database that is away, before it returns an error. With -1 it does not wait. A database is
+	// away if its server does not answer, starts, recovers, shuts down, or has no connection left, or if the name of its host is unknown. If DatabaseURL
+	// has target_session_attrs, the database is also away while no server takes writes. [OpenDB], [UseDB], [UsePool], App.Migrate, App.Run,
+	// Projector.Run and Inbox.Run wait, each for up to DatabaseWait, and log that they wait. Other errors are returned at once, for example a wrong
 	// password, certificate or database name, or a missing table. Default: 0, it waits until the context of the call ends.
 	DatabaseWait time.Duration `env:"DATABASE_WAIT"`
 
-	// RefusePool makes the pool refuse, with [uow.ErrPool], a statement that should run in a unit of work and was sent to the pool by mistake. Such a
-	// statement would not be part of the unit of work. It would stay committed if the unit is rolled back, and would be executed again when the unit is
-	// run again. The pool recognizes the statement by its context: the context carries an open unit of this pool, or comes from a handler that runs under
-	// a lease (inbox.Leased). Use [uow.Outside] for a statement that is meant for the pool. A statement whose first argument is a pgx.QueryExecMode is
-	// not refused. RefusePool needs the connections of [OpenDB]. If RefusePool is true, [UseDB] and [UsePool] return an error, because the service has
-	// opened their connections itself. The analyzer unitpool of the module analysis finds many such statements without running the program. Default:
-	// false.
+	// RefusePool makes the pool refuse, with [uow.ErrPool], a statement that should run in a unit of work and was sent to the pool by mistake. Without
+	// RefusePool the pool executes the statement outside of the unit: the statement stays committed if the unit is rolled back, and is executed again if
+	// the unit is run again. The pool recognizes the statement by its context, which carries an open unit of this pool, or comes from a handler under a
+	// lease (inbox.Leased). Use [uow.Outside] for a statement that is meant for the pool. A statement whose first argument is a pgx.QueryExecMode is not
+	// refused. RefusePool needs a pool of [OpenDB]. With another pool, [UseDB] and [UsePool] return an error. The analyzer unitpool of the module
+	// analysis finds many such statements without running the program. Default: false.
 	RefusePool bool `env:"REFUSE_POOL"`
 
 	// AuditRetention is how long the audit entries of outbox, inbox and idempotency keys are kept, at least 24h. Default: 9600h, which is 400 days.
 	// With -1 audit entries are kept for ever.
 	AuditRetention time.Duration `env:"AUDIT_RETENTION"`
 
-	// NoHistory keeps the process from writing the history of backlog, ages, rates and failures into the table oncebox_history. If NoHistory is false,
-	// one of all processes writes a row for each minute. After two hours the rows of ten minutes become one row. The console draws the last 24 hours
-	// from these rows. Default: false.
+	// NoHistory stops this process from writing the history of backlog, ages, rates and failures into the table oncebox_history. The console draws the
+	// last 24 hours from this history. If NoHistory is false, one of all processes writes a row each minute. After two hours the rows of ten minutes
+	// become one row. Default: false.
 	NoHistory bool `env:"NO_HISTORY"`
 
 	// UoW configures units of work. Its Registry, Source, DefaultTenantID and MaxPayload are the defaults of the other packages.

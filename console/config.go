@@ -37,13 +37,13 @@ type Config struct {
 	// TraceURL is the address of a trace, with {trace_id} in place of the id, for example "https://tempo.example.com/trace/{trace_id}". Default: none,
 	// ids of traces are shown without a link.
 	TraceURL string
-	// Refresh is the pause after which a page loads itself again, at least 1s. With a negative value pages do not load themselves again. Pages with a
-	// form never load themselves again. Each person can turn the loading off in the browser. Default: 15s.
+	// Refresh is the pause after which a page loads itself again, at least 1s. Each person can turn the loading off in the browser. Pages with a form
+	// never load themselves again. Default: 15s. With -1 no page loads itself again.
 	Refresh time.Duration
 	// ReadOnly makes the console refuse every change, whatever the [Authorizer] allows. Default: false.
 	ReadOnly bool
-	// Secret is the key that signs the tokens of forms, at least 32 bytes. All processes whose consoles have the same address need the same Secret.
-	// Default: a random key, so a form that another process made is refused.
+	// Secret is the key that signs the tokens of forms, at least 32 bytes. Processes whose consoles have the same address need the same Secret. Default:
+	// a random key, so a form of one process is refused by another.
 	Secret []byte
 	// Logger gets an error for each page or action that failed, and a line for each change. Default: that of Outbox, else of Inbox, else of
 	// Idempotency.

@@ -63,80 +63,80 @@ type IdempotencyConfig struct {
 	// Required refuses a request without a key with 400, if its method is one of Methods. Default: false, requests without a key pass through, are not
 	// protected, and have no unit of work, unless [UnitOfWork] is mounted within.
 	Required bool
-	// RequireTenant answers 400 to a request with a key if neither the [ScopeFunc] nor [Tenant] has set a tenant. Set RequireTenant in a service with tenants:
-	// all requests without a tenant share one set of keys. Default: false, a key without a tenant belongs to the default
-	// tenant of the store.
+	// RequireTenant answers 400 to a request with a key if neither the [ScopeFunc] nor [Tenant] has set a tenant. Set RequireTenant in a service with
+	// tenants, because all requests without a tenant share one set of keys. Default: false, a key without a tenant belongs to the default tenant of the
+	// store.
 	RequireTenant bool
-	// Methods are the HTTP methods whose requests use keys. A request whose method is not in Methods passes through untouched, with or without a key.
-	// The list may not have a safe method, such as GET. If Required is true, the log has a warning about the first request with another method that is
-	// not safe, such as PUT or DELETE, because a repetition of that request may do harm. Default: POST and PATCH.
+	// Methods are the HTTP methods whose requests use keys. Requests with other methods pass through unchanged, with or without a key. A safe method,
+	// such as GET, must not be listed. If Required is true, the log has a warning about the first request with a method, such as PUT or DELETE, that is
+	// neither safe nor listed: the request has no protection against repetition. Default: POST and PATCH.
 	Methods []string
 	// MaxBody is the size of the largest request body, in bytes. A request with a larger body is answered 413. Default: 1 MiB. With -1 there is no limit.
 	MaxBody int64
-	// MaxAnswer is the size of the largest answer that is stored with its body, in bytes. A retry of a request with a larger answer is answered 410. With
-	// -1 there is no limit except MaxHeld. Default: 1 MiB.
+	// MaxAnswer is the size of the largest answer that is stored with its body, in bytes. After a larger answer, retries of the request are answered
+	// 410. With -1 there is no limit except MaxHeld. Default: 1 MiB.
 	MaxAnswer int
-	// MaxHeld is the size of the largest answer that a handler may give, in bytes. A larger answer becomes a 500, and the work is rolled back. Default:
-	// 16 MiB. With -1 there is no limit.
+	// MaxHeld is the size of the largest answer that a handler may give, in bytes. In place of a larger answer the client gets a 500, and the work is
+	// rolled back. Default: 16 MiB. With -1 there is no limit.
 	MaxHeld int
-	// Headers are the names of more response headers to store with an answer. The headers that [StoredHeaders] returns are always stored. A name may end in
-	// a star: X-Payment-* stands for all headers that begin with X-Payment-. Default: none.
+	// Headers are the names of response headers to store with an answer, in addition to those of [StoredHeaders]. A name may end in a star: X-Payment-*
+	// stands for all headers that begin with X-Payment-. Default: none.
 	Headers []string
-	// TokenHeader is the header in which a successful answer carries the [uow.Token] of the request's events, for inbox.Inbox.Await. A value that the
-	// handler has set in this header is replaced. Replays carry the same token. Answers without events, and answers from 400 on, have no token. The
-	// token costs a round trip to the database for each execution with events. With Lease the handler has units of work of its own. Then the handler
-	// sets the header itself, by [uow.WithToken], and replays repeat the header. Default: none, answers carry no token.
+	// TokenHeader is the header in which an answer below 400 carries the [uow.Token] of the request's events, for inbox.Inbox.Await. The token replaces
+	// a value that the handler has set in the same header. Replays carry the same token. An answer without events has no token. The token costs one more
+	// round trip to the database. With Lease the handler has units of work of its own, so the handler sets the header itself with [uow.WithToken].
+	// Default: none, answers carry no token.
 	TokenHeader string
 	// Timeout is the longest time for the work on one request. The work goes on when the client goes away. Default: 30s. With -1 there is no limit.
 	Timeout time.Duration
-	// RetryAfter is how long a client is asked to wait before it sends a request again. If the process that holds a lease seems to be dead, the client
-	// is asked to wait until the lease ends. Default: 1s.
+	// RetryAfter is how long a client is asked to wait before it sends a request again (header Retry-After). If the process with the lease seems to be
+	// dead, the header has the time until the lease ends. Default: 1s.
 	RetryAfter time.Duration
 	// RunOnce prevents a second run of a handler after a deadlock, a serialization failure or a conflict of versions. The client gets the error answer.
-	// Under a lease a handler is never run again for these reasons. Default: false.
+	// With Lease a handler is never run again for these reasons. Default: false.
 	RunOnce bool
 	// Wait is how long a request waits for the answer of another request with the same key before it is answered 409. A waiting request holds no
 	// connection to the database. The timeouts of clients and proxies must be longer than Wait. Default: 0, a 409 at once.
 	Wait time.Duration
-	// Exclude are JSON pointers ("/sent_at", "/client/trace_id") to members of JSON bodies. These members are not compared when a request is sent
-	// again, so they may differ between retries. Default: none.
+	// Exclude are JSON pointers ("/sent_at", "/client/trace_id") to members of JSON bodies. These members may differ when a request is sent again.
+	// Default: none.
 	Exclude []string
 	// Fingerprint returns the bytes that are compared in place of the body, content type and content encoding of a request. Set Fingerprint if the
-	// service has its own rule for which requests are the same. Its argument body is the body as it came, and must not be changed. The request's Body can
-	// be read as well. Method, path, query, preconditions and APIVersion are compared in addition. If Fingerprint returns an error, the answer is 400,
-	// request-body-unreadable. The result for a request must stay the same for idempotency.Config.TTL, also in a new version of the service. Otherwise
-	// retries are refused. Exclude has no effect if Fingerprint is set. Default: nil, the contents of bodies are compared.
+	// service has its own rule for which requests are the same. The argument body must not be changed. The request's Body can be read as well. Method,
+	// path, query, preconditions and APIVersion are always compared, and Exclude has no effect. If Fingerprint returns an error, the answer is 400,
+	// request-body-unreadable. Fingerprint must return the same bytes for a request during idempotency.Config.TTL, also in a new version of the service.
+	// Otherwise retries are refused. Default: nil, the contents of bodies are compared.
 	Fingerprint FingerprintFunc
-	// APIVersion returns the version of the API that a request is for. Set APIVersion if path, query and content type do not show the version. A key that
-	// was used for one version is refused for another version. Default: nil, no version is compared.
+	// APIVersion returns the version of the API that a request is for. Set APIVersion if path, query and content type do not show the version. A key
+	// that was used with one version is refused with another version. Default: nil, no version is compared.
 	APIVersion func(*http.Request) string
-	// Keep reports which answers of 400 and more are stored for retries. Other answers free the key. The work is rolled back whether the answer is stored
-	// or not. Under a lease the work stays. Keep is not called for answers below 400, which are always stored. It is not called for the 404 and 405 of a
-	// router that has no such route either: these answers are never stored. Default: [DefaultKeep].
+	// Keep reports which answers of 400 and more are stored for retries. If an answer is not stored, the key is free. In both cases the work of the
+	// handler is rolled back, except with Lease. Keep is not called for answers below 400, which are always stored. If the router has no such route, its
+	// 404 or 405 is never stored, and Keep is not called. Default: [DefaultKeep].
 	Keep func(status int) bool
 	// StrictKey refuses keys without quotes, as the draft of the header Idempotency-Key demands. Default: false, a key is the same with and without
 	// quotes.
 	StrictKey bool
 	// MinKey is the smallest number of characters of a key, up to 255. A shorter key is answered 400. Default: 1.
 	MinKey int
-	// ReusedStatus is the status, 400 to 499, of the answer to a request whose key was used before with another request. Default: 422.
+	// ReusedStatus is the status, 400 to 499, of the answer to a request whose key was used before for another request. Default: 422.
 	ReusedStatus int
-	// Challenge is the header WWW-Authenticate of the 401 that answers a request with a key and without a principal (RFC 9110, section 11.6.1). A
-	// header that a middleware further out has set stays. Default: Bearer realm="api".
+	// Challenge is the header WWW-Authenticate of the 401 for a request with a key and without a principal (RFC 9110, section 11.6.1). If an outer
+	// middleware has set this header, the header stays as it is. Default: Bearer realm="api".
 	Challenge string
-	// WithoutUnit turns off the warning about a handler that answers below 400 and has not used its unit of work. Set WithoutUnit for handlers that do
-	// nothing in the unit of work on purpose. The warning is logged once for each route. A handler with a Lease has no unit of work, and causes no
-	// warning. Default: false, the warning is logged.
+	// WithoutUnit turns off the warning about a handler that answers below 400 and has not used its unit of work. Set WithoutUnit for a handler that
+	// does nothing in the unit of work on purpose. With Lease a handler has no unit of work, and causes no warning. Default: false, the warning is
+	// logged once for each route.
 	WithoutUnit bool
-	// EmptyAnswer answers 200 for a handler that writes neither a status nor a body, as net/http does. Without EmptyAnswer a handler that writes
-	// nothing counts as failed, because handlers of some frameworks write nothing when they fail: the framework writes the error answer later. Default:
-	// false, the answer is 500, and nothing is committed or stored.
+	// EmptyAnswer answers 200 for a handler that writes neither a status nor a body, as net/http does. Without EmptyAnswer such a handler counts as
+	// failed: in some frameworks a failed handler writes nothing, and the framework writes the error answer later. Default: false, the answer is 500,
+	// and nothing is committed or stored.
 	EmptyAnswer bool
-	// Lease runs the handler under a lease without a transaction, for handlers that call other services. Default: nil, the handler runs in one
+	// Lease runs the handler under a lease without a transaction, for handlers that call other services. Default: nil, the handler runs in a
 	// transaction.
 	Lease *LeaseConfig
-	// ProblemBase is put before the name of a problem to make the type of an error answer: a path, or the URL of a page about problems. Default:
-	// "/problems/".
+	// ProblemBase is the beginning of the type of an error answer, to which the name of the problem is added. ProblemBase is a path, or the URL of a
+	// page about problems. Default: "/problems/".
 	ProblemBase string
 	// Refuse writes the error answers of the middleware in the format of the service's errors. Answers of handlers are not changed. Pass the same
 	// function to [WithRefuse] and [WithTenantRefuse]. Default: nil, application/problem+json.

@@ -12,17 +12,17 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 )
 
-// LeaseConfig makes [Idempotency] hold a lease of the key instead of a transaction; see docs/http.md, Lease mode.
+// LeaseConfig makes [Idempotency] hold a lease of the key instead of a transaction. See docs/http.md, Lease mode.
 type LeaseConfig struct {
-	// TTL is the lease of a process on the key of a request that it works on, at least 1s. The process renews the lease each third of this time. If the
-	// process dies, another process takes over the request after this time. Default: 90s.
+	// TTL is the length of the lease that a process takes on the key of a request, at least 1s. The process renews the lease after each third of TTL. If
+	// the process dies, another process takes the request over when the lease has ended. Default: 90s.
 	TTL time.Duration
-	// Recover asks the other system whether a step of [idempotency.StepOnce] was done, if the step was begun and has no result. Recover is called
-	// before the handler is run again, by one request at a time, while the lease is renewed, and within IdempotencyConfig.Timeout. Its argument r is
-	// that request, whose body can be read. If Recover returns idempotency.StepDone, the handler goes on with the returned result. If Recover returns
-	// idempotency.StepNotDone, the handler does the step. After the zero Outcome or an error the step stays unknown: the client gets 503, and no
-	// handler runs. Recover has to consider that a call to the other system may still be on its way. The log has the type of an error and not its text,
-	// which may quote the request. Default: nil, steps stay unknown until an operator resolves them.
+	// Recover asks the other system whether a step of [idempotency.StepOnce] was done, if the step was begun and has no result. Recover is called before
+	// the handler is run again, for one request at a time, within IdempotencyConfig.Timeout. The argument r is that request, whose body can be read. If
+	// Recover returns idempotency.StepDone, the handler goes on with the returned result. If Recover returns idempotency.StepNotDone, the handler does
+	// the step. After an error, or the zero Outcome, the step stays unknown: the client gets 503, and no handler runs. Consider that a call to the other
+	// system may still be on its way. The log has only the type of the error, because the text may quote the request. Default: nil, steps stay unknown
+	// until an operator resolves them.
 	Recover func(ctx context.Context, r *http.Request, u idempotency.Unknown) (idempotency.Outcome, error)
 }
 

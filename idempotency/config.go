@@ -20,8 +20,8 @@ const (
 
 // Config configures a [Store]. Stores with different configurations may share a table, for example a store with a longer TTL for payments.
 type Config struct {
-	// Schema is the schema of the database that has the tables of oncebox. Default: oncebox, or the first schema of the search_path of new
-	// connections, if that schema is not public.
+	// Schema is the schema of the database that has the tables of oncebox. Default: oncebox if the search_path of a new connection begins with public,
+	// else the first schema of that search_path.
 	Schema string
 	// Pooler must be true if a pooler in transaction mode stands between the program and the database. Prepared statements are not used then. Default:
 	// false.
@@ -36,9 +36,9 @@ type Config struct {
 	// PurgeBatch is the number of expired keys that one statement of the cleaner deletes. Default: 5000 rows.
 	PurgeBatch int `env:"PURGE_BATCH"`
 
-	// Cache is the number of answers that a process also keeps in memory, so that further retries need no statement. An answer gets into memory at
-	// its first retry, if it has up to 4 KiB with its headers. If an answer is removed, by Release or by hand, other processes may still send it for
-	// up to a minute. Default: 4096. With -1 no answer is kept in memory.
+	// Cache is the number of answers that a process also keeps in memory, so that further retries need no statement. An answer of up to 4 KiB, with its
+	// headers, is kept in memory from its first retry on. If an answer is deleted in the database, by Release or by hand, a process may send the answer
+	// from its memory for up to a minute. Default: 4096. With -1 no answer is kept in memory.
 	Cache int `env:"CACHE"`
 
 	// Telemetry sets where logs, traces and metrics go. A trace has a span for each purge. Default: slog.Default() and the global providers.

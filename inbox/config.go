@@ -25,20 +25,20 @@ const (
 
 // Config configures an [Inbox]. The zero value is ready.
 type Config struct {
-	// Schema is the schema of the database that has the tables of oncebox. Default: oncebox, or the first schema of the search_path of new
-	// connections, if that schema is not public.
+	// Schema is the schema of the database that has the tables of oncebox. Default: oncebox if the search_path of a new connection begins with public,
+	// else the first schema of that search_path.
 	Schema string
 	// Pooler must be true if a pooler in transaction mode stands between the program and the database. Prepared statements are not used then. Default: false.
 	Pooler bool
 	// NoHistory keeps no history of waiting, handled and failed messages, which the console draws. Default: false.
 	NoHistory bool
-	// Retention is how long the inbox recognizes copies of a message that it has handled, at least 24h. A copy that arrives later is handled again. With
-	// -1 (KeepForever) copies are recognized for ever. Choose a longer Retention than the time in which the broker may deliver a message again, and than
-	// the time for which the outbox of the sender keeps published events for a replay. Default: 240h.
+	// Retention is how long the inbox recognizes copies of a message that it has handled, at least 24h. A copy that arrives after Retention is handled
+	// again. With -1 (KeepForever) copies are recognized for ever. Retention must be longer than two other times: the time in which the broker may
+	// deliver a message again, and the time for which the sender's outbox keeps published events, because they can be replayed. Default: 240h.
 	Retention time.Duration `env:"RETENTION"`
-	// DeadRetention is how long dead letters are kept before the cleaner deletes them, at least 24h. With 0 and -1 dead letters are kept for ever. The
-	// deletion of a dead letter lets the later messages of its ordering key go on, as a discard does. The audit has an entry for each deletion, with the
-	// number of dead letters. Default: 0.
+	// DeadRetention is how long dead letters are kept before the cleaner deletes them, at least 24h. With 0 and -1 dead letters are kept for ever. After
+	// the deletion of a dead letter the later messages of its ordering key are handled, as after a discard. The audit has an entry for each deletion,
+	// with the number of deleted dead letters. Default: 0.
 	DeadRetention time.Duration `env:"DEAD_RETENTION"`
 	// AuditRetention is how long audit entries are kept, at least 24h. Default: 9600h, which is 400 days. With -1 audit entries are kept for ever.
 	AuditRetention time.Duration
@@ -46,46 +46,48 @@ type Config struct {
 	// Retry sets how often, and for how long, a message is tried again after its handler has failed. The option [Retry] overrides it for one
 	// consumer.
 	Retry RetryPolicy `envPrefix:"RETRY_"`
-	// Middleware wraps the handlers of all consumers. The first middleware is the outermost. The option [Use] adds middleware for one consumer, inside of
-	// these. Default: none.
+	// Middleware is put around the handlers of all consumers. The first middleware is the outermost. The option [Use] adds middleware for one consumer,
+	// inside of Config.Middleware. Default: none.
 	Middleware []messaging.Middleware
-	// ContinueAfterDead lets the later messages of an ordering key be handled after a message of the key has become a dead letter. The handlers of the later
-	// messages then do not see the effects of the dead letter, and a replayed dead letter is handled out of order. The option [ContinueAfterDead] sets the
-	// same for one consumer. Default: false, later messages wait until an operator replays or discards the dead letter.
+	// ContinueAfterDead lets the later messages of an ordering key be handled after a message of the key has become a dead letter. The handlers of the
+	// later messages then do not see the effects of the dead letter. If the dead letter is replayed, it is handled out of order. The option
+	// [ContinueAfterDead] sets the same for one consumer. Default: false, later messages wait until an operator replays or discards the dead letter.
 	ContinueAfterDead bool `env:"CONTINUE_AFTER_DEAD"`
-	// OnDead is called when a message becomes a dead letter, for example to open a ticket. What OnDead does in the unit of work u is committed together with
-	// the dead letter, or not at all. So emit an event with [uow.Unit.Add], and call no other system. OnDead may be called again if the transaction fails, and
-	// if the message is replayed and dies again. OnDead must return when ctx ends. If OnDead returns an error, panics, or takes longer than OnDeadTimeout, the
-	// dead letter is made without the work of OnDead, and the log has an error. OnDead is not called for a message that an operator gives up (package
-	// inbox/parked). To prevent a loop, an event that OnDead emits with ctx is marked ([event.DeadLetterOf]), and OnDead is not called if it dies. Default: none.
+	// OnDead is called when a message becomes a dead letter, for example to emit an event about it. The dead letter is made in the unit of work u. So
+	// what OnDead writes in u is committed with the dead letter, or not at all. OnDead should emit an event with [uow.Unit.Add] and call no other
+	// system, because it may be called again: after the transaction has failed, or if the message is replayed and dies again. OnDead must return when
+	// ctx ends. If OnDead returns an error, panics, or takes longer than OnDeadTimeout, the dead letter is made without the work of OnDead, and the log
+	// has an error. OnDead is not called if an operator gives a message up (package inbox/parked). An event that OnDead emits with ctx is marked
+	// ([event.DeadLetterOf]). If the marked event becomes a dead letter, OnDead is not called, which prevents a loop. Default: none.
 	OnDead func(ctx context.Context, u *uow.Unit, d DeadLetter) error
 	// OnDeadTimeout is the longest time for one call of OnDead. Meanwhile other messages of the ordering key wait. Default: 2s.
 	OnDeadTimeout time.Duration `env:"ON_DEAD_TIMEOUT"`
-	// CrashGuard is the number of messages, after the start of a process, for which a try is recorded before the handler runs. These records find a
-	// message that kills each process that handles it: the message becomes a dead letter after RetryPolicy.MaxCrashes recorded tries. Set CrashGuard to
-	// the largest number of messages that a consumer may have received and not yet handled. A higher [MaxInFlight] of a consumer is used instead.
-	// Default: 128. With -1 no try is recorded in advance.
+	// CrashGuard is the number of messages of each consumer, after the start of a process, whose try is recorded before the handler runs. Such records
+	// find a message that kills each process that handles it: after RetryPolicy.MaxCrashes recorded tries the message becomes a dead letter. After a
+	// restart the message comes again among the messages that the consumer had received and not yet handled. So CrashGuard must be at least the largest
+	// number of received and unhandled messages of a consumer. If [MaxInFlight] of a consumer is higher, that number is used. Default: 128. With -1 no
+	// try is recorded before the handler runs.
 	CrashGuard int `env:"CRASH_GUARD"`
-	// HandlerTimeout is the longest time for one call of a handler, also for a call with several messages ([BatchFunc]). With -1 there is no limit. When
-	// HandlerTimeout is over, the context of the handler is cancelled, the work of the handler is rolled back, and the try counts as failed. If a batch is
-	// handled message by message in one transaction, each message may take this long. The option [HandlerTimeout] sets the time for one consumer. Default: 5m.
+	// HandlerTimeout is the longest time for one call of a handler, also for a call with several messages ([BatchFunc]). With -1 there is no limit.
+	// After HandlerTimeout the context of the handler is cancelled, its work is rolled back, and the try counts as failed. If a transaction handles a
+	// batch message by message, each message may take HandlerTimeout. The option [HandlerTimeout] sets the time for one consumer. Default: 5m.
 	HandlerTimeout time.Duration `env:"HANDLER_TIMEOUT"`
-	// LockTimeout is how long a message waits, at least 1ms, while another process handles a message of the same ordering key or a copy of this message. If
-	// the other process takes longer than LockTimeout, the message is postponed for 500 ms, and the consumer handles other messages meanwhile. So a process
-	// that hangs does not stop the consumers of other processes. A postponement does not count as a try. Default: 250ms.
+	// LockTimeout is how long a message waits for another process that handles its ordering key or a copy of it, at least 1ms. After LockTimeout the
+	// message is postponed for 500 ms, and the consumer handles other messages meanwhile. So a process that hangs does not stop the consumers of other
+	// processes. A postponement does not count as a try. Default: 250ms.
 	LockTimeout time.Duration `env:"LOCK_TIMEOUT"`
-	// ParkedConcurrency is the number of ordering keys with parked messages that one process handles at once, for each consumer. Default: 4.
+	// ParkedConcurrency is the number of ordering keys whose parked messages a process handles at once, for each consumer. Default: 4.
 	ParkedConcurrency int `env:"PARKED_CONCURRENCY"`
-	// ParkedLease is the length of the lease of a process on an ordering key whose parked messages it handles, at least 1s. The process renews the lease
-	// while it works. If the process dies, another process takes the key after this time. Default: 30s.
+	// ParkedLease is the length of the lease that a process takes on an ordering key to handle its parked messages, at least 1s. The process renews the
+	// lease while it works. If the process dies, another process takes the key when the lease has ended. Default: 30s.
 	ParkedLease time.Duration `env:"PARKED_LEASE"`
-	// LeaseTTL is the length of the lease of a process on a message that it handles with [Inbox.WrapLeased], at least 1s. The process renews the lease
-	// each third of this time, so a handler may take longer. If the process dies, another process takes the message after this time. Default: 30s.
+	// LeaseTTL is the length of the lease that a process takes on a message of [Inbox.WrapLeased], at least 1s. The process renews the lease after each
+	// third of LeaseTTL, so a handler may take longer. If the process dies, another process takes the message when the lease has ended. Default: 30s.
 	LeaseTTL time.Duration `env:"LEASE_TTL"`
-	// DrainTimeout is how long [Inbox.RunParked] waits for its handlers after its context has ended. If a handler of a parked message runs longer, its
-	// own context is cancelled. Default: 30s. With -1 the contexts are cancelled at once.
+	// DrainTimeout is how long [Inbox.RunParked] waits for running handlers after its context has ended. Then the contexts of these handlers are
+	// cancelled. Default: 30s. With -1 they are cancelled at once.
 	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT"`
-	// PollInterval is the interval at which a process asks the database for ordering keys whose messages other processes have parked. Default: 1s.
+	// PollInterval is the interval at which a process asks the database for messages that other processes have parked. Default: 1s.
 	PollInterval time.Duration `env:"POLL_INTERVAL"`
 	// DatabaseWait is how long [Inbox.Run] waits at its start for a database that is away. It matters where there is no broker. Default: 0, until the context
 	// ends. With -1 a database that is away is an error at once.

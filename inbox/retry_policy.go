@@ -17,29 +17,29 @@ import (
 // database, and tried again for three days, with pauses that grow from 5 seconds to 10 minutes. So a system that is down for a weekend causes no dead
 // letters. An error that is [messaging.Permanent] makes a dead letter at once.
 //
-// [Config.Retry] is the policy of all consumers; the option [Retry] sets that of one consumer.
+// [Config.Retry] is the policy of all consumers. The option [Retry] sets the policy of one consumer.
 type RetryPolicy struct {
-	// Tries is how often a message is tried, at least 1, before it is parked in the database. The process that received the message makes these first
-	// tries, with the pauses of the consumer. Meanwhile later messages of the ordering key wait in this process. The message is parked earlier if the
-	// messages behind it fill the queue of the consumer ([messaging.Message.QueueFull]). Default: 3.
+	// Tries is how often a message is tried, at least 1, before it is parked in the database. The process that received the message makes the first
+	// tries, with the pauses of messaging.ConsumerConfig.Retry. Meanwhile the later messages of the ordering key wait in the consumer's queue. If they
+	// fill the queue, the first message is parked earlier ([messaging.Message.QueueFull]). Default: 3.
 	Tries int `env:"TRIES"`
-	// Policy sets the pauses between the tries of a message that is parked: it waits in the database. A handler that returns
-	// [messaging.RetryAfter] sets its own pause. Default: 5s, up to 10m.
+	// Policy sets the pauses between the tries of a parked message, which waits in the database. A handler that returns [messaging.RetryAfter] sets its
+	// own pause. Default: 5s, up to 10m.
 	retry.Policy
-	// GiveUpAfter is how long a failing message is tried after it was parked. The first try that fails later makes it a dead letter. If the message was
-	// parked behind another message, the time begins with its first failure. Default: 72h. With -1 the message is tried without end.
+	// GiveUpAfter is how long a parked message is tried. The first try that fails after this time makes the message a dead letter. If the message was
+	// parked behind another message, the time begins with its own first failure. Default: 72h. With -1 the message is tried without end.
 	GiveUpAfter time.Duration `env:"GIVE_UP_AFTER"`
-	// MaxAttempts is the number of tries, in all, after which a message becomes a dead letter, if GiveUpAfter has not ended before. A try whose process died
-	// counts, too. Default: -1, no limit.
+	// MaxAttempts is the number of tries after which a message becomes a dead letter, even if GiveUpAfter has not ended. All tries count: the tries
+	// before the message was parked, and tries whose process died. Default: -1, no limit.
 	MaxAttempts int `env:"MAX_ATTEMPTS"`
 	// MaxCrashes is the number of crashes in a row after which a message becomes a dead letter. A try counts as a crash if its process dies, or if its
 	// result cannot be stored. So a message does not kill one process after another. Default: 10. With -1 there is no limit.
 	MaxCrashes int `env:"MAX_CRASHES"`
 	// DeployWait is how long a message of an unknown type or schema version stays parked before it becomes a dead letter. With -1 the message stays
-	// parked without end. DeployWait gives you time to deploy a build that knows the message. A type is unknown if this build of the program does not
-	// know it. A message of an unknown type is parked only if the router is [messaging.Router.Strict]. A schema version is unknown if it is newer than
-	// the registered version. DeployWait begins with the first try of the parked message that fails for this reason. Until DeployWait is over, the
-	// message is tried with pauses from Delay to MaxDelay. These tries do not count for MaxAttempts. Default: 168h.
+	// parked without end. During DeployWait you can deploy a build that knows the type or the version. A version is unknown if it is newer than the
+	// registered version. A message of an unknown type is parked only if the router is [messaging.Router.Strict]. DeployWait begins with the first try
+	// of the parked message that fails because of the type or the version. Meanwhile the message is tried with pauses from Delay to MaxDelay. These
+	// tries do not count for MaxAttempts. Default: 168h.
 	DeployWait time.Duration `env:"DEPLOY_WAIT"`
 }
 

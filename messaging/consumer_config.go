@@ -17,21 +17,22 @@ type ConsumerConfig struct {
 	// Concurrency is the number of handlers that a consumer runs at once in one process. Messages of one ordering key are handled one after the other.
 	// Default: 8.
 	Concurrency int `env:"CONCURRENCY"`
-	// BatchSize is the largest number of messages that one call of a [BatchHandler] gets. With 1 each call gets one message, as with other handlers. A
-	// batch has the messages that have arrived. The consumer does not wait for more. Up to Concurrency batches are handled at once. Default: 1.
+	// BatchSize is the largest number of messages that one call of a [BatchHandler] gets. A batch has the messages that have arrived: the consumer does
+	// not wait for more. Up to Concurrency batches are handled at once. Default: 1.
 	BatchSize int `env:"BATCH_SIZE"`
-	// Queue is the largest number of messages that a consumer holds in one process. When the queue is full, the consumer receives no further message. The
-	// queue has the messages that wait for a handler or behind another message of their ordering key, that are being handled, or that pause before the
-	// next try. So Queue limits the memory that messages need, and the number of messages that the broker delivers again after a restart. Choose a much
-	// larger number than Concurrency times BatchSize, and at least BatchSize. Default: 64, or two batches for each of Concurrency.
+	// Queue is the largest number of messages that a consumer holds in one process. When the queue is full, the consumer receives no further message.
+	// The queue has the messages that are being handled, wait for a handler, wait behind another message of their ordering key, or wait for their next
+	// try. So Queue limits the memory for messages, and the number of messages that the broker delivers again after a restart. Choose a much larger
+	// number than Concurrency times BatchSize. A number below BatchSize is an error. Default: 64, for batches at least two batches for each of
+	// Concurrency.
 	Queue int `env:"QUEUE"`
 	// Unordered allows messages of one ordering key to be handled at the same time. It is meant for [Shared] subscriptions. Default: false.
 	Unordered bool
 	// Retry sets the pauses between the tries of a message in this process. Later messages of the ordering key wait meanwhile. A handler that returns
 	// [RetryAfter] sets its own pause. Default: 100ms, up to 30s.
 	Retry retry.Policy `envPrefix:"RETRY_"`
-	// DrainTimeout is how long a consumer that was stopped waits for its handlers. If a handler runs longer, the consumer cancels its context.
-	// Default: 30s. With -1 it cancels their contexts at once.
+	// DrainTimeout is how long a stopped consumer waits for its running handlers. Then it cancels the contexts of these handlers. Default: 30s. With -1
+	// it cancels them at once.
 	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT"`
 	// BacklogInterval is the interval at which the consumer asks the broker how many messages wait, for the metric oncebox.consumer.backlog. Default:
 	// 20s. With -1 it never asks.

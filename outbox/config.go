@@ -23,53 +23,54 @@ type Partition = upkeep.Partition
 
 // Config configures a [Store].
 type Config struct {
-	// Schema is the schema of the database that has the tables of oncebox. Default: oncebox, or the first schema of the search_path of new
-	// connections, if that schema is not public.
+	// Schema is the schema of the database that has the tables of oncebox. Default: oncebox if the search_path of a new connection begins with public,
+	// else the first schema of that search_path.
 	Schema string
 	// Pooler must be true if a pooler in transaction mode stands between the program and the database. Prepared statements are not used then. Default:
 	// false.
 	Pooler bool
-	// PollOnly makes relays find new events by asking the database at intervals (projector.Config.SleepIdle), and by no other way. If PollOnly is
-	// false, a commit wakes the relays of other processes at once: the program that writes events sends NOTIFY, and each relay LISTENs on a connection
-	// of its own. A relay whose Pooler is true does not LISTEN. Default: false.
+	// PollOnly makes relays look for new events only at intervals (projector.Config.SleepIdle). If PollOnly is false, a commit also wakes the relays of
+	// other processes at once: the program that writes events sends NOTIFY, and each relay LISTENs on a connection of its own. A relay whose Pooler is
+	// true does not LISTEN. Default: false.
 	PollOnly bool `env:"POLL_ONLY"`
 	// NoHistory keeps no history of backlog, age, rates and failures, which the console draws. Default: false.
 	NoHistory bool
-	// Deployment is the name of the installation to which the database belongs, such as "production". With a name, a copy of the database does not
-	// publish the events a second time. The first relay with a name enters the name in the database, as soon as no relay without a name is alive. From
-	// then on a relay with another name, or without a name, publishes no events until Store.Upkeep().TakeOwnership is called. Default: none, and any
-	// relay publishes the events of a database without a name.
+	// Deployment is the name of the installation to which the database belongs, such as "production". The name prevents relays on a copy of the
+	// database, for example in a test system, from publishing the events a second time. The first relay with a name stores the name in the database, as
+	// soon as no relay without a name is alive. From then on only relays with the stored name publish. Store.Upkeep().TakeOwnership stores another name.
+	// Default: none, and the relay publishes only from a database without a stored name.
 	Deployment string `env:"DEPLOYMENT"`
-	// Retention is how long published rows are kept, in whole days, at least 24h. Retention is entered in the database, and all processes use the value
-	// there. If processes have different settings, the longest one is used, and processes with another setting log a warning at their start.
-	// Store.Upkeep().SetRetention enters a shorter time. The constant NoRetention deletes rows as soon as they are published. Default: the value in the
-	// database, and 168h if no process has set one. With -1 published rows are kept for ever.
+	// Retention is how long published rows are kept, in whole days, at least 24h. Retention is stored in the database, and all processes use the stored
+	// time. If processes have different settings, the longest time is stored, and processes with another setting log a warning at their start. To
+	// shorten the time, call Store.Upkeep().SetRetention. The constant NoRetention deletes rows as soon as they are published. Default: 168h, or the
+	// time that is stored in the database. With -1 published rows are kept for ever.
 	Retention time.Duration `env:"RETENTION"`
-	// DeadRetention is how long dead letters are kept before the cleaner deletes them, at least 24h. With 0 and -1 dead letters are kept for ever. The
-	// deletion of a dead letter lets the later events of its ordering key go on, as a discard does. The audit has an entry for each deletion, with the
-	// number of dead letters. Default: 0.
+	// DeadRetention is how long dead letters are kept before the cleaner deletes them, at least 24h. With 0 and -1 dead letters are kept for ever. After
+	// the deletion of a dead letter the later events of its ordering key are published, as after a discard. The audit has an entry for each deletion,
+	// with the number of deleted dead letters. Default: 0.
 	DeadRetention time.Duration `env:"DEAD_RETENTION"`
 	// AuditRetention is how long audit entries are kept, at least 24h. Default: 9600h, which is 400 days. With -1 audit entries are kept for ever.
 	AuditRetention time.Duration
-	// DedupRetention is how long a producer's key ([event.WithDedupKey]) is remembered after its first event, at least 1h. A later event with the key is
-	// stored as a new event. For a delayed event the time counts from the time for which it was scheduled. Default: 168h. With -1 the key is remembered
-	// for ever.
+	// DedupRetention is how long the key of [event.WithDedupKey] is remembered, at least 1h. While a key is remembered, a second event with the key is
+	// not stored. After that the event is stored as a new event. The time begins with the first event, or with the time for which a delayed event was
+	// scheduled. Default: 168h. With -1 the key is remembered for ever.
 	DedupRetention time.Duration `env:"DEDUP_RETENTION"`
-	// BeforeDrop is called before the published rows of a day are deleted, to archive them. One process at a time calls BeforeDrop, and the call may take
-	// hours. If BeforeDrop returns an error, the rows stay, and the cleaner calls BeforeDrop again at its next run. The log then has a warning, and the
-	// metric oncebox.outbox.partitions_kept counts the failure. BeforeDrop is called again for the same day if the deletion itself fails, so an archive
-	// outside of Partition.DB must accept a day twice. After a process with BeforeDrop has run, processes without BeforeDrop delete no rows.
-	// Store.Upkeep().SetRetention ends that. BeforeDrop is not called for rows that NoRetention deletes. Default: none.
+	// BeforeDrop is called before the published rows of a day are deleted, to archive them. One process at a time calls BeforeDrop, and the call may
+	// take hours. If BeforeDrop returns an error, the rows stay, and the cleaner calls BeforeDrop again at its next run. The log then has a warning, and
+	// the metric oncebox.outbox.partitions_kept counts the failure. BeforeDrop is also called again for the same day if the deletion fails. So an
+	// archive that is not written through Partition.DB must accept a day twice. After a process with BeforeDrop has run, processes without BeforeDrop
+	// delete no rows, until Store.Upkeep().SetRetention is called. Rows that NoRetention deletes are not archived. Default: none.
 	BeforeDrop func(ctx context.Context, p Partition) error
 
-	// OnDead is called when an event becomes a dead letter, for example to open a ticket. What OnDead does in tx is committed together with the dead
-	// letter, or not at all. So emit an event with [Store.Add], and call no other system. OnDead may be called again if the transaction fails, and if
-	// the event is replayed and dies again. OnDead must return when ctx ends. If OnDead returns an error, panics, or takes longer than OnDeadTimeout,
-	// the dead letter is made without the work of OnDead, and the log has an error. To prevent a loop, an event that OnDead adds with ctx is marked
-	// ([event.DeadLetterOf]), and OnDead is not called if it dies. Default: none.
+	// OnDead is called when an event becomes a dead letter, for example to emit an event about it. The dead letter is made in the transaction tx. So
+	// what OnDead writes in tx is committed with the dead letter, or not at all. OnDead should emit an event with [Store.Add] and call no other system,
+	// because OnDead may be called again: after the transaction has failed, or if the event is replayed and dies again. OnDead must return when ctx
+	// ends. If OnDead returns an error, panics, or takes longer than OnDeadTimeout, the dead letter is made without the work of OnDead, and the log has
+	// an error. An event that OnDead adds with ctx is marked ([event.DeadLetterOf]). If the marked event becomes a dead letter, OnDead is not called,
+	// which prevents a loop. Default: none.
 	OnDead func(ctx context.Context, tx bun.Tx, d DeadLetter) error
-	// OnDeadTimeout is the longest time for all calls of OnDead for events that become dead letters together. A worker of the relay waits for these
-	// calls before it goes on. Default: 2s.
+	// OnDeadTimeout is the longest time for the calls of OnDead for all events of a batch that become dead letters. A worker of the relay waits for
+	// these calls before it goes on. Default: 2s.
 	OnDeadTimeout time.Duration `env:"ON_DEAD_TIMEOUT"`
 
 	// Registry has the event types of the service, for [Store.Add]. Required for payloads that are an event.Event.

@@ -18,54 +18,55 @@ const settleMargin = time.Second
 
 // Config configures a [Projector].
 type Config struct {
-	// Name identifies this projector among all projectors that are alive, so no two may have the same name. Default: host, process id and a random
-	// part.
+	// Name identifies this projector. No two projectors that are alive may have the same name. Default: host, process id and a random part.
 	Name string
-	// Group is the number of the lane group whose events this projector publishes. A tenant has a group of its own after outbox.Store.Tenants().Move.
+	// Group is the number of the lane group whose events this projector publishes. outbox.Store.Tenants().Move gives a tenant a lane group of its own.
 	// Default: 0, the group of all tenants that have no group of their own.
 	Group int16 `env:"GROUP"`
-	// Workers is the number of workers of the projector that publish at the same time. Each worker has a share of the lanes, which are the parts of the
-	// outbox. While a worker waits for the broker, another worker uses the database. Default: 3.
+	// Workers is the number of workers of the projector. Workers publish at the same time: while one worker waits for the broker, another uses the
+	// database. Each worker has a share of the lanes, which are the parts of the outbox. Default: 3.
 	Workers int `env:"WORKERS"`
 	// BatchSize is the approximate number of events in one batch. A worker fetches a batch from the database and publishes these events together.
 	// Default: 1000.
 	BatchSize int `env:"BATCH_SIZE"`
 	// BatchBytes is the largest size of one batch, in bytes: the sum of its payloads. An event whose payload is larger than BatchBytes is published by
-	// itself. The broker has to confirm a batch within PublishTimeout. So choose a smaller value if the connection to the broker is slow.
-	// Default: 16777216, which is 16 MiB. With -1 there is no limit.
+	// itself. The broker has to confirm a batch within PublishTimeout, so choose a smaller value if the connection to the broker is slow. Default:
+	// 16777216, which is 16 MiB. With -1 there is no limit.
 	BatchBytes int64 `env:"BATCH_BYTES"`
 
-	// MaxRetryAttempts is the number of refusals by the broker after which an event becomes a dead letter. An event that the broker refuses
-	// permanently ([messaging.Permanent]) becomes a dead letter at the first refusal. Default: 5. With -1 no refusal makes a dead letter: the event
-	// is tried again until the broker accepts it, or an operator discards it.
+	// MaxRetryAttempts is the number of refusals by the broker after which an event becomes a dead letter. An event that the broker refuses permanently
+	// ([messaging.Permanent]) becomes a dead letter at the first refusal. Default: 5. With -1 the event is tried again until the broker accepts it, or
+	// an operator discards it.
 	MaxRetryAttempts int `env:"MAX_RETRY_ATTEMPTS"`
-	// MaxCrashes is the number of crashes after which an event becomes a dead letter. A crash counts if a projector dies while it publishes the event by
-	// itself. An event is published by itself after two projectors have died while they published it together with others. Default: 10. With -1 there is
-	// no limit.
+	// MaxCrashes is the number of crashes after which an event becomes a dead letter. If two projectors have died while they published a batch, the next
+	// projector publishes the events of the batch one by one. From then on, each projector that dies counts as a crash of the event that it was
+	// publishing. Default: 10. With -1 there is no limit.
 	MaxCrashes int `env:"MAX_CRASHES"`
-	// ContinueAfterDead lists the topics on which the later events of an ordering key go on after a dead letter, or has "*" for all topics. On other
-	// topics the later events wait until an operator replays or discards the dead letter. Default: none.
+	// ContinueAfterDead lists topics, or has "*" for all topics. If an event of such a topic becomes a dead letter, the later events of its ordering key
+	// are still published. On other topics the later events wait until an operator replays or discards the dead letter. Default: none.
 	ContinueAfterDead []string `env:"CONTINUE_AFTER_DEAD"`
-	// BlockExpired makes the later events of an ordering key wait behind an event that expired before it was published, as behind any other dead
-	// letter. If BlockExpired is false, the later events are published without the expired event. Default: false.
+	// BlockExpired makes the later events of an ordering key wait behind an event that expired before it was published. They wait until an operator
+	// replays or discards the expired event. If BlockExpired is false, the later events are published without it. Default: false.
 	BlockExpired bool `env:"BLOCK_EXPIRED"`
 	// Retry sets the pauses between the tries of an event that the broker refuses. Default: 1m, up to 1h.
 	Retry retry.Policy `envPrefix:"RETRY_"`
-	// PublishTimeout is the time in which the broker has to confirm a batch. Events that are not confirmed by then are published again. Default: 5s.
+	// PublishTimeout is the time in which the broker has to confirm a batch. Events that the broker has not confirmed by then are published again.
+	// Default: 5s.
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"`
 
-	// Lease is how long the lanes of a projector that has died wait for another projector. Meanwhile their events are not published. Default: 10s.
+	// Lease is how long after the death of a projector other projectors take over its lanes. Until then the events of these lanes are not published.
+	// Default: 10s.
 	Lease time.Duration `env:"LEASE"`
-	// Renew is the interval at which a projector renews the leases of its lanes, and projectors share out the lanes again. Default: 3s.
+	// Renew is the interval at which a projector renews the leases of its lanes, and takes or gives back lanes until it has its share. Default: 3s.
 	Renew time.Duration `env:"RENEW"`
-	// SleepBusy is the first pause of a worker that has found nothing to publish. The pause ends early when a NOTIFY reports a commit. While a worker
-	// finds events, it looks once per SleepBusy for events whose writer sent no NOTIFY. Default: 100ms.
+	// SleepBusy is the first pause of a worker that has found nothing to publish. A NOTIFY about a commit ends the pause. Each further pause is twice as
+	// long, up to SleepIdle. Default: 100ms.
 	SleepBusy time.Duration `env:"SLEEP_BUSY"`
-	// SleepIdle is the longest pause of a worker that finds nothing to publish. The pause begins with SleepBusy and doubles each time. So an event whose
-	// writer sent no NOTIFY waits for up to SleepIdle. Default: 2s.
+	// SleepIdle is the longest pause of a worker that finds nothing to publish. So an event whose writer sends no NOTIFY waits for up to SleepIdle.
+	// Default: 2s.
 	SleepIdle time.Duration `env:"SLEEP_IDLE"`
-	// CleanInterval is the interval at which partitions of the outbox are made and dropped, and missing rows of lanes are made again. Default: 1h. With
-	// -1 this is never done.
+	// CleanInterval is the interval at which the projector makes and drops partitions of the outbox, and repairs the rows of its lanes. Default: 1h.
+	// With -1 it does neither.
 	CleanInterval time.Duration `env:"CLEAN_INTERVAL"`
 	// DatabaseWait is how long [Projector.Run] waits at its start for a database that is away. Of several databases, one has to answer. Default: 0,
 	// until the context ends. With -1 a database that is away is an error at once.

@@ -17,7 +17,7 @@ import (
 // The pause after the first try is Delay. It doubles with each further try, up to MaxDelay. Each pause is shortened by
 // a random part of up to half, so that tries that failed together do not come back together.
 type Policy struct {
-	// Delay is the pause after the first failed try, which doubles with each further try, up to MaxDelay.
+	// Delay is the pause after the first failed try. Each further pause is twice as long, up to MaxDelay.
 	Delay time.Duration `env:"DELAY"`
 	// MaxDelay is the longest pause between two tries. If MaxDelay is less than Delay, all pauses are MaxDelay.
 	MaxDelay time.Duration `env:"MAX_DELAY"`

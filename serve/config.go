@@ -25,31 +25,32 @@ const (
 	Consumers = "consumers" // handles messages
 )
 
-// Config configures a process. The process reads these variables from the environment, in addition to those of oncebox (config.Config).
+// Config configures a process. The process reads these variables from the environment, in addition to the variables of oncebox (config.Config).
 type Config struct {
 	// Addr is the address for requests, host:port. With port 0 the system chooses a free port, and the log names it. Default: :8080.
 	Addr string `env:"ADDR"`
-	// AdminAddr is a second address for /healthz, /readyz, /metrics and /console/, which clients then do not reach at Addr. Default: none, these pages
-	// are at Addr.
+	// AdminAddr is a second address, for /healthz, /readyz, /metrics and /console/. These pages are then not at Addr. Default: none, these pages are at
+	// Addr.
 	AdminAddr string `env:"ADMIN_ADDR"`
-	// Parts are what this process does: api answers requests, relay publishes events, consumers handles messages. Processes with api or consumers also
-	// remove rows whose retention has ended. Default: api,relay,consumers.
+	// Parts are what this process does: api answers requests, relay publishes events, consumers handles messages. A process with api or consumers also
+	// removes rows whose retention has ended. Default: api,relay,consumers.
 	Parts []string `env:"PARTS"`
-	// Broker is the broker of this process: "pulsar", "nats", "kafka" or "rabbitmq". The program must link it. With "none" the database carries the events. A
-	// program that links a broker and finds no address starts only with "none". Default: the broker whose address is set.
+	// Broker is the broker of this process: "pulsar", "nats", "kafka" or "rabbitmq". The program must link it. With "none" the database carries the
+	// events. If the program links a broker and finds no address of a broker, it starts only with "none". Default: the broker whose address is set.
 	Broker string `env:"BROKER"`
-	// Migrate makes or updates the tables at the start: the tables of oncebox, and those of [Service].Migrate. The role of the database needs the right
-	// to make tables. Default: false, the tables must exist.
+	// Migrate makes or updates the tables at the start: the tables of oncebox, and the tables of [Service].Migrate. The role of the database needs the
+	// right to make tables. Default: false, the tables must exist.
 	Migrate bool `env:"MIGRATE"`
 
-	// ReadTimeout is how long a client may take to send a request, and again to read the answer, before the connection is closed. Default: 15s.
+	// ReadTimeout is how long a client may take to send a request. It is also how long the client may take to read the answer. After that the connection
+	// is closed. Default: 15s.
 	ReadTimeout time.Duration `env:"READ_TIMEOUT"`
-	// RequestTimeout is how long the work for a request may take before the context of the request ends. A request with an Idempotency-Key has the
-	// timeout of its middleware (httpmw.IdempotencyConfig.Timeout), which should not be longer. Default: 30s.
+	// RequestTimeout is how long the work for a request may take before the context of the request ends. A request with an Idempotency-Key also has the
+	// timeout of its middleware (httpmw.IdempotencyConfig.Timeout), which should not be longer than RequestTimeout. Default: 30s.
 	RequestTimeout time.Duration `env:"REQUEST_TIMEOUT"`
-	// EndTimeout is how long the process may take to end after SIGTERM, at least 1s. Requests that have begun get half of EndTimeout, or all of it if
-	// the process has neither relay nor consumers. Let the system wait a little longer before it kills the process (terminationGracePeriodSeconds).
-	// Default: 80s.
+	// EndTimeout is how long the process may take to end after SIGTERM, at least 1s. Running requests get half of EndTimeout. In a process without relay
+	// and consumers requests get all of EndTimeout. Set the time after which the system kills the process (terminationGracePeriodSeconds) a little
+	// longer than EndTimeout. Default: 1m20s.
 	EndTimeout time.Duration `env:"END_TIMEOUT"`
 
 	// ConsoleOperators are the people who may see and change everything in the console: name:password, separated by commas. There is no console if
@@ -57,8 +58,8 @@ type Config struct {
 	ConsoleOperators []string `env:"CONSOLE_OPERATORS"`
 	// ConsoleReaders are the people who may see everything in the console, and change nothing: name:password, separated by commas. Default: none.
 	ConsoleReaders []string `env:"CONSOLE_READERS"`
-	// ConsoleSecret is the key that signs the tokens of forms (console.Config.Secret), at least 32 bytes. All processes whose consoles have the same
-	// address need the same ConsoleSecret. Default: none, each process makes a key of its own.
+	// ConsoleSecret is the key that signs the tokens of forms (console.Config.Secret), at least 32 bytes. Processes whose consoles have the same address
+	// need the same ConsoleSecret. Default: none, each process makes a key of its own.
 	ConsoleSecret string `env:"CONSOLE_SECRET"`
 	// ConsoleTraceURL is the address of a trace, with {trace_id} in place of the id (console.Config.TraceURL). Default: none, ids of traces are shown
 	// without a link.

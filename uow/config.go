@@ -18,29 +18,29 @@ type Config struct {
 	Registry *event.Registry
 	// Source is the name of this service, which each of its events carries. Required for events.
 	Source string `env:"SOURCE"`
-	// TopicPrefix is put before each topic that the program names: the topic of an aggregate, of [Unit.Add] and [Unit.Schedule], and of a consumer. A topic
-	// that begins with "/" is absolute: "/billing.invoice" gets no prefix, and becomes billing.invoice. Services that share events need the same prefix, or
-	// absolute topics. Default: "".
+	// TopicPrefix is put before the name of each topic: of aggregates, of [Unit.Add] and [Unit.Schedule], and of consumers. With "test." the topic order
+	// is test.order. A topic that begins with "/" gets no prefix: "/billing.invoice" is billing.invoice. Services that share events need the same
+	// prefix, or topics that begin with "/". Default: "".
 	TopicPrefix string `env:"TOPIC_PREFIX"`
-	// DefaultTenantID is the tenant of an event if the context in which the event is emitted names no tenant. Default: "default".
+	// DefaultTenantID is the tenant of events that are emitted in a context without a tenant. Default: "default".
 	DefaultTenantID string `env:"DEFAULT_TENANT_ID"`
-	// Topic chooses the topic of an aggregate's event. All events of one aggregate should have the same topic, because brokers keep the order only within a
-	// topic. TopicPrefix is put before the result. Default: the aggregate type.
+	// Topic returns the topic of an aggregate's event, to which TopicPrefix is then added. All events of one aggregate should have the same topic,
+	// because brokers keep the order only within a topic. Default: the aggregate type.
 	Topic func(event.Envelope) string
-	// ValidateTopic checks the name of a topic by the rule of the broker, after event.ValidateTopic. If ValidateTopic returns an error for the topic of an
-	// event, the unit of work fails. Default: the rule of the broker that oncebox.New gets (messaging.Naming), or none.
+	// ValidateTopic checks the names of topics, in addition to event.ValidateTopic. If it returns an error for the topic of an event, the unit of work
+	// fails. Default: the rule of the broker that oncebox.New gets (messaging.Naming), or none.
 	ValidateTopic func(topic string) error
 	// MaxPayload is the size of the largest payload of an event, in bytes. A unit of work with a larger event fails. Default: 1 MiB. With -1 there is no
 	// limit.
 	MaxPayload int `env:"MAX_PAYLOAD"`
-	// MaxHandled is the number of events that the handlers of [On] may cause in one unit of work. With more events the unit fails. The limit ends
-	// handlers that cause each other's events without end. Within a unit of [WithNestedChecks] each outermost Do of the code has a count of its own.
+	// MaxHandled is the largest number of events that the handlers of [On] may emit in one unit of work. A unit with more events fails. So two handlers
+	// that cause each other's events do not run without end. In a unit of [WithNestedChecks] each outermost Do of the code has a count of its own.
 	// Default: 1000. With -1 there is no limit.
 	MaxHandled int `env:"MAX_HANDLED"`
 	// Retry sets how often, and after which pauses, the function of a unit of work is run again after a failure.
 	Retry RetryConfig `envPrefix:"UNIT_RETRY_"`
-	// CommitTimeout is the longest time for COMMIT, and for the writing of the events if both are sent together. If the answer to COMMIT is lost, the
-	// unit asks the database whether the transaction was committed. This may take CommitTimeout once more. Default: 30s.
+	// CommitTimeout is the longest time for COMMIT. If the events are sent in one round trip with COMMIT, it is the longest time for both. If the answer
+	// to COMMIT is lost, the unit asks the database whether the transaction was committed, for up to CommitTimeout again. Default: 30s.
 	CommitTimeout time.Duration `env:"COMMIT_TIMEOUT"`
 
 	// Telemetry sets where logs, traces and metrics go. If the context of an event is in a trace, the trace gets a span for the creation of the event.
@@ -50,8 +50,8 @@ type Config struct {
 
 // RetryConfig sets whether, how often and after which pauses the function of a unit of work is run again in a new transaction.
 type RetryConfig struct {
-	// If reports whether the function of a unit of work is run again after an error. The function is never run again after [ErrCommitUnknown] and
-	// [ErrTransactionEnded]; If is not called for these errors. Default: [IsRetryable].
+	// If reports whether the function of a unit of work is run again after an error. After [ErrCommitUnknown] and [ErrTransactionEnded] the function is
+	// never run again, and If is not called. Default: [IsRetryable].
 	If func(error) bool
 	// MaxAttempts is how often the function of a unit of work is run at most, the first run included. Default: 5. With -1 the function is run once.
 	MaxAttempts int `env:"MAX_ATTEMPTS"`

@@ -33,7 +33,7 @@ import (
 
 // Config configures [Reads].
 type Config struct {
-	// Limit is how long a request waits at most. Default: 2s.
+	// Limit is the longest time that a request waits. Default: 2s.
 	Limit time.Duration
 }
 

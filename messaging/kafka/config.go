@@ -36,35 +36,35 @@ const (
 
 // Config configures [Connect]. Only URL is required.
 type Config struct {
-	// URL has the addresses of some brokers of the cluster (bootstrap servers), host:9092, separated by commas. These brokers name the others to the
-	// client. Required.
+	// URL has the addresses of some brokers of the cluster (bootstrap servers), host:9092, separated by commas. The client learns the other brokers from
+	// them. Required.
 	URL string `env:"URL"`
-	// Prefix begins the names of all topics and consumer groups, so that several systems can share a cluster: with "test." the topic order is
+	// Prefix is put before the names of all topics and consumer groups, so that several systems can share a cluster. With "test." the topic order is
 	// test.order. Prefix may have letters, digits, ".", "_" and "-". Default: none.
 	Prefix string `env:"PREFIX"`
 	// Name is the name of this process at the broker (client.id). Default: the name of the host.
 	Name string `env:"NAME"`
 
-	// Declare sets what happens if a topic does not exist: "make" makes the topic, with Partitions, Replication and Retention; "check" returns an
-	// error, with the command that makes the topic. The broker never makes a topic for oncebox by itself, whatever its setting
-	// auto.create.topics.enable is. Default: make.
+	// Declare sets what happens if a topic does not exist. With "make" the topic is made, with Partitions, Replication and Retention. With "check" the
+	// program gets an error, with the command that makes the topic. The broker's setting auto.create.topics.enable has no effect on topics of oncebox.
+	// Default: make.
 	Declare string `env:"DECLARE"`
 	// Topics are the names of topics that are made or checked at the start, see Declare. Default: none.
 	Topics []string `env:"TOPICS"`
 	// Subscriptions are made at the start, with their topics. Messages that are published from then on wait for these subscriptions. Default: none.
 	Subscriptions []messaging.Subscription
 	// Partitions is the number of partitions of a new topic. At most this number of consumers of a subscription work at once. If partitions are added
-	// later, a process uses the new partitions after its next start. Ordering keys then move to other partitions. Default: 4.
+	// later, a process uses them after its next start. Ordering keys then move to other partitions. Default: 4.
 	Partitions int `env:"PARTITIONS"`
-	// Replication is the number of copies of a new topic. In production use 3, and set min.insync.replicas of the topics to 2. Default: 0, the
-	// setting of the broker (default.replication.factor).
+	// Replication is the number of copies of a new topic. In production use 3, and set min.insync.replicas of the topics to 2. Default: 0, and the
+	// broker decides (default.replication.factor).
 	Replication int `env:"REPLICATION"`
-	// Retention is how long a new topic keeps messages, whether they were consumed or not (retention.ms). With -1 messages are kept for ever. A
-	// subscription that is not consumed for a longer time loses messages. Default: 0, the setting of the broker (log.retention.ms, 7 days).
+	// Retention is how long a new topic keeps messages (retention.ms), whether they were consumed or not. With -1 messages are kept for ever. A
+	// subscription without a consumer for a longer time loses messages. Default: 0, and the broker decides (log.retention.ms, 7 days).
 	Retention time.Duration `env:"RETENTION"`
 
 	// MaxMessageBytes is the size of the largest message that is published, in bytes, uncompressed, with its headers. A larger message is refused
-	// permanently. If max.message.bytes of the topic is less, that limit is used. Default: 1 MiB, the limit of a broker without settings.
+	// permanently. If max.message.bytes of the topic is less, max.message.bytes is the limit. Default: 1 MiB, the limit of a broker without settings.
 	MaxMessageBytes int `env:"MAX_MESSAGE_BYTES"`
 	// MaxReceivedBytes is the size of the largest message that is received, in bytes, uncompressed, with its headers. A larger message becomes a dead
 	// letter with the beginning of its payload. Default: 16 MiB. With -1 there is no limit.
@@ -75,14 +75,14 @@ type Config struct {
 	// Producers is the number of calls of Publish that may send at once. Further calls wait. Each of these calls has connections of its own. Default: 4.
 	Producers int `env:"PRODUCERS"`
 
-	// CommitInterval is the interval at which a consumer commits the offsets of the messages that it has acknowledged. After a crash the broker
-	// delivers the messages since the last commit again. Default: 1s.
+	// CommitInterval is the interval at which a consumer commits the offsets of its acknowledged messages. After a crash the broker delivers the
+	// messages after the last commit again. Default: 1s.
 	CommitInterval time.Duration `env:"COMMIT_INTERVAL"`
-	// SessionTimeout is how long the broker waits for a consumer that has died before other consumers get its partitions (session.timeout.ms). A broker
-	// without settings allows 6s to 30m. Default: 20s.
+	// SessionTimeout is how long the broker waits for a consumer that has died, before other consumers get its partitions (session.timeout.ms). Unless
+	// the broker is set otherwise, it allows 6s to 30m. Default: 20s.
 	SessionTimeout time.Duration `env:"SESSION_TIMEOUT"`
-	// HandoverTimeout is how long a partition waits for running handlers before it moves to another consumer. If a handler runs longer, the other
-	// consumer gets its message, too, and may handle it at the same time. Default: 10s.
+	// HandoverTimeout is how long a partition waits for running handlers before it moves to another consumer. The message of a handler that runs longer
+	// is also handled by the other consumer, perhaps at the same time. Default: 10s.
 	HandoverTimeout time.Duration `env:"HANDOVER_TIMEOUT"`
 
 	// Required makes Connect return an error if the broker cannot be reached within ConnectTimeout. Default: false, Connect logs a warning and tries
@@ -109,7 +109,7 @@ type Config struct {
 	Password string `env:"PASSWORD"`
 	// PasswordFile is the path of a file with the password of Username, in place of Password. The file is read for each connection. Default: none.
 	PasswordFile string `env:"PASSWORD_FILE"`
-	// TLS makes all connections use TLS. If one of the settings whose names begin with TLS is set, connections use TLS, too. Default: false.
+	// TLS makes all connections use TLS. TLS is also used if another setting whose name begins with TLS is set. Default: false.
 	TLS bool `env:"TLS"`
 	// TLSTrustCerts is the path of a PEM file. The file has the certificates of all authorities that the client trusts. Default: none, and the client
 	// trusts the authorities of the operating system.

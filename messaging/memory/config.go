@@ -15,8 +15,8 @@ type Config struct {
 	// MaxMessageBytes is the size of the largest message, in bytes: payload, key, metadata and identifiers together. A larger message is refused
 	// permanently. Default: 5 MiB.
 	MaxMessageBytes int `env:"MAX_MESSAGE_BYTES"`
-	// Retain is the number of messages of each topic that are always kept. Older messages are deleted once every subscription has acknowledged them. A
-	// subscription that is made later does not get them. Default: 0, all messages.
+	// Retain is the number of newest messages that each topic always keeps. Older messages are deleted after every subscription has acknowledged them. A
+	// subscription that is made later does not get the deleted messages. Default: 0, all messages.
 	Retain int `env:"RETAIN"`
 
 	// Telemetry sets where logs, traces and metrics go. The log has a warning when messages are dropped that no subscription ever saw. A trace has a

@@ -31,49 +31,50 @@ type Config struct {
 	// URL is the address of the server: nats://host:4222, or tls://host:4222. Several servers of one cluster are separated by commas. The address may
 	// have a user and a password. Required.
 	URL string `env:"URL"`
-	// Name is the name of this process at the server, and the beginning of the names of its consumers. Keep the name after a restart, so that few
-	// partitions move to other processes. Default: the name of the host.
+	// Name is the name of this process at the server, and the beginning of the names of its consumers. Give a process the same name after a restart.
+	// Then few partitions move to other processes. Default: the name of the host.
 	Name string `env:"NAME"`
 	// Prefix is the first part of the names of streams and subjects: a topic "order" is the stream oncebox-order with the subjects oncebox.order.0,
 	// oncebox.order.1 and so on. Default: oncebox.
 	Prefix string `env:"PREFIX"`
-	// Domain is the JetStream domain to use, if the server is behind a leaf node. Default: none.
+	// Domain is the JetStream domain to use, if the program connects to a leaf node. Default: none.
 	Domain string `env:"DOMAIN"`
-	// InboxPrefix is the beginning of the subjects on which this client receives answers. Set it if the user of the client has no right to the usual
-	// subject. Default: _INBOX.
+	// InboxPrefix is the beginning of the subjects on which this client receives answers. Set InboxPrefix if the user of the client may not subscribe to
+	// _INBOX. Default: _INBOX.
 	InboxPrefix string `env:"INBOX_PREFIX"`
 
-	// Declare says whether this program makes streams and consumers ("make") or only checks them ("check"). With "make" the program makes streams and
-	// consumers that do not exist. With "check" a missing stream or consumer is an error. In both cases an existing stream or consumer is used if its
-	// settings keep the guarantees of oncebox, and is an error if not. Default: make.
+	// Declare says whether this program makes streams and consumers ("make") or only checks them ("check"). With "make" the program makes missing
+	// streams and consumers. With "check" a missing stream or consumer is an error. With both it is an error if an existing stream or consumer has a
+	// setting that breaks the guarantees of oncebox. Default: make.
 	Declare string `env:"DECLARE"`
 	// Topics are the names of topics that are made at the start. Other topics are made when they are first used. Default: none.
 	Topics []string `env:"TOPICS"`
 	// Subscriptions are made at the start, with their topics. Default: none.
 	Subscriptions []messaging.Subscription
 	// Partitions is the number of subjects of a new topic. At most this number of processes of a [messaging.Failover] subscription work at once. Each
-	// subscription has a consumer of NATS for each partition, and in a cluster each of these consumers is a Raft group. So choose no more than needed.
-	// Partitions does not change an existing topic, because a change would break the order of ordering keys. Default: 8.
+	// subscription has a consumer of NATS for each partition. In a cluster each of these consumers is a Raft group, so choose no more partitions than
+	// you need. Partitions does not change an existing topic, because the order of ordering keys would break. Default: 8.
 	Partitions int `env:"PARTITIONS"`
-	// Replicas is the number of servers that store a new topic. Set Replicas if the program connects to a leaf node, because the default is found on
-	// the side of the leaf node. Default: 3 in a cluster, 1 on a single server.
+	// Replicas is the number of servers that store a new topic. Set Replicas if the program connects to a leaf node, because the default depends on the
+	// server to which the program connects. Default: 3 in a cluster, 1 on a single server.
 	Replicas int `env:"REPLICAS"`
 	// MaxAge is how long a new topic keeps messages before it deletes them, whether they were received or not. With -1 messages are kept for ever. Choose
 	// a shorter time than inbox.Config.Retention, and a longer time than any outage of a consumer. Default: 168h, a week.
 	MaxAge time.Duration `env:"MAX_AGE"`
-	// MaxBytes is the largest size of a new topic, in bytes. A topic that is full takes no messages. Further messages wait in the outbox. Default: 0, no
-	// limit.
+	// MaxBytes is the largest size of a new topic, in bytes. If a topic is full, the server refuses messages for it, and they wait in the outbox.
+	// Default: 0, no limit.
 	MaxBytes int64 `env:"MAX_BYTES"`
-	// DuplicateWindow is how long a new topic recognizes a message that is published again, and does not store it twice. DuplicateWindow must be longer
-	// than PublishTimeout, because the relay publishes a message again that was not confirmed within PublishTimeout. For each message of this time the
-	// server keeps about 100 bytes in memory. Default: 5m.
+	// DuplicateWindow is how long a new topic recognizes a copy of a message, and does not store the copy. The relay publishes a message again if it was
+	// not confirmed within PublishTimeout. So DuplicateWindow must be longer than PublishTimeout. The server keeps about 100 bytes in memory for each
+	// message of DuplicateWindow. Default: 5m.
 	DuplicateWindow time.Duration `env:"DUPLICATE_WINDOW"`
-	// TakeoverTimeout is how long the server waits for a process that gives no sign of life before other processes get its messages. With
-	// [messaging.Failover] the others get the partitions of the process, with [messaging.Shared] the messages that the process has not acknowledged. The
-	// server stores TakeoverTimeout in a consumer of NATS when the consumer is made. A new value has no effect on existing consumers. Default: 15s.
+	// TakeoverTimeout is how long the server waits for a process that gives no sign of life, before other processes get its messages. With
+	// [messaging.Failover] the other processes get the partitions of the process, with [messaging.Shared] the messages that the process has not
+	// acknowledged. A new value has no effect on existing consumers of NATS, because the server stores TakeoverTimeout when it makes a consumer.
+	// Default: 15s.
 	TakeoverTimeout time.Duration `env:"TAKEOVER_TIMEOUT"`
-	// HandoverTimeout is how long a process waits for its running handlers before it gives a partition to another process. If a handler runs longer, the
-	// other process gets its message, too. Default: 10s. With -1 the process does not wait.
+	// HandoverTimeout is how long a process waits for its running handlers before it gives a partition to another process. The message of a handler that
+	// runs longer is also handled by the other process. Default: 10s. With -1 the process does not wait.
 	HandoverTimeout time.Duration `env:"HANDOVER_TIMEOUT"`
 	// InFlight is how many messages of one topic a call of Publish sends before it waits for confirmations of the server. Default: 1000.
 	InFlight int `env:"IN_FLIGHT"`

@@ -24,35 +24,35 @@ type Config struct {
 	// URL is the address of the broker: pulsar://host:6650, or pulsar+ssl://host:6651. Several hosts are separated by commas. Required.
 	URL string `env:"URL"`
 	// AdminURL is the address of the broker's admin API. oncebox makes topics and subscriptions through this API, and shows their state. Without the
-	// admin API the broker makes topics and subscriptions at their first use, and topics get no partitions. If the admin API gives no answer for
-	// AdminTimeout, oncebox does not ask it again for a minute. Publishing does not wait for the admin API. A user and password in AdminURL are sent
-	// (Basic) unless there is a token. Default: the first host of URL, http and port 8080, for pulsar+ssl https and port 8443.
+	// admin API the broker makes topics and subscriptions at their first use, and topics get no partitions. If the API gives no answer for AdminTimeout,
+	// oncebox does not ask it again for a minute. Publishing does not wait for the API. If AdminURL has a user and a password, they are sent (Basic),
+	// except if there is a token. Default: the first host of URL, with port 8080 and http, or with port 8443 and https if URL is pulsar+ssl.
 	AdminURL string `env:"ADMIN_URL"`
-	// AdminTimeout is how long the program waits at its start for the admin API, which may come up later than the broker. Then it goes on without the
-	// API. Default: 20s if AdminURL is given, 2s if it is guessed.
+	// AdminTimeout is how long the program waits at its start for the admin API, which may come up later than the broker. Then the program goes on
+	// without the API. Default: 20s if AdminURL is set, else 2s.
 	AdminTimeout time.Duration `env:"ADMIN_TIMEOUT"`
-	// Tenant is the name of the Pulsar tenant that has the namespace. Tenants of Pulsar have nothing to do with the tenants of the service. Default:
+	// Tenant is the name of the Pulsar tenant that has the namespace. A tenant of Pulsar has nothing to do with the tenants of the service. Default:
 	// public.
 	Tenant string `env:"TENANT"`
 	// Namespace is the name of the Pulsar namespace that has all topics. Default: default.
 	Namespace string `env:"NAMESPACE"`
-	// Name is the name of this process at the broker, and the beginning of the names of its consumers. Keep the name after a restart, so that few
-	// ordering keys move to other processes. Default: the name of the host.
+	// Name is the name of this process at the broker, and the beginning of the names of its consumers. Give a process the same name after a restart.
+	// Then few ordering keys move to other processes. Default: the name of the host.
 	Name string `env:"NAME"`
 
-	// Topics are the names of topics that are made at the start, with Partitions. A topic that exists is used as it is. Name every topic to which the
+	// Topics are the names of topics that are made at the start, with Partitions. An existing topic is used as it is. Name every topic to which the
 	// program publishes: a topic that is made by publishing has one partition and no subscription. Default: none.
 	Topics []string `env:"TOPICS"`
 	// Partitions is the number of partitions of a new topic. At most this number of consumers of a [messaging.Failover] subscription work at once. If
-	// partitions are added later, ordering keys move to other partitions, and the order of these keys breaks at that moment. Default: 4.
+	// partitions are added later, ordering keys move to other partitions. The events of a key may come out of order at that moment. Default: 4.
 	Partitions int `env:"PARTITIONS"`
 	// Subscriptions are made at the start, with their topics. From then on the broker keeps messages for these subscriptions. Default: none.
 	Subscriptions []messaging.Subscription
-	// DisableBatching sends each message by itself (an entry of its own at the broker) and not in a batch, which takes three times as long. A topic
-	// with a [messaging.KeyShared] subscription must get no batches, from any program that publishes to it. If DisableBatching is false, the program
-	// sends no batches to a topic if it knows of a KeyShared subscription of that topic. It knows the subscriptions that it has declared or
-	// subscribed itself. It also looks for subscriptions at the broker: when it begins to publish to a topic, and at each check of AudienceInterval.
-	// There it finds only subscriptions that oncebox has declared, and subscriptions that have a consumer. Default: false.
+	// DisableBatching sends each message by itself and not in batches, which makes publishing three times as slow. A topic with a [messaging.KeyShared]
+	// subscription must get no batches, from any program that publishes to it. If DisableBatching is false, the program sends no batches to a topic if
+	// it knows a KeyShared subscription of the topic. The program knows the subscriptions that it has declared or subscribed itself. It also asks the
+	// broker for subscriptions, when it begins to publish to a topic and once per AudienceInterval. The answer has only subscriptions that oncebox has
+	// declared, and subscriptions with a consumer. Default: false.
 	DisableBatching bool `env:"DISABLE_BATCHING"`
 	// Producers is the number of calls of Publish that may send to one topic at once. Further calls wait. Default: 4.
 	Producers int `env:"PRODUCERS"`
@@ -60,19 +60,18 @@ type Config struct {
 	// Default: 1m. With -1 producers are kept for ever.
 	ProducerIdle time.Duration `env:"PRODUCER_IDLE"`
 	// AudienceInterval is the interval at which the program checks that the topics to which it publishes still have their subscriptions. With -1 it
-	// checks only before the first message. The program checks subscriptions through the admin API. Without a subscription the broker may delete
-	// messages before anybody has received them. Default: 1m.
+	// checks only before the first message. Without a subscription the broker may delete messages before anybody has received them. The check uses the
+	// admin API. Default: 1m.
 	AudienceInterval time.Duration `env:"AUDIENCE_INTERVAL"`
-	// MaxMessageBytes must be equal to the setting maxMessageSize of the broker, in bytes. A message that may be larger, with its properties, is
-	// refused permanently. Only a message that is larger needs chunks. So if a received message came in chunks and is not larger, its first chunks
-	// may be missing, and it becomes a dead letter. A batch has at most half of MaxMessageBytes, and at most 128 KiB. If a batch is larger than the
-	// limit of the broker, the order of an ordering key may break. So a wrong value is dangerous if the limit of the broker is below 256 KiB.
-	// Default: 5 MiB.
+	// MaxMessageBytes must be equal to the setting maxMessageSize of the broker, in bytes. A wrong value has two dangers. If the broker allows less than
+	// 256 KiB, batches may be too large for the broker, and the order of an ordering key may break. And a received message that came in chunks may
+	// become a dead letter: if its size is below MaxMessageBytes, it needed no chunks, so its first chunks may be missing. A message that may be larger
+	// than MaxMessageBytes, with its properties, is refused permanently when it is published. Default: 5 MiB.
 	MaxMessageBytes int `env:"MAX_MESSAGE_BYTES"`
 
 	// MaxReceivedBytes is the size of the largest message that is received, in bytes, uncompressed, with its properties. With -1 there is no limit. A
-	// message that is larger than MaxReceivedBytes becomes a dead letter with the beginning of its payload. A compressed message can be hundreds of
-	// times larger than the limit of the broker. Default: 16 MiB.
+	// message that is larger than MaxReceivedBytes becomes a dead letter with the beginning of its payload. MaxMessageBytes does not limit the size of
+	// received messages, because a compressed message can become hundreds of times larger. Default: 16 MiB.
 	MaxReceivedBytes int `env:"MAX_RECEIVED_BYTES"`
 
 	// Required makes Connect return an error if the broker cannot be reached within ConnectTimeout. Default: false, Connect logs a warning and tries
@@ -95,7 +94,7 @@ type Config struct {
 
 	// Token is a JSON Web Token that authenticates this client. Default: none, no authentication.
 	Token string `env:"TOKEN"`
-	// TokenFile is the path of a file with the token, in place of Token. The file is read each time that the token is needed. Default: none.
+	// TokenFile is the path of a file with the token, in place of Token. The file is read each time that the token is sent. Default: none.
 	TokenFile string `env:"TOKEN_FILE"`
 	// TLSTrustCerts is the path of a PEM file. The file has the certificates of all authorities that the client trusts. Default: none, and the client
 	// trusts the authorities of the operating system.

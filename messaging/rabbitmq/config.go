@@ -28,25 +28,27 @@ const (
 type Config struct {
 	// URL is the address of the broker with user, password and virtual host: amqp://user:password@host:5672/vhost, or amqps:// with TLS. Special
 	// characters are percent-encoded. A URL without a path names the default virtual host "/". The hosts of a cluster are separated by commas, and are
-	// tried in turn. If the URL ends with ?auth_mechanism=external, TLSCert is the login (plugin rabbitmq_auth_mechanism_ssl). Required.
+	// tried in turn. If the URL ends with ?auth_mechanism=external, the client authenticates itself by TLSCert (plugin rabbitmq_auth_mechanism_ssl).
+	// Required.
 	URL string `env:"URL"`
-	// ManagementURL is the address of the management plugin of the broker, http://host:15672. Only the function Examine uses the plugin, because AMQP
-	// does not show policies. User and password are those of URL unless ManagementURL has its own. Default: none, Examine does not look at policies.
+	// ManagementURL is the address of the management plugin of the broker, http://host:15672. The function Examine reads policies through this plugin,
+	// because AMQP does not show them. Unless ManagementURL has a user and a password, those of URL are used. Default: none, Examine does not look at
+	// policies.
 	ManagementURL string `env:"MANAGEMENT_URL"`
-	// Name is the name of this process at the broker, a part of the names of its connections and consumers. Default: the name of the host.
+	// Name is the name of this process at the broker. The names of its connections and consumers contain Name. Default: the name of the host.
 	Name string `env:"NAME"`
 
 	// Exchange is the name of the topic exchange to which all messages are published. The names of the exchanges and queues of subscriptions begin with
-	// this name. Default: oncebox.
+	// Exchange. Default: oncebox.
 	Exchange string `env:"EXCHANGE"`
 	// Queues is the number of queues of a new [messaging.Failover] subscription, at most 32. All messages of an ordering key go to one queue, and each
-	// queue has one active consumer at a time. With more queues, more ordering keys are handled side by side, and the broker keeps more consensus
-	// groups. Subscribe and Declare return an error if an existing subscription has another number, because ordering keys would move to other queues
-	// and lose their order. Default: 8.
+	// queue has one active consumer at a time. More queues handle more ordering keys side by side, and give the broker more consensus groups. If an
+	// existing subscription has another number of queues, Subscribe and Declare return an error. Otherwise ordering keys would move to other queues and
+	// lose their order. Default: 8.
 	Queues int `env:"QUEUES"`
 	// Declare says whether this program makes exchanges and queues ("make") or only checks that they exist ("check"). The check does not compare the
-	// arguments of exchanges and queues, because AMQP does not show them. It compares the owner of a subscription only if the user of the program may
-	// configure the subscription. The function Examine compares arguments and owner. Default: make.
+	// arguments of exchanges and queues, because AMQP does not show them. The check compares the owner of a subscription only if the user of the program
+	// has the right to configure the subscription. The function Examine compares arguments and owner. Default: make.
 	Declare string `env:"DECLARE"`
 	// Subscriptions are made at the start. From then on the broker keeps messages for these subscriptions. Default: none.
 	Subscriptions []messaging.Subscription
@@ -67,10 +69,10 @@ type Config struct {
 	// Default: 30s.
 	ConnectTimeout time.Duration `env:"CONNECT_TIMEOUT"`
 	// ConnectionTimeout is the longest time for one attempt to open a connection, with the handshakes of TLS and AMQP. Then the next attempt begins. An
-	// open connection counts as lost if the program has data to send and the broker accepts none of it for this time. Default: 10s.
+	// open connection counts as lost if the broker accepts none of the program's data for ConnectionTimeout. Default: 10s.
 	ConnectionTimeout time.Duration `env:"CONNECTION_TIMEOUT"`
-	// Heartbeat is the interval at which client and broker send each other a sign of life. A connection that misses two of these signs ends, and is
-	// opened again. Default: 10s.
+	// Heartbeat is the interval at which client and broker send each other a sign of life. If two of these signs are missing, the connection is closed
+	// and opened again. Default: 10s.
 	Heartbeat time.Duration `env:"HEARTBEAT"`
 	// PublishTimeout is the longest time for a call of Publish. If the deadline of the context is earlier, the call ends at that deadline. Default: 30s.
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"`

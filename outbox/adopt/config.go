@@ -11,10 +11,10 @@ import (
 type Config struct {
 	// BatchSize is how many rows are moved in one transaction. The locks of their ordering keys are held until the transaction ends. Default: 500.
 	BatchSize int
-	// Interval is the pause of [Mover.Run] after it has found the old table empty, and so the longest delay of a new row. Default: 200ms.
+	// Interval is the pause of [Mover.Run] after it has found the old table empty. A new row of the old table waits for up to Interval. Default: 200ms.
 	Interval time.Duration
-	// Recheck is the interval at which [Mover.Run] tries again to move rows that it could not move, because somebody may have mended them. Default:
-	// 10s.
+	// Recheck is the interval at which [Mover.Run] tries again to move rows that it could not move. Somebody may have corrected these rows meanwhile.
+	// Default: 10s.
 	Recheck time.Duration
 }
 
