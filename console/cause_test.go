@@ -37,7 +37,7 @@ func TestAnOutageIsRetriedInThreeClicks(t *testing.T) {
 
 	// It is found and understood.
 	first := b.page("")
-	require.Regexp(t, `billing: 400 ordering keys fail, not now .*, since \d\d:\d\d(:\d\d)?, next try in`, first.text())
+	require.Regexp(t, `billing: 400 ordering keys fail, not now .*, next try in`, first.text())
 	require.Contains(t, first.text(), "runs, ordering keys fail")
 	require.Contains(t, first.text(), "goes on", "the last errors have what goes on")
 	require.NotContains(t, first.text(), "There is no dead letter")
@@ -138,7 +138,7 @@ func TestAnOutageOfSeveralTypesIsRetriedAtOnce(t *testing.T) {
 	require.NoError(t, s.App.Inbox.Failures().Archive(t.Context(), "archived", operator.By{Actor: "ann", Reason: "nobody needs it"}))
 
 	first := b.page("")
-	require.Regexp(t, `billing: 4 ordering keys fail, not now .* \(order\.placed, order\.shipped\), since`, first.text())
+	require.Regexp(t, `billing: 4 ordering keys fail, not now .* \(order\.placed, order\.shipped\), next try in`, first.text())
 	require.Equal(t, 1, strings.Count(first.text(), "keys fail, not now"))
 	// The page is that of all types, also of the type whose fingerprint is in the address, and a note is for all.
 	page := first.links("failure?")[0]
@@ -197,7 +197,8 @@ func TestAnOldBuildIsNamed(t *testing.T) {
 	}
 	const only = "Their last tries failed only in v1.8.0 (worker-0), and none in v1.9.0 (worker-1), which runs billing, too."
 	run("v1.9.0")
-	require.Contains(t, b.page("").text(), "look Several versions of shop run: v1.8.0 (worker-0), v1.9.0 (worker-1). An older version may refuse")
+	require.Contains(t, b.page("").text(), "look Several versions of shop run: v1.8.0 (worker-0), v1.9.0 (worker-1). 2 ordering keys fail at billing. "+
+		"An older version may refuse")
 	require.Contains(t, b.page("").text(), only)
 	require.Contains(t, b.page(m.page).text(), only)
 	run("v1.8.0")

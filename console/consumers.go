@@ -24,7 +24,7 @@ type consumersView struct {
 // showConsumers lists the consumers, with the actions that fit the state of each.
 func showConsumers(v *visit) (err error) {
 	view := &consumersView{Notice: consumer.Done(operator.Action(v.URL.Query().Get(fieldDone)))}
-	if view.Consumers, err = consumer.ReadWithErrors(v.Context(), v.cfg.Outbox, v.cfg.Inbox); err != nil {
+	if view.Consumers, err = consumer.ReadWhole(v.Context(), v.cfg.Outbox, v.cfg.Inbox); err != nil {
 		return err
 	}
 	v.still = v.access.Act // the page has forms
@@ -41,11 +41,11 @@ type consumerView struct {
 func showConsumer(v *visit) error {
 	q := v.URL.Query()
 	name, span := q.Get(consumer.Field), plot.SpanOf(q.Get(fieldSpan))
-	all, _, err := v.view().Causes(v.Context(), ops.Filter{Consumer: name})
+	all, archived, err := v.view().Causes(v.Context(), ops.Filter{Consumer: name})
 	if err != nil {
 		return err
 	}
-	view, err := consumer.ReadView(v.Context(), v.now, span, v.db, v.cfg.Outbox, v.cfg.Inbox, name, all)
+	view, err := consumer.ReadView(v.Context(), v.now, span, v.db, v.cfg.Outbox, v.cfg.Inbox, name, all, archived)
 	if errors.Is(err, consumer.ErrUnknown) {
 		return &problem{http.StatusNotFound, "There is no such consumer", "It was forgotten, or has another name. The page Consumers lists all."}
 	}

@@ -207,6 +207,8 @@ func TestBacklogOfAConsumerThatNobodyRuns(t *testing.T) {
 	require.False(t, w.trouble().Waiting.Many.IsZero(), "there are many")
 	require.WithinDuration(t, published, w.trouble().Waiting.Oldest, time.Minute)
 	require.Equal(t, count.AtLeast, w.trouble().Waiting.Precision)
+	await.True(t, func() bool { return w.trouble().Waiting.Earlier > state.Many }, "the answer before is kept")
+	require.True(t, w.trouble().Waiting.EarlierAt.Before(w.trouble().Waiting.At))
 	cancel()
 	<-watching
 

@@ -170,7 +170,7 @@ func TestAnOperatorEndsAnOutageWithTheKeyboard(t *testing.T) {
 	b := open(t, s.serve())
 	b.withoutScripts()
 	b.visit("")
-	require.Regexp(t, "billing: 12.ordering keys fail, the bank is closed: order o-.* \\(.*\\), since ", b.text())
+	require.Regexp(t, "billing: 12.ordering keys fail, the bank is closed: order o-.* \\(.*\\), next try ", b.text())
 	b.tabTo("failure?")
 	b.enter()
 	require.Contains(t, b.text(), "the bank is closed: order o-")

@@ -26,7 +26,7 @@ FROM {schema}.inbox_process ORDER BY consumer, topic, name, process`
 
 	listSubscriptions = `
 SELECT consumer, topic, coalesce(backlog, 0), coalesce(connections, 0), coalesce(unattended, 0), missing, asked_at, stands_since, many_since,
-	lower(backlog_precision), oldest_at, error, failed_at, clock_timestamp()
+	lower(backlog_precision), oldest_at, coalesce(earlier_backlog, 0), earlier_at, error, failed_at, clock_timestamp()
 FROM {schema}.inbox_topic WHERE subscribed ORDER BY consumer, topic`
 
 	// listLimits prefers what a process has reported last.
@@ -110,8 +110,24 @@ type Waiting struct {
 	// Stands is the time since which messages wait and none was settled. Zero if messages are being settled, or none wait.
 	Stands time.Time
 	// Many is the time since which more than [Many] messages wait. Zero if no more wait.
-	Many  time.Time
-	Error string
+	Many time.Time
+	// Earlier is the number of messages in the answer before, and EarlierAt its time. Zero: there was none.
+	Earlier   int64
+	EarlierAt time.Time
+	Error     string
+}
+
+// comparedWithin is the longest time between two answers of which the difference is a rate: in a longer time the number may have risen and fallen.
+const comparedWithin = 2 * time.Minute
+
+// PerSecond returns by how much the number of messages has changed in a second, from the answer before to this one: below 0 if it falls. known is false
+// without two answers, or if too much or no time lies between them.
+func (w *Waiting) PerSecond() (change float64, known bool) {
+	took := w.At.Sub(w.EarlierAt)
+	if !w.Known || w.EarlierAt.IsZero() || took < time.Second || took > comparedWithin {
+		return 0, false
+	}
+	return float64(w.Messages-w.Earlier) / took.Seconds(), true
 }
 
 // Late returns how long the oldest message had waited when the broker answered. 0: none waits, or it is not known.
@@ -190,17 +206,17 @@ func (r *Reader) readProcesses(ctx context.Context, all *states) error {
 func (r *Reader) readSubscriptions(ctx context.Context, all *states) error {
 	return pgsql.Each(r.h.Patient.Query(ctx, r.h.DB(ctx), listSubscriptions), func(scan pgsql.Scan) error {
 		var s subscriptionRow
-		var at, stands, many, oldest, failed *time.Time
+		var at, stands, many, oldest, earlier, failed *time.Time
 		var precision string
 		err := scan(&s.consumer, &s.topic, &s.Messages, &s.Connections, &s.Unattended, &s.Missing, &at, &stands, &many, &precision,
-			&oldest, &s.Error, &failed, &all.now)
+			&oldest, &s.Earlier, &earlier, &s.Error, &failed, &all.now)
 		if err != nil {
 			return err
 		}
 		if err := s.Precision.UnmarshalText([]byte(precision)); err != nil {
 			return err
 		}
-		s.At, s.Stands, s.Many, s.Oldest = zero(at), zero(stands), zero(many), zero(oldest)
+		s.At, s.Stands, s.Many, s.Oldest, s.EarlierAt = zero(at), zero(stands), zero(many), zero(oldest), zero(earlier)
 		if !zero(failed).After(s.At) {
 			s.Error = "" // it has answered since
 		}

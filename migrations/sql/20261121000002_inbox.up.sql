@@ -89,6 +89,8 @@ CREATE TABLE inbox_topic (
     backlog_precision text NOT NULL DEFAULT 'EXACT' -- how far to trust the backlog: it may be estimated, or a lower bound
         CHECK (backlog_precision IN ('EXACT', 'ESTIMATED', 'AT LEAST')),
     oldest_at    timestamptz,      -- when the oldest message that waits was published; NULL: not known, or none waits
+    earlier_backlog bigint,        -- the backlog of the answer before; NULL: there was none
+    earlier_at   timestamptz,      -- when the broker gave that answer
     PRIMARY KEY (topic, consumer)
 ) WITH (fillfactor = 50);
 

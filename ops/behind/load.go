@@ -15,7 +15,7 @@ type Load struct {
 	Events float64
 	// Shares are the tenants of these events, the largest share first.
 	Shares []Share
-	// Handled is how many messages the consumer handled a second in the last minutes, at all topics. 0: unknown.
+	// Handled is how many messages the consumer handled a second since it fell behind, in the last 5 minutes, at all topics. 0: unknown.
 	Handled float64
 	// Delay is about how long a message that comes now waits, if the consumer goes on like that, with the precision of Queue.Messages. 0: unknown, or the
 	// broker has reported how late the messages are (Queue.Late).
@@ -33,7 +33,7 @@ type Share struct {
 	Percent int
 }
 
-// named is how many tenants, and types of each, a text names.
+// named is how many tenants a text names.
 const named = 3
 
 // Text returns the load in a sentence without its end, "" if nothing is known.
@@ -64,13 +64,9 @@ func (l *Load) who() []string {
 	var parts []string
 	for n := range l.Shares[:min(len(l.Shares), named)] {
 		s := &l.Shares[n]
-		types := strings.Join(s.Types[:min(len(s.Types), named)], ", ")
-		if len(s.Types) > named {
-			types += ", …"
-		}
-		parts = append(parts, fmt.Sprintf("%d %% are of the tenant %s (%s)", s.Percent, s.Tenant, types))
+		parts = append(parts, fmt.Sprintf("%d %% are of the tenant %s", s.Percent, s.Tenant))
 	}
-	text := fmt.Sprintf("of about %s events for it since %s UTC, ", number(l.Events), l.Since.UTC().Format("15:04:05")) + strings.Join(parts, ", ")
+	text := fmt.Sprintf("of the events for it since %s UTC, ", l.Since.UTC().Format("15:04:05")) + strings.Join(parts, ", ")
 	if more := len(l.Shares) - named; more > 0 {
 		text += fmt.Sprintf(", and the others of %d more", more)
 	}

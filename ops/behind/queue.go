@@ -10,6 +10,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/messaging/count"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
@@ -17,7 +18,7 @@ import (
 const (
 	// longest is the longest time over which events are counted.
 	longest = 15 * time.Minute
-	// ratedOver is the time over which the rate of the consumer is measured.
+	// ratedOver is the longest time over which the rate of the consumer is measured.
 	ratedOver = 5 * time.Minute
 )
 
@@ -41,11 +42,9 @@ func (q *Queue) Read(ctx context.Context, events *outbox.Store, messages *inbox.
 		l.Since = q.Since
 	}
 	if events != nil {
-		list, err := events.State().Loads(ctx, l.Since, q.Topic)
-		if err != nil {
+		if l.Shares, l.Events, err = Shares(ctx, events, l.Since, q.Topic); err != nil {
 			return l, err
 		}
-		l.Shares, l.Events = sharesOf(list)
 	}
 	if messages == nil {
 		return l, nil
@@ -54,18 +53,39 @@ func (q *Queue) Read(ctx context.Context, events *outbox.Store, messages *inbox.
 	if err != nil {
 		return l, err
 	}
-	var went int64
-	var counted time.Duration
-	for _, f := range all[state.Family(q.Consumer)].Figures {
-		went, counted = went+f.Went, counted+f.Counted
-	}
-	if went > 0 && counted > 0 {
-		l.Handled = float64(went) / counted.Seconds()
-	}
+	l.Handled = handled(all[state.Family(q.Consumer)].Figures, q.Since)
 	if l.Handled > 0 && q.Late <= 0 {
 		l.Delay = time.Duration(float64(q.Messages) / l.Handled * float64(time.Second))
 	}
 	return l, nil
+}
+
+// handled returns how many messages were handled in a second since a time. Minutes in which the consumer had less to do than it could say nothing about its
+// speed, so minutes before that time do not count. The minute that has the time counts only as long as there is no other.
+func handled(figures []operator.Figures, since time.Time) float64 {
+	for _, from := range []time.Time{since, since.Truncate(time.Minute)} {
+		var went int64
+		var counted time.Duration
+		for n := range figures {
+			if f := &figures[n]; !f.At.Before(from) {
+				went, counted = went+f.Went, counted+f.Counted
+			}
+		}
+		if went > 0 && counted > 0 {
+			return float64(went) / counted.Seconds()
+		}
+	}
+	return 0
+}
+
+// Shares returns the parts of the tenants in the events that were recorded for a topic since a time, the largest first, and about how many events there were.
+func Shares(ctx context.Context, events *outbox.Store, since time.Time, topic string) (list []Share, sum float64, err error) {
+	loads, err := events.State().Loads(ctx, since, topic)
+	if err != nil {
+		return nil, 0, err
+	}
+	list, sum = sharesOf(loads)
+	return list, sum, nil
 }
 
 // sharesOf adds the loads up by tenant, in their order: the largest first.

@@ -39,9 +39,9 @@ func TestWhoKeepsAConsumerBehind(t *testing.T) {
 	}
 	load, err = queue.Read(t.Context(), events, box)
 	require.NoError(t, err)
-	require.Regexp(t, `^it handles 20 a second, so a message that comes now waits for about 2m; of about 1000 events for it since \d\d:\d\d:\d\d UTC, `+
-		`80 % are of the tenant initech \(order.placed, order.shipped\), 10 % are of the tenant acme \(order.placed, order.shipped\), `+
-		`10 % are of the tenant globex \(order.placed, order.shipped\)$`, load.Text())
+	require.Regexp(t, `^it handles 20 a second, so a message that comes now waits for about 2m; of the events for it since \d\d:\d\d:\d\d UTC, `+
+		`80 % are of the tenant initech, 10 % are of the tenant acme, `+
+		`10 % are of the tenant globex$`, load.Text())
 	require.WithinDuration(t, time.Now().Add(-15*time.Minute), load.Since, 5*time.Minute, "it is counted over 15 minutes at most")
 
 	queue.Precision = count.AtLeast

@@ -101,10 +101,10 @@ func (o *Outage) Line(waiting int64) string {
 	if effects == nil {
 		return ""
 	}
-	said := " has not answered since "
-	if !o.Deaf {
-		said = " has taken nothing since " // it may answer, and refuse
+	from := strings.Join(o.Processes, ", ")
+	said := " cannot be reached from " + from + " since " + o.Since.UTC().Format(time.TimeOnly) + " UTC: " + strings.Join(effects, "; ")
+	if !o.Deaf { // it may answer, and refuse
+		said = " has taken nothing since " + o.Since.UTC().Format(time.TimeOnly) + " UTC: " + strings.Join(effects, "; ") + ". Reported by " + from
 	}
-	return cmp.Or(o.Broker, "The broker") + said + o.Since.UTC().Format("15:04:05") + " UTC: " +
-		strings.Join(effects, "; ") + ". Reported by " + strings.Join(o.Processes, ", ")
+	return cmp.Or(o.Broker, "The broker") + said
 }

@@ -76,17 +76,16 @@ func Said(g *failures.Group) string {
 	return strings.Join(said, "; ")
 }
 
-// Line returns a sentence about failures of one cause that are tried again, with the type of the events that fail.
-func Line(c *ops.Cause, now time.Time) string {
-	where := c.Consumer
-	if where == "" {
-		where = "topic " + c.Topic
-	}
-	text := where + ": " + Many(c) + ", " + words.Cause(cmp.Or(c.Error, c.Text))
+// Line returns what fails for a cause and is tried again, with the type of the events, without the place where it fails. since is when that began, zero if
+// it is not known.
+func Line(c *ops.Cause, since, now time.Time) string {
+	text := Many(c) + ", " + words.Cause(cmp.Or(c.Error, c.Text))
 	if c.Type != "" {
 		text += " (" + c.Type + ")"
 	}
-	text += ", since " + words.Since(now, c.Since)
+	if !since.IsZero() {
+		text += ", since " + words.Since(now, since)
+	}
 	if !c.Next.IsZero() {
 		text += ", next try " + words.Due(now, c.Next)
 	}

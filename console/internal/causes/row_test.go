@@ -14,9 +14,11 @@ func TestALineHasARealError(t *testing.T) {
 	t.Parallel()
 	c := &ops.Cause{Text: "version …: newer than version …", Count: 18}
 	c.Kind, c.Consumer, c.Error = ops.MessageFailing, "mailer", "version 2: newer than version 1"
-	require.Contains(t, Line(c, time.Now()), "ordering keys fail, version 2: newer than version 1, since")
+	now := time.Date(2026, 11, 28, 5, 36, 40, 0, time.UTC)
+	require.Equal(t, "18\u00a0ordering keys fail, version 2: newer than version 1, since 05:36:30", Line(c, now.Add(-10*time.Second), now))
 	c.Type = "order.placed"
-	require.Contains(t, Line(c, time.Now()), "version 1 (order.placed), since", "which of several lines with one text it is")
+	require.Contains(t, Line(c, now, now), "version 1 (order.placed), since", "which of several lines with one text it is")
+	require.Equal(t, "18\u00a0ordering keys fail, version 2: newer than version 1 (order.placed)", Line(c, time.Time{}, now), "the beginning is not known")
 }
 
 // The number of stuck things is the sum of numbers that other pages show, each with the same words.

@@ -15,8 +15,8 @@ import (
 )
 
 // Read lists the consumers that run or have run, with the messages that wait for them. It merges two sources, because a consumer may be in one of
-// them only: without any message, or without a known process. events may be nil: then it is not known who sends what to a consumer that is behind.
-func Read(ctx context.Context, events *outbox.Store, box *inbox.Inbox) (list []Row, err error) {
+// them only: without any message, or without a known process.
+func Read(ctx context.Context, box *inbox.Inbox) (list []Row, err error) {
 	known, err := box.State().Consumers(ctx)
 	if err != nil {
 		return nil, err
@@ -33,18 +33,15 @@ func Read(ctx context.Context, events *outbox.Store, box *inbox.Inbox) (list []R
 		rows[st.Consumer] = Row{Stats: st, Consumer: rows[st.Consumer].Consumer}
 	}
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
-		row := rows[name]
-		if err := row.loads(ctx, events, box); err != nil {
-			return nil, err
-		}
-		list = append(list, row)
+		list = append(list, rows[name])
 	}
 	return list, nil
 }
 
-// ReadWithErrors is [Read] with the last error of each consumer: of its handler or of its connection, whichever is later.
-func ReadWithErrors(ctx context.Context, events *outbox.Store, box *inbox.Inbox) ([]Row, error) {
-	list, err := Read(ctx, events, box)
+// ReadWhole is [Read] with the last error of each consumer, of its handler or of its connection, whichever is later, and with what keeps it behind. events
+// may be nil: then it is not known who sends what to a consumer that is behind.
+func ReadWhole(ctx context.Context, events *outbox.Store, box *inbox.Inbox) ([]Row, error) {
+	list, err := Read(ctx, box)
 	if err != nil {
 		return nil, err
 	}
@@ -54,6 +51,9 @@ func ReadWithErrors(ctx context.Context, events *outbox.Store, box *inbox.Inbox)
 	}
 	for n := range list {
 		r := &list[n]
+		if err := r.loads(ctx, events, box); err != nil {
+			return nil, err
+		}
 		for _, t := range r.Topics {
 			for _, p := range t.Processes {
 				r.failed(p.Error, "", p.FailedAt)
@@ -81,14 +81,6 @@ func States(rows []Row) []state.Consumer {
 func Down(rows []Row, now time.Time) (list []Finding) {
 	for n := range rows {
 		list = append(list, rows[n].down(now)...)
-	}
-	return list
-}
-
-// Behind returns a finding for each consumer that handles messages, and less than come.
-func Behind(rows []Row, now time.Time) (list []string) {
-	for n := range rows {
-		list = append(list, rows[n].behind(now)...)
 	}
 	return list
 }
@@ -126,7 +118,7 @@ func Unknown(rows []Row, now time.Time) (unknown, reading []string) {
 		c := &rows[n]
 		switch {
 		case !c.Runs || len(c.Unknown()) == 0:
-		case c.isConnected() && now.Sub(c.Since()) < asked:
+		case c.isConnected() && now.Sub(c.changed()) < asked:
 			reading = append(reading, c.Stats.Consumer)
 		default:
 			unknown = append(unknown, c.Stats.Consumer)

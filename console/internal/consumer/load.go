@@ -3,7 +3,6 @@ package consumer
 import (
 	"context"
 
-	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/ops/behind"
@@ -34,14 +33,4 @@ func (r *Row) loads(ctx context.Context, events *outbox.Store, box *inbox.Inbox)
 		r.Loads = append(r.Loads, Load{load, t.Topic})
 	}
 	return nil
-}
-
-// load returns what is known of the load at a topic as the end of a finding, "" if nothing is.
-func (r *Row) load(topic string) string {
-	for n := range r.Loads {
-		if l := &r.Loads[n]; l.Topic == topic && l.Text() != "" {
-			return " " + words.Upper(l.Text()) + "."
-		}
-	}
-	return ""
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/oncebox/oncebox/console/internal/flood"
 	"github.com/oncebox/oncebox/console/internal/skin"
 	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/inbox/state"
@@ -17,12 +18,12 @@ type Row struct {
 
 	state.Consumer
 
-	// Error is the last error of its handler or its connection, and FailedAt its time, see [ReadWithErrors]. Error is "" if none is known. Href is the
+	// Error is the last error of its handler or its connection, and FailedAt its time, see [ReadWhole]. Error is "" if none is known. Href is the
 	// address of its cause, "" for an error of the connection.
 	Error, Href string
 	FailedAt    time.Time
 
-	// Loads has an entry for each topic at which it is behind.
+	// Loads has an entry for each topic at which it is behind, see [ReadWhole].
 	Loads []Load
 }
 
@@ -53,7 +54,9 @@ func (r *Row) State() string {
 		return skin.Bad
 	case r.Runs && len(r.Troubles()) > 0:
 		return skin.Warn
-	case r.Runs && (!r.isConnected() || r.Failed > 0):
+	case r.Runs && !r.isConnected() && r.all("away"):
+		return skin.Bad
+	case r.Runs && (!r.isConnected() || r.Failed > 0 || !flood.Since(&r.Consumer).IsZero()):
 		return skin.Warn
 	case r.Runs:
 		return skin.Good
@@ -89,6 +92,8 @@ func (r *Row) Word() string {
 		return "no connection"
 	case !r.isConnected():
 		return "runs in part"
+	case !flood.Since(&r.Consumer).IsZero():
+		return "many wait"
 	case r.Failed > 0:
 		return "runs, ordering keys fail"
 	default:
@@ -179,22 +184,37 @@ func (r *Row) Asked() *time.Time {
 // to the database.
 func (r *Row) vanished() bool { return !r.Runs && !r.Stopped && !r.SeenAt.IsZero() }
 
-// Since returns when the consumer came into its state: the latest time of its processes, or when it was last seen. Zero if that is not known.
-func (r *Row) Since() (since time.Time) {
+// Since returns when the consumer came into the state that [Row.Word] names. Zero if that is not known.
+func (r *Row) Since() time.Time {
+	found, flooded := r.Troubles(), flood.Since(&r.Consumer)
 	switch {
 	case r.Pause.IsSet():
 		return r.Pause.Since
 	case !r.Runs:
 		return r.SeenAt
+	case len(found) > 0:
+		return found[0].Since
+	case !r.isConnected():
+		return r.changed("connected", "stored")
+	case !flooded.IsZero():
+		return flooded
+	case r.Failed > 0:
+		return time.Time{} // keys fail and heal one by one
+	default:
+		return r.changed()
 	}
+}
+
+// changed returns when the last of its processes came into its state. Processes in one of the states but count for nothing.
+func (r *Row) changed(but ...string) (at time.Time) {
 	for _, t := range r.Topics {
 		for _, p := range t.Processes {
-			if p.Since.After(since) {
-				since = p.Since
+			if p.Since.After(at) && !slices.Contains(but, p.State) {
+				at = p.Since
 			}
 		}
 	}
-	return since
+	return at
 }
 
 // waiting says how many messages wait at the broker, and how late they are.
@@ -208,14 +228,14 @@ func waiting(w *state.Waiting) string {
 
 // Finding is what is wrong with a consumer.
 type Finding struct {
-	Kind ops.Kind
-	Text string
+	Kind           ops.Kind
+	Consumer, Text string
 }
 
 // down returns the findings about this consumer: that it does not run or makes no progress, or has no connection. A pause is no such finding.
 func (r *Row) down(now time.Time) (list []Finding) {
 	name := r.Stats.Consumer
-	add := func(kind ops.Kind, text string) { list = append(list, Finding{kind, text}) }
+	add := func(kind ops.Kind, text string) { list = append(list, Finding{kind, name, text}) }
 	if !r.Runs && r.Parked > 0 {
 		if r.vanished() {
 			add(ops.ConsumerMissing, "The processes of "+name+" have vanished, and messages wait for it.")
@@ -250,18 +270,7 @@ func (r *Row) down(now time.Time) (list []Finding) {
 			add(ops.ConsumerLate, name+" has settled nothing"+r.at(t.Topic)+" for "+ago+waits+".")
 		case state.TroublePaused:
 			add(ops.ConsumerPaused, name+" has been paused for "+ago+": "+words.Cause(t.Error)+waits+".")
-		case state.TroubleBehind: // a finding of its own, see behind
-		}
-	}
-	return list
-}
-
-// behind returns a finding for each topic that brings more messages than the consumer handles.
-func (r *Row) behind(now time.Time) (list []string) {
-	for _, t := range r.Troubles() {
-		if t.Kind == state.TroubleBehind {
-			list = append(list, r.Stats.Consumer+" is behind"+r.at(t.Topic)+": "+waiting(&t.Waiting)+", more than "+words.Group(state.Many)+" since "+
-				words.Since(now, t.Since)+"."+r.load(t.Topic))
+		case state.TroubleBehind: // a finding of its own, see package flood
 		}
 	}
 	return list

@@ -10,12 +10,14 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/console/internal/causes"
+	"github.com/oncebox/oncebox/console/internal/flood"
 	"github.com/oncebox/oncebox/console/internal/frame"
 	"github.com/oncebox/oncebox/console/internal/plot"
 	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/operator"
+	"github.com/oncebox/oncebox/operator/failures"
 	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/ops/processes"
 	"github.com/oncebox/oncebox/outbox"
@@ -55,8 +57,10 @@ type Fail struct {
 	Text, Href, RetryAll string
 }
 
-// ReadView reads what is known of a consumer. all are the causes of its failures. It returns [ErrUnknown] for an unknown name.
-func ReadView(ctx context.Context, now time.Time, span plot.Span, db *bun.DB, events *outbox.Store, box *inbox.Inbox, name string, all []ops.Cause) (*View, error) {
+// ReadView reads what is known of a consumer. all are the causes of its failures, and archived the groups that the page leaves out. It returns [ErrUnknown] for an unknown name.
+func ReadView(ctx context.Context, now time.Time, span plot.Span, db *bun.DB, events *outbox.Store, box *inbox.Inbox, name string, all []ops.Cause,
+	archived []failures.Group,
+) (*View, error) {
 	row, err := readOne(ctx, events, box, name)
 	if err != nil {
 		return nil, err
@@ -65,7 +69,13 @@ func ReadView(ctx context.Context, now time.Time, span plot.Span, db *bun.DB, ev
 	for _, f := range v.Row.down(now) {
 		v.Findings = append(v.Findings, f.Text)
 	}
-	v.Findings = append(v.Findings, v.Row.behind(now)...)
+	floods, err := flood.Read(ctx, now, events, []state.Consumer{v.Row.Consumer})
+	if err != nil {
+		return nil, err
+	}
+	for n := range floods {
+		v.Findings = append(v.Findings, "It "+floods[n].Text(now))
+	}
 	run, err := processes.List(ctx, db, events, box)
 	if err != nil {
 		return nil, err
@@ -75,27 +85,25 @@ func ReadView(ctx context.Context, now time.Time, span plot.Span, db *bun.DB, ev
 			v.Run = append(v.Run, run[n])
 		}
 	}
-	list := causes.Together(all)
-	for n := range list {
-		switch c := &list[n]; c.Kind {
-		case ops.MessageFailing:
-			v.Fails = append(v.Fails, Fail{causes.Line(c, now), causes.Shows(c), causes.RetryAll(c)})
-		case ops.MessageDead:
-			v.Fails = append(v.Fails, Fail{causes.Many(c) + ": " + words.Cause(c.Text), causes.Shows(c), ""})
-		}
-	}
 	histories, err := box.State().History(ctx, span.Length)
 	if err != nil {
 		return nil, err
 	}
 	h := histories[v.Row.Name()]
+	place, list := &causes.Place{Figures: h.Figures, Causes: all, Archived: archived}, causes.Together(all)
+	for n := range list {
+		switch c := &list[n]; c.Kind {
+		case ops.MessageFailing:
+			v.Fails = append(v.Fails, Fail{causes.Line(c, place.Began(c, now), now), causes.Shows(c), causes.RetryAll(c)})
+		case ops.MessageDead:
+			v.Fails = append(v.Fails, Fail{causes.Many(c) + ": " + words.Cause(c.Text), causes.Shows(c), ""})
+		}
+	}
 	went := &went{h.Figures, now}
 	v.Rates, v.Extent = went.rates(), went.extent()
 	course := plot.Course{Span: span, Now: now, History: h}
 	v.Plots = course.OfConsumer()
-	if messages, _, known := v.Row.atBroker(); known && messages > 0 {
-		v.Course = went.course(messages, course.Trend(messages))
-	}
+	v.Course = flood.CourseOf(&v.Row.Consumer).Text()
 	return v, nil
 }
 
@@ -169,19 +177,4 @@ func (w *went) extent() string {
 		}
 	}
 	return "Every try fails: no message was handled since the beginning of the plot."
-}
-
-// course says whether what waits at the broker grows, and when nothing will wait.
-func (w *went) course(waits int64, trend string) string {
-	if trend != "falling" {
-		return trend
-	}
-	for n := range w.figures {
-		f := &w.figures[n]
-		if age := w.now.Sub(f.At); age <= longAgo+time.Minute && f.Waiting > waits {
-			left := time.Duration(float64(waits) / float64(f.Waiting-waits) * float64(age))
-			return "falling, and empty in about " + words.Short(left) + " if it goes on like that"
-		}
-	}
-	return trend
 }

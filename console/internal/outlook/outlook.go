@@ -2,6 +2,7 @@ package outlook
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/oncebox/oncebox/operator"
@@ -86,6 +87,16 @@ func Again(h *operator.History, last, now time.Time) (handled int64) {
 		}
 	}
 	return handled
+}
+
+// HandlesNothing reports whether a consumer tries messages and none succeeds, by the latest minutes in which it tried any.
+func HandlesNothing(h *operator.History, now time.Time) bool {
+	for _, f := range slices.Backward(h.Figures) {
+		if f.Went > 0 || f.Failed > 0 {
+			return f.Went == 0 && f.At.Add(f.Span).After(now.Add(-mends))
+		}
+	}
+	return false
 }
 
 // Outage says what becomes of events and messages while a broker is away.

@@ -1,0 +1,81 @@
+package flood
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/oncebox/oncebox/console/internal/words"
+	"github.com/oncebox/oncebox/ops/behind"
+	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/tenants"
+)
+
+const (
+	// longest is the longest time over which events are counted.
+	longest = 15 * time.Minute
+	// asked is how long a flood may go on before the broker is asked the next time.
+	asked = 15 * time.Second
+	// lately is the time over which it is counted what a tenant sends now.
+	lately = time.Minute
+)
+
+// Sender is the tenant that has recorded most events for the topic of a flood.
+type Sender struct {
+	Tenant string
+	// Percent is its part in all events since the flood began. PerMinute is about how many events it has recorded in the last minute.
+	Percent   int
+	PerMinute float64
+	// IsPaused: its events are not published.
+	IsPaused bool
+}
+
+// Sends reports whether a pause of the tenant would hold events back.
+func (s *Sender) Sends() bool { return s.PerMinute >= 1 && !s.IsPaused }
+
+// text returns a sentence with a space before it, "" if the sender is not known.
+func (s *Sender) text() string {
+	if s.Tenant == "" {
+		return ""
+	}
+	text := fmt.Sprintf(" %d\u00a0%% of the events since then are of the tenant %s", s.Percent, s.Tenant)
+	switch {
+	case s.IsPaused:
+		return text + ", which is paused: its messages at the broker are handled, and its other events wait until it is resumed."
+	case s.Sends():
+		return text + ", which still sends about " + words.Group(int64(s.PerMinute+0.5)) + " a minute: a pause of the tenant holds these back."
+	default:
+		return text + ", which has sent nothing in the last minute: a pause of the tenant changes nothing."
+	}
+}
+
+// findSender reads who has recorded most since the flood began, and how much of that in the last minute.
+func (f *Flood) findSender(ctx context.Context, now time.Time, events *outbox.Store, paused []tenants.Pause) error {
+	since := f.Since.Add(-asked)
+	if from := now.Add(-longest); since.Before(from) {
+		since = from
+	}
+	all, _, err := behind.Shares(ctx, events, since, f.Topic)
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	f.Sender = Sender{Tenant: all[0].Tenant, Percent: all[0].Percent}
+	f.Sender.IsPaused = slices.ContainsFunc(paused, func(p tenants.Pause) bool { return p.Tenant == f.Sender.Tenant })
+	latest, _, err := behind.Shares(ctx, events, now.Add(-lately), f.Topic)
+	for n := range latest {
+		if latest[n].Tenant == f.Sender.Tenant {
+			f.Sender.PerMinute = latest[n].Events / lately.Minutes()
+		}
+	}
+	return err
+}
+
+// perSecond writes a rate.
+func perSecond(rate float64) string {
+	if rate < 10 {
+		return strconv.FormatFloat(rate, 'f', 1, 64)
+	}
+	return words.Group(int64(rate + 0.5))
+}
