@@ -27,6 +27,7 @@ import (
 	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/migrations"
 	"github.com/oncebox/oncebox/operator"
+	"github.com/oncebox/oncebox/step"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -178,7 +179,7 @@ func (r *replicas) service(broker *memory.Broker) (app *oncebox.App, stop func()
 	app.Consume("order", "parks", failing(errors.New("not now")))
 	app.Consume("order", "gives up", failing(messaging.Permanent(errors.New("never"))))
 	app.Consume("order", "leased", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
-		_, err := inbox.Step(ctx, "pay", func(context.Context, string) (int, error) { return 1, nil })
+		_, err := step.Call(ctx, "pay", func(context.Context, string) (int, error) { return 1, nil })
 		return err
 	}), inbox.Leased())
 	return app, apptest.Run(r.t, app)

@@ -32,6 +32,7 @@ import (
 	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox/published"
+	"github.com/oncebox/oncebox/step"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -73,7 +74,7 @@ func everything(t *testing.T, app *oncebox.App) {
 	app.Consume("order", "parks", first(errors.New("not now")))
 	app.Consume("order", "gives up", first(messaging.Permanent(errors.New("never"))))
 	app.Consume("order", "leased", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
-		_, err := inbox.Step(ctx, "pay", func(context.Context, string) (int, error) { return 1, nil })
+		_, err := step.Call(ctx, "pay", func(context.Context, string) (int, error) { return 1, nil })
 		return err
 	}), inbox.Leased())
 	app.ConsumeBatch("order", "batch", func(context.Context, []*messaging.Message) error { return nil })

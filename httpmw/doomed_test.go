@@ -26,6 +26,7 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/unit"
+	"github.com/oncebox/oncebox/step"
 	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -243,7 +244,7 @@ func (d *doomed) outside(w http.ResponseWriter, r *http.Request) {
 	if d.Without == "step" {
 		id, err = pay(r.Context(), fmt.Sprint(time.Now().UnixNano()))
 	} else {
-		id, err = idempotency.Step(r.Context(), "pay", pay)
+		id, err = step.Call(r.Context(), "pay", pay)
 	}
 	d.at("stepped")
 	d.answer(w, id, err)

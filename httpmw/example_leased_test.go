@@ -10,6 +10,7 @@ import (
 
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/step"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -30,7 +31,7 @@ func ExampleLeaseConfig() {
 	down := errors.New("the ledger is down")
 
 	pay := once(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		charge, err := idempotency.Step(r.Context(), "charge", func(_ context.Context, key string) (string, error) { return bank(key) })
+		charge, err := step.Call(r.Context(), "charge", func(_ context.Context, key string) (string, error) { return bank(key) })
 		if err == nil {
 			err = down
 		}

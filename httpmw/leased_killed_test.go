@@ -19,6 +19,7 @@ import (
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/step"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -58,7 +59,7 @@ func transfer(db *bun.DB, point func(where string)) http.Handler {
 	}}
 	return httpmw.Idempotency(units, idempotency.NewStore(nil), byHeader, cfg)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		point(beforeSteps)
-		charged, err := idempotency.Step(r.Context(), "charge", func(_ context.Context, key string) (string, error) {
+		charged, err := step.Call(r.Context(), "charge", func(_ context.Context, key string) (string, error) {
 			said, err := outside("charge " + key)
 			point(stepCalled)
 			return said, err

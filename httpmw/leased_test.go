@@ -20,6 +20,7 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/step"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -57,7 +58,7 @@ func (b *teller) call(what string) (string, error) {
 }
 
 func (b *teller) step(ctx context.Context, what string) error {
-	_, err := idempotency.Step(ctx, what, func(context.Context, string) (string, error) { return b.call(what) })
+	_, err := step.Call(ctx, what, func(context.Context, string) (string, error) { return b.call(what) })
 	return err
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/step"
 	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -67,7 +68,7 @@ func TestSecretsGoNowhere(t *testing.T) {
 					panic(string(body))
 				},
 				"step": func(w http.ResponseWriter, r *http.Request) {
-					_, _ = idempotency.Step(r.Context(), "pay", func(ctx context.Context, key string) (string, error) {
+					_, _ = step.Call(r.Context(), "pay", func(ctx context.Context, key string) (string, error) {
 						body, _ := io.ReadAll(r.Body)
 						return "", errors.New(string(body))
 					})

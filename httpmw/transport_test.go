@@ -20,6 +20,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/step"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -135,7 +136,7 @@ func TestOutgoingKeysUnderALease(t *testing.T) {
 	s.cfg.Lease = &httpmw.LeaseConfig{}
 	client := newClient(t, &httpmw.Transport{})
 	s.start(func(w http.ResponseWriter, r *http.Request) {
-		_, err := idempotency.Step(r.Context(), "charge", func(ctx context.Context, _ string) (int, error) {
+		_, err := step.Call(r.Context(), "charge", func(ctx context.Context, _ string) (int, error) {
 			b.charge(t, ctx, client, http.MethodPost, "/charges")
 			return 0, nil
 		})
@@ -237,8 +238,8 @@ func TestOutgoingKeysOfMessages(t *testing.T) {
 	}))
 	leased := box.WrapLeased("mailing", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
 		b.charge(t, ctx, client, http.MethodPost, "/charges")
-		for _, step := range []string{"a", "b"} {
-			_, err := inbox.Step(ctx, step, func(ctx context.Context, _ string) (int, error) {
+		for _, name := range []string{"a", "b"} {
+			_, err := step.Call(ctx, name, func(ctx context.Context, _ string) (int, error) {
 				b.charge(t, ctx, client, http.MethodPost, "/charges")
 				return 0, io.EOF
 			})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/internal/lease"
+	"github.com/oncebox/oncebox/internal/steps"
 )
 
 // renewClaim also renews a lease that has ended, as long as nobody has taken it over. A key does not expire while it is claimed.
@@ -16,7 +17,7 @@ WHERE key_hash = $1 AND owner = $2::uuid AND epoch = $3 AND state = 'claimed'`
 
 type claimKey struct{}
 
-// Run calls fn while the lease is renewed, every third of its length, over a connection of the pool. [Step], [StepOnce] and [StepTx] work in the
+// Run calls fn while the lease is renewed, every third of its length, over a connection of the pool. step.Call, [StepOnce] and [StepTx] work in the
 // context that fn gets, which also counts calls as that of [NewContext] does. When the lease is lost, or has ended as far as this process can know,
 // that context is cancelled with the cause [ErrLeaseLost], and Run returns this error together with fn's error. If much of the lease has passed
 // already, it is renewed first, and fn is not called if the renewal is refused. A panic goes on. The claim is neither completed nor released.
@@ -25,7 +26,8 @@ func (c *Claim) Run(ctx context.Context, fn func(ctx context.Context) error) err
 		return fmt.Errorf("idempotency: run key %s: %w", c.key, ErrStepUnknown)
 	}
 	return c.Keep(ctx, func(ctx context.Context) error {
-		return fn(NewContext(context.WithValue(ctx, claimKey{}, c), c.key.Outside()))
+		ctx = steps.WithRunner(context.WithValue(ctx, claimKey{}, c), runner{})
+		return fn(NewContext(ctx, c.key.Outside()))
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/step"
 )
 
 func claim(t *testing.T, store *idempotency.Store, db bun.IDB, key idempotency.Key, opts ...idempotency.ClaimOption) *idempotency.Claim {
@@ -45,7 +46,7 @@ func TestClaimIsCompletedAndAnswersFromThenOn(t *testing.T) {
 		want := idempotency.Response{Status: 201, Header: map[string][]string{"Location": {"/1"}}, Body: []byte("\x00b")}
 		c := claim(t, store, db.DB, key)
 		require.NoError(t, c.Run(t.Context(), func(ctx context.Context) error {
-			_, err := idempotency.Step(ctx, "call", func(context.Context, string) (int, error) { return 1, nil })
+			_, err := step.Call(ctx, "call", func(context.Context, string) (int, error) { return 1, nil })
 			require.NoError(t, err)
 			_, err = idempotency.StepOnce(ctx, "once", func(context.Context) (int, error) { return 1, nil })
 			return err
@@ -313,7 +314,7 @@ func TestExpiredClaimIsANewKey(t *testing.T) {
 	key := keyOf(t, store, "k")
 	c := claim(t, store, db.DB, key)
 	require.NoError(t, c.Run(t.Context(), func(ctx context.Context) error {
-		_, err := idempotency.Step(ctx, "call", func(context.Context, string) (int, error) { return 1, nil })
+		_, err := step.Call(ctx, "call", func(context.Context, string) (int, error) { return 1, nil })
 		return err
 	}))
 	exec(t, db, "UPDATE idempotency_keys SET expires_at = clock_timestamp(), locked_until = clock_timestamp()")
@@ -329,7 +330,7 @@ func TestPurgeRemovesStepsWithTheirKeys(t *testing.T) {
 	store := newStore(t, db, 0)
 	for _, k := range []string{"old", "new"} {
 		require.NoError(t, claim(t, store, db.DB, keyOf(t, store, k)).Run(t.Context(), func(ctx context.Context) error {
-			_, err := idempotency.Step(ctx, k, func(context.Context, string) (int, error) { return 1, nil })
+			_, err := step.Call(ctx, k, func(context.Context, string) (int, error) { return 1, nil })
 			return err
 		}))
 	}

@@ -46,7 +46,7 @@
 //		return stored, err
 //	}
 //	err = c.Run(ctx, func(ctx context.Context) error {
-//		answer, err = idempotency.Step(ctx, "charge", func(ctx context.Context, key string) (idempotency.Response, error) {
+//		answer, err = step.Call(ctx, "charge", func(ctx context.Context, key string) (idempotency.Response, error) {
 //			return charge(ctx, key)
 //		})
 //		return err
@@ -64,7 +64,7 @@
 // Work under a claim runs at least once. Parts of it can be steps, whose results are stored and survive their process:
 //
 //   - [StepTx], for work in this database: exactly once, in the transaction of the caller
-//   - [Step], for work elsewhere: repeated only if the process died between the call and the store of its result. The repeated call has the same
+//   - step.Call, for work elsewhere: repeated only if the process died between the call and the store of its result. The repeated call has the same
 //     key, by which the other side recognizes it
 //   - [StepOnce], if the other side does not recognize a repeated call: at most once. If the process died in between, the outcome is unknown
 //

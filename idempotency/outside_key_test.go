@@ -9,6 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/step"
 )
 
 func callKey(t *testing.T, ctx context.Context, name ...string) string { //nolint:revive // t first, as everywhere in tests
@@ -49,7 +50,7 @@ func TestCallKeysOfSteps(t *testing.T) {
 	}
 	steps := map[string]func(ctx context.Context, name string, fn func(ctx context.Context) (string, error)) (string, error){
 		"a": func(ctx context.Context, name string, fn func(ctx context.Context) (string, error)) (string, error) {
-			return idempotency.Step(ctx, name, func(ctx context.Context, _ string) (string, error) { return fn(ctx) })
+			return step.Call(ctx, name, func(ctx context.Context, _ string) (string, error) { return fn(ctx) })
 		},
 		"b": idempotency.StepOnce[string],
 		"c": inTransaction,

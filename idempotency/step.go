@@ -31,43 +31,33 @@ WHERE k.key_hash = $1 AND k.owner = $2::uuid AND k.epoch = $3 AND k.state = 'cla
 ON CONFLICT (key_hash, name) DO UPDATE SET result = excluded.result`
 )
 
-// Step calls fn, which makes one call to another service, and stores its result. When the request is taken over or retried, Step returns the stored
-// result and does not call fn. ctx is that of [Claim.Run].
-//
-// Pass key to the other side, so that it recognizes a repeated call: if the process dies after the call and before its result is stored, the call
-// is made again. The key is the same in every run of this step for this idempotency key, has 32 letters and digits, and fits into any header. If
-// the other side knows no keys, use [StepOnce]. For work in this database, use [StepTx].
-//
-// name identifies the step within the request, in at most 255 bytes. Each name is used once in a run, so in a loop it must contain the number of
-// the round. The result is stored as JSON, so T must be possible to encode and decode. It is stored in clear and removed with the answer, so it
-// should hold no secrets.
-//
-// An error of fn is returned as it is and stores nothing. [ErrLeaseLost] means that the result was not stored, and that the
-// caller should end.
-func Step[T any](ctx context.Context, name string, fn func(ctx context.Context, key string) (T, error)) (result T, err error) {
-	c, err := beginStep(ctx, "Step", name)
+// runner runs step.Call under the claim of its context.
+type runner struct{}
+
+// Step implements steps.Runner.
+func (runner) Step(ctx context.Context, name string, result any, call func(ctx context.Context, key string) error) error {
+	c, err := beginStep(ctx, "Call", name)
 	if err != nil {
-		return result, err
+		return err
 	}
 	if stored, done := c.steps.Done(name); done {
-		return result, decodeStep("Step", name, stored, &result)
+		return decodeStep("Call", name, stored, result)
 	}
-	err = c.steps.Run(name, func() (err error) {
-		if result, err = fn(calls.Within(ctx, name), c.stepKey(name)); err != nil {
+	return c.steps.Run(name, func() error {
+		if err := call(calls.Within(ctx, name), c.stepKey(name)); err != nil {
 			return err
 		}
-		encoded, err := encodeStep("Step", name, result)
+		encoded, err := encodeStep("Call", name, result)
 		if err != nil {
 			return err
 		}
 		// Without the result the call is made again.
 		return c.lease.Insist(ctx, func(ctx context.Context) error { return c.storeStep(steps.Storing(ctx), c.db, name, encoded) })
 	})
-	return result, err
 }
 
 // StepTx calls fn and marks the step as done in the transaction tx, in which fn works: its writes there happen once for this idempotency key,
-// whatever becomes of the request. name is like that of [Step], and must differ from the names of all other steps; a second StepTx with the same
+// whatever becomes of the request. name is like that of step.Call, and must differ from the names of all other steps; a second StepTx with the same
 // name returns the result of the first.
 //
 // An error, of fn or [ErrLeaseLost], means that tx must be rolled back. From the end of StepTx to COMMIT the lease is not renewed and nobody can

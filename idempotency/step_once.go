@@ -31,7 +31,7 @@ const beginOnce = `WITH held AS (
 INSERT INTO {schema}.idempotency_step AS s (key_hash, name, epoch, label) SELECT key_hash, $4, epoch, nullif($7::text, '') FROM held
 ON CONFLICT (key_hash, name) DO UPDATE SET epoch = excluded.epoch WHERE s.result IS NULL AND s.epoch = excluded.epoch`
 
-// StepOnce is [Step] for other sides that know no keys, where a second call would have a second effect. The begin of the step is committed before
+// StepOnce is step.Call for other sides that know no keys, where a second call would have a second effect. The begin of the step is committed before
 // the call. If the step was begun and has no result, because its process died, it is not called again: its outcome is unknown.
 //
 // If fn returns an error, the outcome is unknown too, because a call without an answer may have had its effect. The returned error then wraps both

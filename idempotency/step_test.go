@@ -12,6 +12,7 @@ import (
 
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/step"
 )
 
 var errNotNow = errors.New("not now")
@@ -43,7 +44,7 @@ func (d *desk) run(fn func(ctx context.Context) error) error {
 }
 
 func (d *desk) step(ctx context.Context, name string, fail error) (string, error) {
-	return idempotency.Step(ctx, name, func(_ context.Context, key string) (string, error) {
+	return step.Call(ctx, name, func(_ context.Context, key string) (string, error) {
 		d.calls, d.keys = append(d.calls, name), append(d.keys, key)
 		return "did " + name, fail
 	})
@@ -94,19 +95,19 @@ func TestResultsComeBackAsTheyWere(t *testing.T) {
 	want := &receipt{1<<62 + 1, "a\x00\u2028<ü"}
 	for range 2 {
 		require.NoError(t, d.run(func(ctx context.Context) error {
-			got, err := idempotency.Step(ctx, "receipt", func(context.Context, string) (*receipt, error) { return want, nil })
+			got, err := step.Call(ctx, "receipt", func(context.Context, string) (*receipt, error) { return want, nil })
 			require.NoError(t, err)
 			require.Equal(t, want, got)
-			none, err := idempotency.Step(ctx, "none", func(context.Context, string) (*receipt, error) { return nil, nil })
+			none, err := step.Call(ctx, "none", func(context.Context, string) (*receipt, error) { return nil, nil })
 			require.Nil(t, none)
 			return err
 		}))
 	}
 	err := d.run(func(ctx context.Context) error {
-		_, err := idempotency.Step(ctx, "receipt", func(context.Context, string) (int, error) { return 0, nil })
+		_, err := step.Call(ctx, "receipt", func(context.Context, string) (int, error) { return 0, nil })
 		return err
 	})
-	require.ErrorContains(t, err, `Step "receipt": decode the result of an earlier run`)
+	require.ErrorContains(t, err, `Call "receipt": decode the result of an earlier run`)
 }
 
 func TestKeysForTheOtherSide(t *testing.T) {
@@ -172,7 +173,7 @@ func TestResultOfALateStepIsRefused(t *testing.T) {
 	d := newDesk(t)
 	late := claim(t, d.store, d.db.DB, d.key, idempotency.WithLease(time.Hour))
 	_ = late.Run(t.Context(), func(ctx context.Context) error {
-		_, err := idempotency.Step(ctx, "call", func(context.Context, string) (string, error) {
+		_, err := step.Call(ctx, "call", func(context.Context, string) (string, error) {
 			endLeases(t, d.db)
 			claim(t, d.store, d.db.DB, d.key)
 			return "late", nil
@@ -239,7 +240,7 @@ func TestResultIsStoredAlsoIfTheCallerIsToldToEnd(t *testing.T) {
 	c := claim(t, d.store, d.db.DB, d.key)
 	ctx, cancel := context.WithCancel(t.Context())
 	_ = c.Run(ctx, func(ctx context.Context) error {
-		_, err := idempotency.Step(ctx, "call", func(context.Context, string) (string, error) {
+		_, err := step.Call(ctx, "call", func(context.Context, string) (string, error) {
 			cancel()
 			return "done", nil
 		})
@@ -256,7 +257,7 @@ func TestMisuseOfSteps(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	_, err := d.step(t.Context(), "a", nil)
-	require.ErrorContains(t, err, "pass the context that Claim.Run gives its function")
+	require.ErrorContains(t, err, "outside of a handler under a lease")
 	require.NoError(t, d.run(func(ctx context.Context) error {
 		for _, name := range []string{"", "\x00", "\xff", string(make([]byte, 256))} {
 			_, err := d.step(ctx, name, nil)
@@ -266,7 +267,7 @@ func TestMisuseOfSteps(t *testing.T) {
 		require.NoError(t, err)
 		_, err = d.step(ctx, "a", nil)
 		require.ErrorContains(t, err, "used before")
-		_, err = idempotency.Step(ctx, "func", func(context.Context, string) (func(), error) { return nil, nil })
+		_, err = step.Call(ctx, "func", func(context.Context, string) (func(), error) { return nil, nil })
 		require.ErrorContains(t, err, "encode its result")
 		return nil
 	}))
@@ -279,7 +280,7 @@ func TestStepsAtTheSameTime(t *testing.T) {
 		var group sync.WaitGroup
 		for _, name := range []string{"a", "b", "c", "d"} {
 			group.Go(func() {
-				_, err := idempotency.Step(ctx, name, func(context.Context, string) (int, error) { return 1, nil })
+				_, err := step.Call(ctx, name, func(context.Context, string) (int, error) { return 1, nil })
 				if err != nil {
 					t.Error(err)
 				}
@@ -304,7 +305,7 @@ func TestCallsOfAStepHaveKeysOfTheirOwn(t *testing.T) {
 		require.ErrorIs(t, d.run(func(ctx context.Context) error {
 			note := func(ctx context.Context) { seen[i] = append(seen[i], callKey(t, ctx, "POST", "/charges")) }
 			note(ctx)
-			_, err := idempotency.Step(ctx, "a", func(ctx context.Context, _ string) (int, error) {
+			_, err := step.Call(ctx, "a", func(ctx context.Context, _ string) (int, error) {
 				note(ctx)
 				return 0, errNotNow
 			})

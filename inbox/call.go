@@ -92,7 +92,7 @@ func (c *consumer) watched(ctx context.Context, topic string, handle func(ctx co
 
 // Key returns an idempotency key for calls to other systems: it is the same in every try of a message, in every process, for ever, and
 // different for each consumer, tenant, source and message id. It has 32 letters and digits, so that it fits into an Idempotency-Key header.
-// A handler that makes several calls needs a key for each: [Step] gives it. Key may also be the primary key of a table of your own.
+// A handler that makes several calls needs a key for each: step.Call gives it. Key may also be the primary key of a table of your own.
 //
 // Key returns "" if ctx is not the context of a handler of this package. A [BatchFunc] passes the result of [messaging.NewContext] to get
 // the key of one message.

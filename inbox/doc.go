@@ -36,7 +36,7 @@
 //
 // Once per (consumer, tenant, source, message id): if several processes handle copies of a message at the same moment, one handler runs and the other
 // processes wait for it. A handler that is interrupted before COMMIT leaves neither effect nor entry. Work of a handler outside of its unit happens
-// at least once. Use [Inbox.WrapLeased] and [Step] for it.
+// at least once. Use [Inbox.WrapLeased] and step.Call for it.
 //
 // In order per key: one process at a time handles, parks or releases messages of a key, in the order in which the subscription delivers them.
 // Tries are counted in the database, so that a message that kills its process is given up in the end. Entries are kept for [Config.Retention].

@@ -13,6 +13,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/step"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -43,7 +44,7 @@ func TestThePoolIsRefusedUnderALease(t *testing.T) {
 func TestWhatALeasedHandlerMayDo(t *testing.T) {
 	w := guarded(t)
 	handler := messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
-		_, err := inbox.Step(ctx, "call", func(context.Context, string) (string, error) { return "done", nil })
+		_, err := step.Call(ctx, "call", func(context.Context, string) (string, error) { return "done", nil })
 		require.NoError(t, err)
 		require.NoError(t, inbox.StepInUnit(ctx, "local", func(ctx context.Context, u *uow.Unit) error {
 			require.NoError(t, w.effect(ctx, m), "units.DB is the unit")

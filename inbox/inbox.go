@@ -149,7 +149,7 @@ func (i *Inbox) WrapBatch(consumer string, next BatchFunc, opts ...Option) messa
 // process. If a process dies, another process takes the message over when [Config.LeaseTTL] is past. If the process was only slow, the
 // context of its handler is cancelled with the cause [ErrLeaseLost].
 //
-// next runs at least once for each message. When it runs again, [Step] skips the calls to the outside that were made already, and
+// next runs at least once for each message. When it runs again, step.Call skips the calls to the outside that were made already, and
 // [StepInUnit] the local changes; both refuse to write for a process that has lost its lease. [Key] returns an idempotency key for the
 // other side.
 //

@@ -76,7 +76,7 @@ func (l *lease) run(ctx context.Context, h messaging.Handler, m *messaging.Messa
 		if pool, ok := l.of.box.store.DB(ctx).(*bun.DB); ok {
 			ctx = pgsql.UnderLease(ctx, pool.DB)
 		}
-		ctx, mark := skipped.With(ctx)
+		ctx, mark := skipped.With(steps.WithRunner(ctx, l))
 		err := cmp.Or(call(ctx, h, m), tooLate(ctx))
 		l.skip = err == nil && mark.IsSet()
 		return err
@@ -99,7 +99,7 @@ func (l *lease) free(ctx context.Context) bool {
 
 type leaseKey struct{}
 
-// context returns ctx with the lease, where Step, StepInUnit and endLease find it.
+// context returns ctx with the lease, where StepInUnit and endLease find it.
 func (l *lease) context(ctx context.Context) context.Context {
 	return context.WithValue(ctx, leaseKey{}, l)
 }

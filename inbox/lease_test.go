@@ -15,6 +15,7 @@ import (
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/retry"
+	"github.com/oncebox/oncebox/step"
 	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -39,7 +40,7 @@ func (o *outside) list() []string {
 
 // step calls outside in a step.
 func (o *outside) step(ctx context.Context, name string) error {
-	_, err := inbox.Step(ctx, name, func(context.Context, string) (string, error) {
+	_, err := step.Call(ctx, name, func(context.Context, string) (string, error) {
 		o.call(name)
 		return name, nil
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/step"
 )
 
 // A message has one place at each consumer, although several tables hold rows of it.
@@ -42,7 +43,7 @@ func TestLocateTellsTheStepsThatAreDone(t *testing.T) {
 	w := newWorld(t)
 	m := ordered(newID(t), "o1")
 	h := w.hasty(nil).WrapLeased("leased", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
-		if _, err := inbox.Step(ctx, "charge", func(context.Context, string) (string, error) { return "secret", nil }); err != nil {
+		if _, err := step.Call(ctx, "charge", func(context.Context, string) (string, error) { return "secret", nil }); err != nil {
 			return err
 		}
 		return messaging.Permanent(errors.New("no"))

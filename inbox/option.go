@@ -35,7 +35,7 @@ func handling(fn func(*settings)) Option {
 	}
 }
 
-// Leased runs the handler under a lease instead of in a transaction, for handlers that call other systems: see [Step] and [Key]. It is for
+// Leased runs the handler under a lease instead of in a transaction, for handlers that call other systems: see step.Call and [Key]. It is for
 // consumers of [Inbox.Consume]. [Inbox.WrapLeased] is the same for a handler that your own receive loop calls.
 func Leased() Option { return handling(func(s *settings) { s.leased = true }) }
 

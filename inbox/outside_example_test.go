@@ -15,11 +15,12 @@ import (
 	"github.com/oncebox/oncebox/migrations"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/projector"
+	"github.com/oncebox/oncebox/step"
 	"github.com/oncebox/oncebox/uow"
 )
 
 // A mail and a local effect: the first try fails between the two, and the second one does not send the mail again.
-func ExampleStep() {
+func ExampleStepInUnit() {
 	ctx := context.Background()
 	db, closeDB := exampleDatabase(ctx)
 	defer closeDB()
@@ -34,7 +35,7 @@ func ExampleStep() {
 	box := inbox.New(units, nil)
 	down := true
 	welcome := box.WrapLeased("welcome", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
-		id, err := inbox.Step(ctx, "mail", func(ctx context.Context, key string) (string, error) {
+		id, err := step.Call(ctx, "mail", func(ctx context.Context, key string) (string, error) {
 			return send(ctx, mail.URL, key, "welcome, "+m.AggregateID)
 		})
 		if err != nil {
@@ -86,7 +87,7 @@ func ExampleInbox_WrapLeased() {
 	}))
 	sent := make(chan struct{})
 	mails := box.WrapLeased("mails", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
-		_, err := inbox.Step(ctx, "send", func(ctx context.Context, key string) (string, error) {
+		_, err := step.Call(ctx, "send", func(ctx context.Context, key string) (string, error) {
 			return send(ctx, mail.URL, key, string(m.Payload))
 		})
 		if err == nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/step"
 	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -32,7 +33,7 @@ const (
 func twoCalls(pool bun.IDB, began func(), goOn func()) messaging.Handler {
 	return messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
 		for _, name := range []string{"first", "second"} {
-			_, err := inbox.Step(ctx, name, func(ctx context.Context, _ string) (int, error) {
+			_, err := step.Call(ctx, name, func(ctx context.Context, _ string) (int, error) {
 				// Outside is a table that no unit of the handler's touches.
 				_, err := pool.NewRaw("INSERT INTO effects (what) VALUES (?)", name).Exec(context.WithoutCancel(ctx))
 				return 0, err

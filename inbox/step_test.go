@@ -10,6 +10,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/step"
 	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -26,13 +27,13 @@ func TestRetrySkipsTheStepsThatAreDone(t *testing.T) {
 	var o outside
 	fail := true
 	h := w.box.WrapLeased("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
-		got, err := inbox.Step(ctx, "charge", func(context.Context, string) (receipt, error) {
+		got, err := step.Call(ctx, "charge", func(context.Context, string) (receipt, error) {
 			o.call("charge")
 			return want, nil
 		})
 		require.NoError(t, err)
 		require.Equal(t, want, got)
-		_, err = inbox.Step(ctx, "mail", func(context.Context, string) (*receipt, error) {
+		_, err = step.Call(ctx, "mail", func(context.Context, string) (*receipt, error) {
 			o.call("mail")
 			if fail {
 				return nil, errNotNow
@@ -97,10 +98,10 @@ func TestKeysForTheOtherSide(t *testing.T) {
 					what := consumer + "/" + m.TenantID
 					note(what, inbox.Key(ctx))
 					if consumer == "leased" {
-						for _, step := range []string{"a", "b"} {
-							_, err := inbox.Step(ctx, step, func(ctx context.Context, key string) (int, error) {
+						for _, name := range []string{"a", "b"} {
+							_, err := step.Call(ctx, name, func(ctx context.Context, key string) (int, error) {
 								note(what, inbox.Key(ctx))
-								note(what+"/"+step, key)
+								note(what+"/"+name, key)
 								return 0, errNotNow
 							})
 							require.ErrorIs(t, err, errNotNow)
@@ -123,15 +124,15 @@ func TestKeysForTheOtherSide(t *testing.T) {
 func TestKeyStaysTheSameOverReleases(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	var key, step string
+	var key, ofStep string
 	h := w.box.WrapLeased("billing", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) (err error) {
 		key = inbox.Key(ctx)
-		_, err = inbox.Step(ctx, "mail", func(_ context.Context, k string) (int, error) { step = k; return 0, nil })
+		_, err = step.Call(ctx, "mail", func(_ context.Context, k string) (int, error) { ofStep = k; return 0, nil })
 		return err
 	}))
 	require.NoError(t, h.Handle(t.Context(), ordered("4711", "o1")))
 	require.Equal(t, "e8506f87f3d97e3d8655ae85878d3e33", key)
-	require.Equal(t, "d1d2480dd8ae8611be11c77756f50045", step)
+	require.Equal(t, "d1d2480dd8ae8611be11c77756f50045", ofStep)
 }
 
 func TestKeyOfParkedMessagesAndOfBatches(t *testing.T) {
@@ -175,36 +176,36 @@ func TestStepIsRefusedWhereItCannotKeepItsPromise(t *testing.T) {
 		require.Fail(t, "it was called")
 		return 0, nil
 	}
-	_, err := inbox.Step(t.Context(), "a", never)
-	require.ErrorContains(t, err, "WrapLeased")
+	_, err := step.Call(t.Context(), "a", never)
+	require.ErrorContains(t, err, "outside of a handler under a lease")
 	inUnit := w.box.Wrap("in a unit", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
-		_, err := inbox.Step(ctx, "a", never)
+		_, err := step.Call(ctx, "a", never)
 		return err
 	}))
-	require.ErrorContains(t, inUnit.Handle(t.Context(), ordered("m", "o1")), "WrapLeased")
+	require.ErrorContains(t, inUnit.Handle(t.Context(), ordered("m", "o1")), "outside of a handler under a lease")
 
 	h := w.box.WrapLeased("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		for _, name := range []string{"", "a\x00"} {
-			_, err := inbox.Step(ctx, name, never)
+			_, err := step.Call(ctx, name, never)
 			require.ErrorContains(t, err, "the name")
 		}
-		_, err := inbox.Step(ctx, "once", func(ctx context.Context, _ string) (int, error) {
-			_, err := inbox.Step(ctx, "once", never)
+		_, err := step.Call(ctx, "once", func(ctx context.Context, _ string) (int, error) {
+			_, err := step.Call(ctx, "once", never)
 			require.ErrorContains(t, err, "used before", "not at the same time either")
 			return 0, nil
 		})
 		require.NoError(t, err)
-		_, err = inbox.Step(ctx, "once", never)
+		_, err = step.Call(ctx, "once", never)
 		require.ErrorContains(t, err, "used before", "a loop would be one call")
 		err = inbox.StepInUnit(ctx, "unit", func(ctx context.Context, _ *uow.Unit) error {
-			_, err := inbox.Step(ctx, "within", never)
+			_, err := step.Call(ctx, "within", never)
 			require.ErrorContains(t, err, "within a unit of work")
 			return inbox.StepInUnit(ctx, "within", func(context.Context, *uow.Unit) error { return nil })
 		})
 		require.ErrorContains(t, err, "within a unit of work")
 		ended, end := context.WithCancelCause(ctx)
 		end(errNotNow)
-		_, err = inbox.Step(ended, "too late", never)
+		_, err = step.Call(ended, "too late", never)
 		require.ErrorIs(t, err, errNotNow)
 		return nil
 	}))
@@ -221,7 +222,7 @@ func TestStepAfterTheHandlerIsRefused(t *testing.T) {
 		return nil
 	}))
 	require.NoError(t, h.Handle(t.Context(), ordered("m", "o1")))
-	_, err := inbox.Step(<-kept, "late", func(context.Context, string) (int, error) { return 0, nil })
+	_, err := step.Call(<-kept, "late", func(context.Context, string) (int, error) { return 0, nil })
 	require.ErrorIs(t, err, inbox.ErrLeaseLost)
 	require.Empty(t, w.steps())
 }
@@ -231,14 +232,14 @@ func TestResultThatIsNoJSONIsNotTriedAgainAndAgain(t *testing.T) {
 	w := newWorld(t)
 	var o outside
 	h := w.box.WrapLeased("billing", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
-		_, err := inbox.Step(ctx, "call", func(context.Context, string) (func(), error) {
+		_, err := step.Call(ctx, "call", func(context.Context, string) (func(), error) {
 			o.call("call")
 			return func() {}, nil
 		})
 		return err
 	}))
 	require.NoError(t, h.Handle(t.Context(), ordered("m", "o1")))
-	require.Contains(t, w.dead()[0].Error, `Step "call": encode`)
+	require.Contains(t, w.dead()[0].Error, `Call "call": encode`)
 	require.Equal(t, []string{"call"}, o.list())
 }
 
@@ -248,16 +249,16 @@ func TestResultOfAnotherTypeMakesADeadLetter(t *testing.T) {
 	w := newWorld(t)
 	m := ordered("m", "o1")
 	before := w.box.WrapLeased("billing", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
-		_, err := inbox.Step(ctx, "call", func(context.Context, string) (string, error) { return "text", nil })
+		_, err := step.Call(ctx, "call", func(context.Context, string) (string, error) { return "text", nil })
 		return errors.Join(err, errNotNow)
 	}))
 	require.ErrorIs(t, before.Handle(t.Context(), m), errNotNow)
 	after := w.box.WrapLeased("billing", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
-		_, err := inbox.Step(ctx, "call", func(context.Context, string) (int, error) { return 0, nil })
+		_, err := step.Call(ctx, "call", func(context.Context, string) (int, error) { return 0, nil })
 		return err
 	}))
 	require.NoError(t, after.Handle(t.Context(), m))
-	require.Contains(t, w.dead()[0].Error, `Step "call": decode`)
+	require.Contains(t, w.dead()[0].Error, `Call "call": decode`)
 	require.Equal(t, []string{"call"}, w.steps(), "kept for the replay")
 }
 
@@ -270,7 +271,7 @@ func TestResultIsStoredOverABrokenConnection(t *testing.T) {
 	pool.SetMaxOpenConns(1)
 	box := newBox(uow.New(pool, &uow.Config{Telemetry: telemetry.Config{Logger: quiet()}}), nil)
 	h := box.WrapLeased("billing", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
-		_, err := inbox.Step(ctx, "call", func(context.Context, string) (int, error) {
+		_, err := step.Call(ctx, "call", func(context.Context, string) (int, error) {
 			o.call("call")
 			w.exec("SELECT pg_terminate_backend(?, 20000)", column[int](t, pool, "SELECT pg_backend_pid()")[0])
 			return 1, nil

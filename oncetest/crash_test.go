@@ -21,6 +21,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/oncetest"
 	"github.com/oncebox/oncebox/serve"
+	"github.com/oncebox/oncebox/step"
 	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -189,7 +190,7 @@ func TestCrashOfALeasedHandler(t *testing.T) {
 		router := messaging.NewRouter(app.Registry)
 		messaging.Handle(router, func(ctx context.Context, _ Placed) error {
 			handled++
-			_, err := inbox.Step(ctx, "pay", func(context.Context, string) (string, error) {
+			_, err := step.Call(ctx, "pay", func(context.Context, string) (string, error) {
 				paid++
 				return "paid", nil
 			})
@@ -232,7 +233,7 @@ func TestCrashOfTheStepsOfARequest(t *testing.T) {
 			if r.URL.Path == "/once" {
 				_, err = idempotency.StepOnce(r.Context(), "pay", func(ctx context.Context) (int, error) { return call(ctx, "") })
 			} else {
-				_, err = idempotency.Step(r.Context(), "pay", call)
+				_, err = step.Call(r.Context(), "pay", call)
 			}
 			if err == nil && r.URL.Path == "/noted" {
 				err = app.UoW.Do(r.Context(), func(ctx context.Context, u *uow.Unit) error {

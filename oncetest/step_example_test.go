@@ -16,6 +16,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/oncetest"
 	"github.com/oncebox/oncebox/serve"
+	"github.com/oncebox/oncebox/step"
 )
 
 // provider is a payment provider that recognizes keys. It counts the calls of each key.
@@ -34,7 +35,7 @@ func (p provider) service() serve.Service {
 		event.Register[OrderPlaced](app.Registry)
 		router := messaging.NewRouter(app.Registry)
 		messaging.Handle(router, func(ctx context.Context, _ OrderPlaced) error {
-			_, err := inbox.Step(ctx, "charge", p.charge)
+			_, err := step.Call(ctx, "charge", p.charge)
 			return err
 		})
 		app.Consume("order", "payments", router, inbox.Leased())
@@ -42,7 +43,7 @@ func (p provider) service() serve.Service {
 		leased := httpmw.Idempotency(app.UoW, app.Idempotency, httpmw.Anyone, &httpmw.IdempotencyConfig{Lease: &httpmw.LeaseConfig{}})
 		mux := http.NewServeMux()
 		mux.Handle("POST /pay", leased(httpjson.Handler(http.StatusOK, nil, func(r *http.Request, _ httpjson.Nothing) (string, error) {
-			return idempotency.Step(r.Context(), "charge", p.charge)
+			return step.Call(r.Context(), "charge", p.charge)
 		})))
 		mux.Handle("POST /pay-once", leased(httpjson.Handler(http.StatusOK, nil, func(r *http.Request, _ httpjson.Nothing) (string, error) {
 			return idempotency.StepOnce(r.Context(), "charge", p.once)

@@ -6,6 +6,7 @@ import (
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/step"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -45,7 +46,7 @@ func atMostOnce(ctx context.Context, connect Connect, text string) (outcome stri
 	if err != nil {
 		return "", err
 	}
-	return inbox.Step(ctx, "send", func(ctx context.Context, _ string) (string, error) {
+	return step.Call(ctx, "send", func(ctx context.Context, _ string) (string, error) {
 		if send == nil {
 			return unclear, nil // that try has ended between the COMMIT of "begin" and the storing of its result
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -13,9 +14,9 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/httpmw/httpjson"
-	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/step"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -24,7 +25,6 @@ const (
 	held      = "held"
 	paying    = "paying" // the provider may have been asked, and the outcome is not known yet
 	paid      = "paid"
-	declined  = "declined"
 	cancelled = "cancelled"
 	expired   = "expired"
 )
@@ -42,6 +42,7 @@ type Reservation struct {
 	bun.BaseModel `bun:"table:reservations"`
 	ID            string `bun:",pk"`
 	Status        string
+	Attempt       int // of payment
 	Version       int64
 }
 
@@ -112,52 +113,56 @@ func (p *Payments) reserve(r *http.Request, _ httpjson.Nothing) (httpjson.Nothin
 }
 
 func (p *Payments) postPay(r *http.Request, _ httpjson.Nothing) (httpjson.Nothing, error) {
-	return httpjson.Nothing{}, p.pay(r.Context(), r.PathValue("id"), idempotency.Step[bool])
+	return httpjson.Nothing{}, p.pay(r.Context(), r.PathValue("id"))
 }
 
-// step is idempotency.Step in a request, and inbox.Step in a handler of messages.
-type step func(ctx context.Context, name string, call func(ctx context.Context, key string) (bool, error)) (bool, error)
-
-func (p *Payments) pay(ctx context.Context, id string, step step) error {
-	status, err := p.change(ctx, id, begin)
-	if err == nil && status == paying {
-		var accepted bool
-		accepted, err = step(ctx, "charge", func(ctx context.Context, _ string) (bool, error) { return p.Charge(ctx, "reservation "+id) })
-		if err == nil {
-			status, err = p.change(ctx, id, p.end(accepted))
-		}
-	}
+func (p *Payments) pay(ctx context.Context, id string) error {
+	r, err := p.change(ctx, id, begin)
 	switch {
 	case err != nil:
-		return err // no outcome: the reservation stays "paying"
-	case status == declined:
-		return errDeclined
-	case status != paid:
+		return err
+	case r.Status == paid:
+		return nil
+	case r.Status != paying:
 		return errNotHeld
 	}
-	return nil
+	return p.finish(ctx, r)
+}
+
+// finish brings an attempt of payment to its end. Several requests and messages may do that at once.
+func (p *Payments) finish(ctx context.Context, r *Reservation) error {
+	attempt := fmt.Sprintf("reservation %s/%d", r.ID, r.Attempt)
+	accepted, err := step.Call(ctx, attempt, func(ctx context.Context, _ string) (bool, error) { return p.Charge(ctx, attempt) })
+	if err != nil {
+		return err // no outcome: the reservation stays "paying"
+	}
+	if _, err := p.change(ctx, r.ID, p.end(r.Attempt, accepted)); err != nil || accepted {
+		return err
+	}
+	return errDeclined
 }
 
 // begin is committed before the provider is asked.
 func begin(_ context.Context, _ *uow.Unit, r *Reservation) error {
 	if r.Status == held {
 		r.Status = paying
+		r.Attempt++
 	}
 	return nil
 }
 
-// end notes the outcome. An outcome that another request has noted stays.
-func (p *Payments) end(accepted bool) change {
+// end notes the outcome of an attempt. An outcome that another request has noted stays, and so does a later attempt.
+func (p *Payments) end(attempt int, accepted bool) change {
 	return func(ctx context.Context, u *uow.Unit, r *Reservation) error {
 		switch {
-		case r.Status != paying:
+		case r.Status != paying || r.Attempt != attempt:
 			return nil
-		case accepted:
-			r.Status = paid
-			r.Record(ReservationPaid{r.ID})
-		default:
-			r.Status = declined
+		case !accepted:
+			r.Status = held // may be paid again, until the hold ends
+			return nil
 		}
+		r.Status = paid
+		r.Record(ReservationPaid{r.ID})
 		_, err := p.App.Outbox.Delayed().CancelKey(ctx, u.DB(), "hold of "+r.ID)
 		return err
 	}
@@ -180,18 +185,20 @@ func (p *Payments) cancel(r *http.Request, _ httpjson.Nothing) (httpjson.Nothing
 	return httpjson.Nothing{}, err
 }
 
-// ConsumeHolds lets reservations expire. If a reservation is being paid, it brings the payment to its end.
+// ConsumeHolds lets reservations expire. If a reservation is being paid, it brings that attempt to its end.
 func (p *Payments) ConsumeHolds() {
 	router := messaging.NewRouter(p.App.Registry)
 	messaging.Handle(router, func(ctx context.Context, e HoldEnded) error {
-		status, err := p.change(ctx, e.ID, expire)
-		if err == nil && status == paying {
-			err = p.pay(ctx, e.ID, inbox.Step[bool])
+		for {
+			r, err := p.change(ctx, e.ID, expire)
+			if err != nil || r.Status != paying {
+				return err
+			}
+			// Its request may have died. After a decline the reservation is held again, and no other message lets it expire.
+			if err := p.finish(ctx, r); err != nil && !errors.Is(err, errDeclined) {
+				return err
+			}
 		}
-		if errors.Is(err, errDeclined) {
-			return nil
-		}
-		return err
 	})
 	p.App.Consume("hold", "holds", router, inbox.Leased())
 }
@@ -206,17 +213,16 @@ func expire(_ context.Context, _ *uow.Unit, r *Reservation) error {
 type change func(ctx context.Context, u *uow.Unit, r *Reservation) error
 
 // change changes a reservation in a unit of its own, or in the unit of the request.
-func (p *Payments) change(ctx context.Context, id string, do change) (status string, err error) {
+func (p *Payments) change(ctx context.Context, id string, do change) (r *Reservation, err error) {
 	err = p.App.UoW.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
-		r := &Reservation{ID: id}
+		r = &Reservation{ID: id}
 		if err := u.DB().NewSelect().Model(r).WherePK().For("UPDATE").Scan(ctx); err != nil {
 			return err
 		}
 		if err := do(ctx, u, r); err != nil {
 			return err
 		}
-		status = r.Status
 		return u.Save(ctx, r)
 	})
-	return status, err
+	return r, err
 }

@@ -3,6 +3,7 @@ package recipes_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/examples/recipes"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/oncetest"
 )
 
@@ -18,6 +20,10 @@ type provider struct {
 	away, declines bool
 	calls          int
 	charged        map[string]bool // whether it was accepted
+
+	mu    sync.Mutex
+	asked chan string              // if set, gets the key of each call
+	later map[string]chan struct{} // the answer to a key, if it is here, waits until that is closed
 }
 
 func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -25,12 +31,23 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadGateway)
 		return
 	}
-	p.calls++
 	key := r.Header.Get("Idempotency-Key")
+	p.mu.Lock()
+	p.calls++
 	if _, known := p.charged[key]; !known {
 		p.charged[key] = !p.declines
 	}
-	if !p.charged[key] {
+	accepted := p.charged[key]
+	later := p.later[key]
+	delete(p.later, key) // only the first call waits
+	p.mu.Unlock()
+	if p.asked != nil {
+		p.asked <- key
+	}
+	if later != nil {
+		<-later
+	}
+	if !accepted {
 		w.WriteHeader(http.StatusPaymentRequired)
 	}
 }
@@ -103,7 +120,7 @@ func TestAnswersOfAPayment(t *testing.T) {
 	twice("d", "key-1", http.StatusNotFound, true)
 	status, _ := s.pay("c", "")
 	require.Equal(http.StatusBadRequest, status, "a step needs a key")
-	oncetest.RequireNoEvent[recipes.HoldEnded](s.Kit)
+	oncetest.RequireNoEvent(s.Kit, func(e recipes.HoldEnded) bool { return e.ID != "b" })
 }
 
 // The process dies after the call. The client comes again, with the same key or another one, or never: then the delayed event ends the payment.
@@ -125,13 +142,54 @@ func TestPaymentAfterACrash(t *testing.T) {
 		}
 		s.requireStatus(t, id, "paid")
 		require.Equal(t, 2, s.provider.calls)
-		require.Contains(t, s.provider.charged, "reservation "+id)
+		require.Contains(t, s.provider.charged, "reservation "+id+"/1")
 		oncetest.RequireEvents[recipes.ReservationPaid](s.Kit, 1, func(e recipes.ReservationPaid) bool { return e.ID == id })
 	}
 	require.Len(t, s.provider.charged, 3)
 }
 
-// A reservation that nobody pays expires. If the provider declines an abandoned payment, that is its end, too.
+// A payment that was declined may be tried again, with another key. Two requests share an attempt, and an answer that comes late changes nothing in
+// the next attempt.
+func TestDeclinedPaymentIsTriedAgain(t *testing.T) {
+	s := newShop(t)
+	require := require.New(t)
+	s.provider.declines, s.provider.asked = true, make(chan string, 8)
+	first, second := make(chan struct{}), make(chan struct{})
+	s.provider.later = map[string]chan struct{}{"reservation a/1": first, "reservation a/2": second}
+	closeFirst, closeSecond := sync.OnceFunc(func() { close(first) }), sync.OnceFunc(func() { close(second) })
+	t.Cleanup(func() { closeFirst(); closeSecond() }) // also after a failure, else the server of the provider would not end
+	s.reserve(t, "a")
+	answers := map[string]chan int{}
+	pay := func(key string) {
+		answer := make(chan int, 1)
+		answers[key] = answer
+		go func() {
+			status, _ := s.pay("a", key)
+			answer <- status
+		}()
+		await.Receive(t, s.provider.asked, "the provider is asked")
+	}
+	answer := func(key string) int { return await.Receive(t, answers[key], "the answer") }
+
+	pay("late") // attempt 1, whose answer is under way
+	pay("quick")
+	require.Equal(http.StatusPaymentRequired, answer("quick"))
+	s.requireStatus(t, "a", "held")
+	s.provider.declines = false
+	pay("again") // attempt 2, whose answer is under way
+	closeFirst()
+	require.Equal(http.StatusPaymentRequired, answer("late"))
+	s.requireStatus(t, "a", "paying")
+	closeSecond()
+	require.Equal(http.StatusNoContent, answer("again"))
+	s.requireStatus(t, "a", "paid")
+	require.Equal(map[string]bool{"reservation a/1": false, "reservation a/2": true}, s.provider.charged)
+	status, replayed := s.pay("a", "quick")
+	require.Equal(http.StatusPaymentRequired, status)
+	require.True(replayed, "the key belongs to the first attempt")
+}
+
+// A reservation that nobody pays expires. If the provider declines an abandoned payment, the reservation expires as well: its hold has ended.
 func TestReservationExpires(t *testing.T) {
 	s := newShop(t)
 	s.reserve(t, "a")
@@ -142,7 +200,7 @@ func TestReservationExpires(t *testing.T) {
 	s.Advance(time.Hour)
 	s.Drain()
 	s.requireStatus(t, "a", "expired")
-	s.requireStatus(t, "b", "declined")
+	s.requireStatus(t, "b", "expired")
 	status, _ := s.pay("a", "key-1")
 	require.Equal(t, http.StatusConflict, status)
 }

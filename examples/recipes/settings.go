@@ -33,7 +33,7 @@ func Tickets(settings Settings) serve.Service {
 	}
 }
 
-const reservations = "CREATE TABLE IF NOT EXISTS reservations (id text PRIMARY KEY, status text NOT NULL, version bigint NOT NULL)"
+const reservations = "CREATE TABLE IF NOT EXISTS reservations (id text PRIMARY KEY, status text NOT NULL, attempt int NOT NULL, version bigint NOT NULL)"
 
 // RunTickets is the main of the service.
 func RunTickets() { serve.MainWith("TICKETS_", Tickets, pulsar.Kind()) }

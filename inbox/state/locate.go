@@ -51,7 +51,7 @@ type Located struct {
 	Holds bool
 	// Behind is the MessageKey of the message that a parked message waits for, "" for the first message of its key.
 	Behind string
-	// Steps lists the steps that are done, see inbox.Step. They are removed when the message is settled.
+	// Steps lists the steps that are done, see step.Call. They are removed when the message is settled.
 	Steps []DoneStep
 }
 
