@@ -32,13 +32,15 @@ func TestNumbersOfTheComparison(t *testing.T) {
 	cfg, own := (*Config)(nil).WithDefaults(), connect(t, config(serve(t).URL()))
 	require.Equal(t, 7*24*time.Hour, cfg.MaxAge)
 	for row, want := range map[string]string{
-		"partitions of a new topic":                                  strconv.Itoa(cfg.Partitions),
-		"a message that was not acknowledged is kept":                "for `MaxAge`, a week",
-		"the server recognizes a copy":                               fmt.Sprintf("yes, within %.0f minutes", cfg.DuplicateWindow.Minutes()),
-		"largest message, unless the server is set otherwise":        fmt.Sprintf("%d MiB with the headers", own.session.Conn.MaxPayload()>>20),
-		"`Failover` (order by key, the default)":                     "yes",
-		"`KeyShared` (order by key, more processes than partitions)": "no",
-		"`Shared` (no order)":                                        "yes",
+		"partitions of a new topic":                   strconv.Itoa(cfg.Partitions),
+		"a message that was not acknowledged is kept": "for `MaxAge`, a week",
+		"the server recognizes a copy": fmt.Sprintf(
+			"yes, within %.0f minutes", cfg.DuplicateWindow.Minutes()),
+		"largest message, unless the server is set otherwise": fmt.Sprintf(
+			"%d MiB with the headers", own.session.Conn.MaxPayload()>>20),
+		"subscriptions of type `Failover` (order by key, the default)":                     "yes",
+		"subscriptions of type `KeyShared` (order by key, more processes than partitions)": "no",
+		"subscriptions of type `Shared` (no order)":                                        "yes",
 	} {
 		require.Equal(t, want, pagetest.Cell(t, string(page), row, "NATS JetStream"), row)
 	}
