@@ -46,7 +46,9 @@ func newBox(units *uow.Manager, cfg *inbox.Config) *inbox.Inbox {
 	if cfg == nil {
 		cfg = &inbox.Config{}
 	}
-	cfg.Telemetry.Logger = quiet()
+	if cfg.Telemetry.Logger == nil {
+		cfg.Telemetry.Logger = quiet()
+	}
 	if cfg.LockTimeout == 0 {
 		cfg.LockTimeout = time.Minute // as long as a test needs
 	}

@@ -2,7 +2,9 @@ package inbox_test
 
 import (
 	"context"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/inbox/readmodel"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
 )
@@ -21,6 +24,47 @@ type kinds struct {
 	*world
 
 	refuses atomic.Bool
+	wrong   chan error // the errors of statements that can never work
+}
+
+// misfits is a log that passes on the errors of statements that PostgreSQL does not understand. The inbox tries them again without end.
+type misfits struct {
+	slog.Handler
+
+	errs chan<- error
+}
+
+// Enabled reports true, because the discarding handler would report false.
+func (misfits) Enabled(context.Context, slog.Level) bool { return true }
+
+// Handle looks for an error of class 42: wrong syntax, or a name that does not exist (PostgreSQL, Appendix A).
+func (m misfits) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if err, is := a.Value.Any().(error); is && strings.HasPrefix(pgerr.Code(err), "42") {
+			select {
+			case m.errs <- err:
+			default: // one is enough
+			}
+		}
+		return true
+	})
+	return nil
+}
+
+func (m misfits) WithAttrs([]slog.Attr) slog.Handler { return m }
+func (m misfits) WithGroup(string) slog.Handler      { return m }
+
+// await waits until ok returns true, and ends the test if a statement is wrong.
+func (k *kinds) await(ok func() bool, what string) {
+	k.t.Helper()
+	await.True(k.t, func() bool {
+		select {
+		case err := <-k.wrong:
+			require.NoError(k.t, err, "a statement of the inbox is wrong")
+		default:
+		}
+		return ok()
+	}, what)
 }
 
 // paused are the names of the consumers that are paused.
@@ -28,7 +72,7 @@ func (k *kinds) paused() []string { return []string{"batch", "leased", "model", 
 
 // consumers returns an inbox with all of the consumers, and the read model of the consumer model.
 func (k *kinds) consumers() (*inbox.Inbox, *readmodel.Model) {
-	box := k.hasty(nil)
+	box := k.hasty(func(c *inbox.Config) { c.Telemetry.Logger = slog.New(misfits{quiet().Handler(), k.wrong}) })
 	effect := func(consumer string) messaging.HandlerFunc {
 		return func(ctx context.Context, m *messaging.Message) error {
 			if k.refuses.Load() {
@@ -57,7 +101,7 @@ func (k *kinds) consumers() (*inbox.Inbox, *readmodel.Model) {
 // awaitPaused waits until the process reports that it has noticed the pauses.
 func (k *kinds) awaitPaused() {
 	k.t.Helper()
-	await.True(k.t, func() bool {
+	k.await(func() bool {
 		list, err := k.operator().State().Consumers(k.t.Context())
 		require.NoError(k.t, err)
 		var names []string
@@ -74,7 +118,7 @@ func (k *kinds) awaitPaused() {
 // generation of a read model. After it each consumer handles all messages in their order.
 func TestPauseOfEachKindOutlastsTheProcess(t *testing.T) {
 	t.Parallel()
-	k := &kinds{world: newWorld(t)}
+	k := &kinds{world: newWorld(t), wrong: make(chan error, 1)}
 	broker := memory.New(nil)
 	t.Cleanup(func() { require.NoError(t, broker.Close()) })
 	publish := func(id, key string) {
@@ -86,7 +130,7 @@ func TestPauseOfEachKindOutlastsTheProcess(t *testing.T) {
 	k.refuses.Store(true)
 	publish("1", "o1")
 	publish("2", "o1")
-	await.True(t, func() bool { return k.count("inbox_parked") == 2*(len(k.paused())+1) }, "both messages are parked for each consumer")
+	k.await(func() bool { return k.count("inbox_parked") == 2*(len(k.paused())+1) }, "both messages are parked for each consumer")
 	require.NotEmpty(t, column[string](t, k.db.DB, "SELECT consumer FROM inbox_parked WHERE consumer LIKE 'model@%'"))
 	handles := k.operator().Consumers()
 	for _, name := range k.paused() {
@@ -104,13 +148,13 @@ func TestPauseOfEachKindOutlastsTheProcess(t *testing.T) {
 	box, _ = k.consumers()
 	start(t, box, broker)
 	k.awaitPaused()
-	await.True(t, func() bool { return len(k.begunWith("free/")) == 3 }, "the other consumer goes on")
+	k.await(func() bool { return len(k.begunWith("free/")) == 3 }, "the other consumer goes on")
 	require.Len(t, k.effects(), 3, "only those of the consumer free")
 	require.Equal(t, before, due(), "no key of a paused consumer was taken")
 	for _, name := range k.paused() {
 		require.NoError(t, handles.Resume(t.Context(), name, ann))
 	}
-	k.awaitEffects(3 * (len(k.paused()) + 1))
+	k.await(func() bool { return len(k.effects()) >= 3*(len(k.paused())+1) && len(k.parked()) == 0 }, "all messages are handled")
 	for _, name := range k.paused() {
 		handled := k.begunWith(name + "/")
 		require.ElementsMatch(t, []string{name + "/1", name + "/2", name + "/3"}, handled)
