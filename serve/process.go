@@ -139,10 +139,8 @@ func (p *process) open(ctx context.Context) (requests, page http.Handler, err er
 	if err != nil {
 		return nil, nil, err
 	}
-	if p.cfg.Migrate {
-		if err := p.migrate(ctx, app, db); err != nil {
-			return nil, nil, err
-		}
+	if err := p.prepare(ctx, app, db); err != nil {
+		return nil, nil, err
 	}
 	if requests, err = p.service.setUp(ctx, app); err != nil {
 		return nil, nil, err
@@ -167,7 +165,11 @@ func (p *process) connect(ctx context.Context) (oncebox.Broker, error) {
 	return broker, nil
 }
 
-func (p *process) migrate(ctx context.Context, app *oncebox.App, db *bun.DB) error {
+// prepare makes the tables, if this process is to make them. It refuses the tables of another service before anything writes, also Service.Setup.
+func (p *process) prepare(ctx context.Context, app *oncebox.App, db *bun.DB) error {
+	if !p.cfg.Migrate {
+		return app.RefuseForeign(ctx)
+	}
 	if err := app.Migrate(ctx); err != nil {
 		return err
 	}

@@ -24,7 +24,8 @@ type Service struct {
 	Broker oncebox.Broker
 
 	// Setup registers the types of events and the consumers, and returns the handler of the requests. It is called once, in every process of the
-	// service, when the database answers. nil as handler means that there are no requests, apart from those of probes and operators.
+	// service, when the database answers. It is not called if the tables of oncebox belong to another service (oncebox.ForeignError). nil as handler
+	// means that there are no requests, apart from those of probes and operators.
 	Setup func(ctx context.Context, app *oncebox.App) (http.Handler, error)
 	// Migrate makes the service's own tables. It is called before Setup and after oncebox's tables were made, if [Config].Migrate is set. Several
 	// processes may call it at the same time. It is not called if the tables of oncebox belong to another service (oncebox.ForeignError). [Tables] makes
