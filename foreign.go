@@ -25,13 +25,6 @@ func (e *ForeignError) Error() string {
 		"was renamed, set the column source of table inbox_consumer to its new name", strings.Join(e.Owners, ", "), e.Source)
 }
 
-// RefuseForeign returns a [*ForeignError] if the tables belong to another service, and nil if they do not exist yet. It waits for a database that does not
-// answer, for at most config.Config.DatabaseWait. [App.Migrate] begins with it, and so does [App.Run] of a process with
-// consumers. Package serve calls it before Service.Setup, which may write to the database.
-func (a *App) RefuseForeign(ctx context.Context) error {
-	return a.waiting().Until(ctx, func() error { return refuseForeign(ctx, a) })
-}
-
 // refuseForeign returns a [*ForeignError] if the tables belong to another service. At the first start there are none.
 func refuseForeign(ctx context.Context, a *App) error {
 	known, err := a.Inbox.Owners(ctx)

@@ -133,6 +133,13 @@ func (a *App) Migrate(ctx context.Context) error {
 	})
 }
 
+// RefuseForeign returns a [*ForeignError] if the tables belong to another service, and nil if they do not exist yet. It waits for a database that does not
+// answer, for at most config.Config.DatabaseWait. [App.Migrate] begins with it, and so does [App.Run] of a process with
+// consumers. Package serve calls it before Service.Setup, which may write to the database.
+func (a *App) RefuseForeign(ctx context.Context) error {
+	return a.waiting().Until(ctx, func() error { return refuseForeign(ctx, a) })
+}
+
 func (a *App) waiting() arrival.Wait { return arrival.Wait{Limit: a.cfg.DatabaseWait, Log: a.log} }
 
 // obey makes the broker's rule for names the rule for recorded events, unless the service has set one.
