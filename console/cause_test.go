@@ -143,7 +143,7 @@ func TestAnOutageOfSeveralTypesIsRetriedAtOnce(t *testing.T) {
 	// The page is that of all types, also of the type whose fingerprint is in the address, and a note is for all.
 	page := first.links("failure?")[0]
 	cause := b.page(page)
-	require.Regexp(t, `consumer billing, types order\.placed, order\.shipped: 4 ordering keys fail`, cause.text())
+	require.Regexp(t, `consumer billing , types order\.placed, order\.shipped: 4 ordering keys fail`, cause.text())
 	require.Regexp(t, `order\.(placed|shipped): 2 ordering keys fail; order\.(placed|shipped): 2 ordering keys fail`, cause.text())
 	require.Contains(t, cause.text(), "Tenants default 4")
 	require.Len(t, cause.links("decide?action=retry"), 4)

@@ -33,8 +33,9 @@ func showConsumers(v *visit) (err error) {
 
 // consumerView is the data of the page of one consumer.
 type consumerView struct {
-	View  *consumer.View
-	Spans []tab
+	View   *consumer.View
+	Spans  []tab
+	Notice string
 }
 
 // showConsumer shows all that is known of one consumer.
@@ -53,7 +54,9 @@ func showConsumer(v *visit) error {
 		return err
 	}
 	v.still = v.access.Act // the page has forms
-	return v.show(consumer.Page, name, &consumerView{view, spansOf(consumer.Page, url.Values{consumer.Field: {name}}, span)})
+	return v.show(consumer.Page, name, &consumerView{
+		View: view, Spans: spansOf(consumer.Page, url.Values{consumer.Field: {name}}, span), Notice: consumer.Done(operator.Action(q.Get(fieldDone))),
+	})
 }
 
 // changeConsumer pauses, resumes or forgets a consumer.
@@ -76,6 +79,6 @@ func changeConsumer(v *visit) error {
 	}
 	v.log.InfoContext(v.Context(), "oncebox: a consumer was paused, resumed or forgotten on the console", "actor", v.access.Actor,
 		"action", action, "consumer", name)
-	v.redirect(pageConsumers + "?" + url.Values{fieldDone: {action}}.Encode())
+	v.redirect(change.Next(pageConsumers, form.Get(fieldBack), fieldDone))
 	return nil
 }

@@ -151,6 +151,14 @@ func TestAConsumerIsPausedAndResumed(t *testing.T) {
 	form.Set("action", "resume")
 	require.Contains(t, b.post("consumers", form).text(), "The consumer is resumed.")
 	require.Equal(t, http.StatusConflict, b.post("consumers", form).status)
+	for _, action := range []string{"pause", "resume"} {
+		form = b.page("consumer?name=billing").form()
+		require.Equal(t, action, form.Get("action"))
+		form.Set("reason", "the bank again")
+		own := b.post("consumers", form)
+		require.Contains(t, own.at, "consumer?done="+action+"&name=billing", "the form of a consumer leads back to its page")
+		require.Contains(t, own.text(), "The consumer is "+action+"d.")
+	}
 	form.Set("action", "burn")
 	require.Contains(t, b.post("consumers", form).text(), "none of pause, resume and forget")
 	_, err = s.DB.ExecContext(t.Context(), "INSERT INTO inbox_consumer (consumer, beat_at, stopped_at) VALUES ('ended', now(), now())")
@@ -161,8 +169,8 @@ func TestAConsumerIsPausedAndResumed(t *testing.T) {
 	require.NotContains(t, b.page("consumers").text(), "ended")
 	entries, err := s.App.Inbox.Audit(t.Context(), operator.AuditFilter{}, nil, 5)
 	require.NoError(t, err)
-	require.Len(t, entries, 3)
-	for n, action := range []operator.Action{operator.Forget, operator.Resume, operator.Pause} {
+	require.Len(t, entries, 5)
+	for n, action := range []operator.Action{operator.Forget, operator.Resume, operator.Pause, operator.Resume, operator.Pause} {
 		require.Equal(t, []string{string(action), "ann@example.com"}, []string{string(entries[n].Action), entries[n].Actor})
 	}
 }
@@ -173,9 +181,12 @@ func TestAConsumerHasAPage(t *testing.T) {
 	b := s.serve(s.config())
 	s.failingMessage("o-1")
 	require.NoError(t, s.App.Inbox.SubscribeAll(t.Context()))
-	for _, page := range []string{"", "consumers", "stuck"} {
+	s.killedMessages(1)
+	for _, page := range []string{"", "consumers", "stuck", "failures", "dead?box=inbox", b.page("failures").links("failure?")[0], b.page("dead?box=inbox").links("letter?")[0]} {
 		require.Contains(t, b.page(page).links("consumer?"), "consumer?name=billing", page)
 	}
+	findings, _, _ := strings.Cut(b.page("").body, `aria-label="In numbers"`)
+	require.Equal(t, 2, strings.Count(findings, `href="consumer?name=billing"`), "what it gave up, and what fails")
 	page := b.page("consumer?name=billing")
 	require.Contains(t, page.links("stuck?"), "stuck?consumer=billing")
 	require.NotEmpty(t, page.links("failure?"), "the cause of its failures")
@@ -192,7 +203,6 @@ func TestAConsumerHasAPage(t *testing.T) {
 	require.Contains(t, text, "1 of 400 tries failed in the last full minute.")
 	require.Regexp(t, `Handled 6.7/s in the minute of \d\d:\d\d UTC: 399 messages, and 1 try failed`, text)
 
-	s.killedMessages(1)
 	require.Contains(t, b.page("consumer?name=billing").links("dead?"), "dead?box=inbox&consumer=billing")
 	reader := b.as("bob", "read").page("consumer?name=billing")
 	require.NotContains(t, reader.body, "<form method=\"post\"")

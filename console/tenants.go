@@ -29,11 +29,13 @@ type tenantsView struct {
 	Moved  []tenants.Group
 	Notice string
 	Chosen string // the tenant in the form that pauses one
+
+	HasConsumers bool // the console has a page of consumers
 }
 
 // showTenants lists the tenants of the last minutes, the paused tenants, and the tenants that have lanes of their own.
 func showTenants(v *visit) (err error) {
-	view := &tenantsView{Chosen: v.URL.Query().Get(fieldTenant)}
+	view := &tenantsView{Chosen: v.URL.Query().Get(fieldTenant), HasConsumers: v.cfg.Inbox != nil}
 	if view.Rows, err = tenant.Read(v.Context(), v.cfg.Outbox, v.now); err != nil {
 		return err
 	}

@@ -38,6 +38,7 @@ func TestPicturesOfTheDocs(t *testing.T) {
 		{"life", "event?id=" + life, "light", desk}, {"search", "search?q=o-201", "dark", list}, {"letter", "", "dark", desk},
 		{"dead-phone", "dead?box=inbox", "light", phone}, {"overview-phone", "", "dark", phone},
 		{"failures", "failures", "light", list}, {"failure", "", "light", desk}, {"failure-phone", "", "dark", phone},
+		{"consumer", "consumer?name=billing", "light", desk},
 	}
 	text, err := os.ReadFile("../../docs/console.md")
 	require.NoError(t, err)

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
+	"github.com/oncebox/oncebox/console/internal/frame"
 	"github.com/oncebox/oncebox/inbox/consumers"
 	"github.com/oncebox/oncebox/operator"
 )
@@ -49,6 +51,17 @@ func (c *Change) Do(ctx context.Context, all *consumers.Consumers, by operator.B
 	default:
 		return all.Forget(ctx, c.name, by)
 	}
+}
+
+// Next returns the address of the page that follows: that of the consumer with the name back, or the list. list is the address of the list, and done the field
+// that names the action. A consumer that is forgotten has no page.
+func (c *Change) Next(list, back, done string) string {
+	fields := url.Values{done: {string(c.action)}}
+	if back == "" || c.action == operator.Forget {
+		return frame.Address(list, fields)
+	}
+	fields.Set(Field, back)
+	return frame.Address(Page, fields)
 }
 
 // Done returns the notice after an action on a consumer, "" for any other action.

@@ -30,14 +30,17 @@ type Row struct {
 // Name returns the name that a pause has: for a generation of a read model that of the read model.
 func (r *Row) Name() string { return state.Family(r.Stats.Consumer) }
 
-// Form is what the forms that pause, resume or forget a consumer need.
+// Form is what the forms that pause, resume or forget a consumer need. Back is the consumer to whose page they lead back, "" for the list.
 type Form struct {
-	Row   *Row
-	Token string
+	Row         *Row
+	Token, Back string
 }
 
-// Form returns the consumer with the token of its forms.
-func (r *Row) Form(token string) Form { return Form{r, token} }
+// Form returns the consumer with the token of its forms, for the list.
+func (r *Row) Form(token string) Form { return Form{r, token, ""} }
+
+// OwnForm is [Row.Form] for the page of the consumer.
+func (r *Row) OwnForm(token string) Form { return Form{r, token, r.Stats.Consumer} }
 
 // failed notes an error, if it is later than the noted error.
 func (r *Row) failed(text, href string, at time.Time) {
