@@ -21,8 +21,8 @@ import (
 type Config struct {
 	// DatabaseURL is the address of the PostgreSQL database to which [OpenDB] connects. Default: none, and OpenDB returns an error.
 	DatabaseURL string `env:"DATABASE_URL"`
-	// Schema is the schema of the database that has the tables of oncebox. Default: oncebox if the search_path of a new connection begins with public,
-	// else the first schema of that search_path.
+	// Schema is the schema of the database that has the tables of oncebox. Default: oncebox if current_schema() of a new connection is public, else that
+	// schema.
 	Schema string `env:"SCHEMA"`
 	// Pooler must be true if a pooler in transaction mode, such as PgBouncer, stands between the program and the database. The program then uses no
 	// prepared statements. Default: false.

@@ -25,8 +25,8 @@ const (
 
 // Config configures an [Inbox]. The zero value is ready.
 type Config struct {
-	// Schema is the schema of the database that has the tables of oncebox. Default: oncebox if the search_path of a new connection begins with public,
-	// else the first schema of that search_path.
+	// Schema is the schema of the database that has the tables of oncebox. Default: oncebox if current_schema() of a new connection is public, else that
+	// schema.
 	Schema string
 	// Pooler must be true if a pooler in transaction mode stands between the program and the database. Prepared statements are not used then. Default: false.
 	Pooler bool
@@ -62,11 +62,11 @@ type Config struct {
 	OnDead func(ctx context.Context, u *uow.Unit, d DeadLetter) error
 	// OnDeadTimeout is the longest time for one call of OnDead. Meanwhile other messages of the ordering key wait. Default: 2s.
 	OnDeadTimeout time.Duration `env:"ON_DEAD_TIMEOUT"`
-	// CrashGuard is the number of messages of each consumer, after the start of a process, whose try is recorded before the handler runs. Such records
-	// find a message that kills each process that handles it: after RetryPolicy.MaxCrashes recorded tries the message becomes a dead letter. After a
-	// restart the message comes again among the messages that the consumer had received and not yet handled. So CrashGuard must be at least the largest
-	// number of received and unhandled messages of a consumer. If [MaxInFlight] of a consumer is higher, that number is used. Default: 128. With -1 no
-	// try is recorded before the handler runs.
+	// CrashGuard sets for how many messages after its start a consumer records the try before it calls the handler. Such records find a message that
+	// kills each process that handles it: after RetryPolicy.MaxCrashes recorded tries the message becomes a dead letter. After a restart the message
+	// comes again among the messages that the consumer had received and not yet handled. So CrashGuard must be at least the largest number of received
+	// and unhandled messages of a consumer. If [MaxInFlight] of a consumer is higher, that number is used. Default: 128. With -1 no try is recorded
+	// before the handler is called.
 	CrashGuard int `env:"CRASH_GUARD"`
 	// HandlerTimeout is the longest time for one call of a handler, also for a call with several messages ([BatchFunc]). With -1 there is no limit.
 	// After HandlerTimeout the context of the handler is cancelled, its work is rolled back, and the try counts as failed. If a transaction handles a

@@ -29,8 +29,8 @@ func FS() fs.FS {
 
 // Config sets where the tables are.
 type Config struct {
-	// Schema is the schema of the database that has the tables of oncebox. It is made if it does not exist. Default: oncebox if the search_path of a new
-	// connection begins with public, else the first schema of that search_path.
+	// Schema is the schema of the database that has the tables of oncebox. It is made if it does not exist. Default: oncebox if current_schema() of a
+	// new connection is public, else that schema.
 	Schema string
 	// Logger gets one line per file that is applied, and the warning of [Verify]. Default: slog.Default().
 	Logger *slog.Logger

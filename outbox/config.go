@@ -23,8 +23,8 @@ type Partition = upkeep.Partition
 
 // Config configures a [Store].
 type Config struct {
-	// Schema is the schema of the database that has the tables of oncebox. Default: oncebox if the search_path of a new connection begins with public,
-	// else the first schema of that search_path.
+	// Schema is the schema of the database that has the tables of oncebox. Default: oncebox if current_schema() of a new connection is public, else that
+	// schema.
 	Schema string
 	// Pooler must be true if a pooler in transaction mode stands between the program and the database. Prepared statements are not used then. Default:
 	// false.

@@ -66,7 +66,7 @@ type Config struct {
 	// Default: 2s.
 	SleepIdle time.Duration `env:"SLEEP_IDLE"`
 	// CleanInterval is the interval at which the projector makes and drops partitions of the outbox, and repairs the rows of its lanes. Default: 1h.
-	// With -1 it does neither.
+	// With -1 the projector does neither.
 	CleanInterval time.Duration `env:"CLEAN_INTERVAL"`
 	// DatabaseWait is how long [Projector.Run] waits at its start for a database that is away. Of several databases, one has to answer. Default: 0,
 	// until the context ends. With -1 a database that is away is an error at once.

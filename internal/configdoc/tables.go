@@ -203,7 +203,8 @@ func (w *writer) row(s Struct, of string, f reflect.StructField, value reflect.V
 // rows of the containing Config.
 func isPart(t reflect.Type) bool { return t == reflect.TypeFor[retry.Policy]() }
 
-// part returns the rows of such a struct. The comment of the containing field states the defaults of all rows.
+// part returns the rows of such a struct. The comment of the containing field states the defaults of all rows. Its first sentence, which names what is
+// tried again, stands in the cell of the first row.
 func (w *writer) part(s Struct, within reflect.Type, part reflect.StructField, v reflect.Value, text string) (rows []row) {
 	_, fields, err := w.source.structOf(part.Type)
 	meaning, stated := split(text)
@@ -212,7 +213,7 @@ func (w *writer) part(s Struct, within reflect.Type, part reflect.StructField, v
 	if part.Anonymous {
 		path = ""
 	}
-	more := strings.Replace(prose(meaning), part.Name+" sets", "Delay and MaxDelay set", 1)
+	what, _, more := sentences("", strings.Replace(meaning, part.Name+" sets", "Delay and MaxDelay set", 1))
 	for f := range part.Type.Fields() {
 		value, said := v.FieldByIndex(f.Index), fields[f.Name]
 		code, agrees := compare(stated, value)
@@ -222,9 +223,9 @@ func (w *writer) part(s Struct, within reflect.Type, part reflect.StructField, v
 		w.errs = append(w.errs, misnamed(title(within), part, f))
 		r := row{variable: of.variable(f), field: path + f.Name, kind: "`" + said.kind + "`", cell: "`" + code + "`"}
 		r.meaning, r.minus, r.more = sentences(f.Name, said.text)
-		r.more = strings.TrimSpace(r.more + " " + more)
+		r.meaning, r.more = strings.TrimSpace(r.meaning+" "+what), strings.TrimSpace(r.more+" "+more)
 		r.fit()
-		more = ""
+		what, more = "", ""
 		rows = append(rows, r)
 	}
 	return rows

@@ -25,8 +25,8 @@ type Config struct {
 	URL string `env:"URL"`
 	// AdminURL is the address of the broker's admin API. oncebox makes topics and subscriptions through this API, and shows their state. Without the
 	// admin API the broker makes topics and subscriptions at their first use, and topics get no partitions. If the API gives no answer for AdminTimeout,
-	// oncebox does not ask it again for a minute. Publishing does not wait for the API. If AdminURL has a user and a password, they are sent (Basic),
-	// except if there is a token. Default: the first host of URL, with port 8080 and http, or with port 8443 and https if URL is pulsar+ssl.
+	// oncebox does not ask it again for a minute. Publishing does not wait for the API. A user and a password in AdminURL are sent (Basic) if Token and
+	// TokenFile are not set. Default: the first host of URL, with port 8080 and http, or with port 8443 and https if URL is pulsar+ssl.
 	AdminURL string `env:"ADMIN_URL"`
 	// AdminTimeout is how long the program waits at its start for the admin API, which may come up later than the broker. Then the program goes on
 	// without the API. Default: 20s if AdminURL is set, else 2s.
@@ -63,10 +63,11 @@ type Config struct {
 	// checks only before the first message. Without a subscription the broker may delete messages before anybody has received them. The check uses the
 	// admin API. Default: 1m.
 	AudienceInterval time.Duration `env:"AUDIENCE_INTERVAL"`
-	// MaxMessageBytes must be equal to the setting maxMessageSize of the broker, in bytes. A wrong value has two dangers. If the broker allows less than
-	// 256 KiB, batches may be too large for the broker, and the order of an ordering key may break. And a received message that came in chunks may
-	// become a dead letter: if its size is below MaxMessageBytes, it needed no chunks, so its first chunks may be missing. A message that may be larger
-	// than MaxMessageBytes, with its properties, is refused permanently when it is published. Default: 5 MiB.
+	// MaxMessageBytes must be equal to the setting maxMessageSize of the broker, in bytes. A message that may be larger than MaxMessageBytes, with its
+	// properties, is refused permanently when it is published. If a received message came in chunks and is not larger than MaxMessageBytes, it becomes a
+	// dead letter: it needed no chunks, so its first chunks may be missing. If MaxMessageBytes is larger than maxMessageSize, complete messages become
+	// dead letters, too. If maxMessageSize is also below 256 KiB, batches may be too large for the broker, and the order of an ordering key may break.
+	// Default: 5 MiB.
 	MaxMessageBytes int `env:"MAX_MESSAGE_BYTES"`
 
 	// MaxReceivedBytes is the size of the largest message that is received, in bytes, uncompressed, with its properties. With -1 there is no limit. A
