@@ -26,7 +26,7 @@ const runs = "SERVE_TEST_RUNS"
 func TestSettingsOfAService(t *testing.T) {
 	if os.Getenv(runs) != "" {
 		serve.MainWith("TICKETS_", func(s settings) serve.Service {
-			fmt.Println("made with", s.URL, s.Hold)
+			_, _ = fmt.Fprintln(os.Stdout, "made with", s.URL, s.Hold)
 			return serve.Service{}
 		})
 	}
@@ -34,7 +34,8 @@ func TestSettingsOfAService(t *testing.T) {
 		t.Helper()
 		var stdout, stderr bytes.Buffer
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSettingsOfAService$")
-		cmd.Env, cmd.Stdout, cmd.Stderr = append(env, runs+"=1"), &stdout, &stderr
+		cmd.Env = append([]string{runs + "=1"}, env...)
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		var failed *exec.ExitError
 		require.ErrorAs(t, cmd.Run(), &failed)
 		require.Equal(t, 1, failed.ExitCode())
