@@ -110,9 +110,9 @@ type IdempotencyConfig struct {
 	// APIVersion returns the version of the API that a request is for. Set APIVersion if path, query and content type do not show the version. A key
 	// that was used with one version is refused with another version. Default: nil, no version is compared.
 	APIVersion func(*http.Request) string
-	// Keep reports which answers of 400 and more are stored for retries. If an answer is not stored, the key is free. In both cases the work of the
-	// handler is rolled back, except with Lease. Keep is not called for answers below 400, which are always stored. If the router has no such route, its
-	// 404 or 405 is never stored, and Keep is not called. Default: [DefaultKeep].
+	// Keep reports which answers of 400 and more are stored for retries. If an answer is not stored, the key is free. The work of the handler is rolled
+	// back whether its answer is stored or not, except with Lease. Keep is not called for answers below 400, which are always stored. The 404 or 405 of
+	// a router that has no route for the request is never stored, and Keep is not called. Default: [DefaultKeep].
 	Keep func(status int) bool
 	// StrictKey refuses keys without quotes, as the draft of the header Idempotency-Key demands. Default: false, a key is the same with and without
 	// quotes.

@@ -23,8 +23,8 @@ type ConsumerConfig struct {
 	// Queue is the largest number of messages that a consumer holds in one process. When the queue is full, the consumer receives no further message.
 	// The queue has the messages that are being handled, wait for a handler, wait behind another message of their ordering key, or wait for their next
 	// try. So Queue limits the memory for messages, and the number of messages that the broker delivers again after a restart. Choose a much larger
-	// number than Concurrency times BatchSize. A number below BatchSize is an error. Default: 64, for batches at least two batches for each of
-	// Concurrency.
+	// number than Concurrency times BatchSize. A number below BatchSize is an error. Default: 64, and with BatchSize above 1 at least twice Concurrency
+	// times BatchSize.
 	Queue int `env:"QUEUE"`
 	// Unordered allows messages of one ordering key to be handled at the same time. It is meant for [Shared] subscriptions. Default: false.
 	Unordered bool

@@ -29,7 +29,7 @@ type Config struct {
 	// TokenFile are not set. Default: the first host of URL, with port 8080 and http, or with port 8443 and https if URL is pulsar+ssl.
 	AdminURL string `env:"ADMIN_URL"`
 	// AdminTimeout is how long the program waits at its start for the admin API, which may come up later than the broker. Then the program goes on
-	// without the API. Default: 20s if AdminURL is set, else 2s.
+	// without the API. Default: 2s, and 20s if AdminURL is set.
 	AdminTimeout time.Duration `env:"ADMIN_TIMEOUT"`
 	// Tenant is the name of the Pulsar tenant that has the namespace. A tenant of Pulsar has nothing to do with the tenants of the service. Default:
 	// public.
