@@ -78,7 +78,8 @@ func New(m *uow.Manager, cfg *Config) *Inbox {
 	i := &Inbox{
 		cfg: c,
 		store: &store.Handle{
-			Units: m, Patient: pgsql.New(c.Schema, c.Pooler, store.Words()...), Log: otelx.Logger(c.Telemetry.Logger), Owner: uuid.NewString(), Process: presence.Signature(),
+			Units: m, Patient: pgsql.New(c.Schema, c.Pooler, store.Words()...), Log: otelx.Logger(c.Telemetry.Logger), Owner: uuid.NewString(),
+			Process:     presence.Signature(),
 			ParkedLease: c.ParkedLease, LeaseTTL: c.LeaseTTL, LockTimeout: c.LockTimeout, PollInterval: c.PollInterval, NoHistory: c.NoHistory,
 		},
 		messages: otelx.Counter(meter, "oncebox.inbox.messages", "Messages that came to a consumer, by outcome"),

@@ -57,7 +57,9 @@ func TestProcesses(t *testing.T) {
 	older.Name, older.Version = "vm-3", "v1"
 	list = append(list, older)
 	require.Equal(t, []string{"Several versions of shop run: v1 (vm-3), v2 (vm-1)."}, processes.Mixed(list))
-	require.Equal(t, "Their last tries failed only in v1 (vm-3), and none in v2 (vm-1), which runs mailer, too.", processes.FailsIn(list, "mailer", []string{"vm-3 v1"}))
+	require.Equal(t,
+		"Their last tries failed only in v1 (vm-3), and none in v2 (vm-1), which runs mailer, too.",
+		processes.FailsIn(list, "mailer", []string{"vm-3 v1"}))
 	require.Contains(t, processes.FailsIn(list, "mailer", []string{"gone-1 v0", "vm-3 v1"}), "only in v0 (gone-1), v1 (vm-3)", "a process may have ended")
 	for why, by := range map[string][]string{
 		"both fail": {"vm-1 v2", "vm-3 v1"}, "a version is not known": {"vm-3 v1", "vm-9"}, "nothing fails": nil,

@@ -42,7 +42,8 @@ func (s *Store) Enqueue(ctx context.Context, tx bun.IDB, q *unit.Queue, evs []ev
 	return nil
 }
 
-// statement returns the statement that stores the events of evs, without events that repeat another one: these are fresh. xid is the id of the transaction, if a statement has returned it already.
+// statement returns the statement that stores the events of evs, without events that repeat another one: these are fresh. xid
+// is the id of the transaction, if a statement has returned it already.
 func (s *Store) statement(ctx context.Context, h outboxdb.Conn, evs []event.Envelope) (fresh []event.Envelope, text string, args []any, xid string, err error) {
 	l, err := s.box.Layout(ctx, h)
 	if err != nil {

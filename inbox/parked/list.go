@@ -143,7 +143,8 @@ FROM (
 		k.state <> 'DEAD' AND p.seq = (
 			SELECT min(seq) FROM {schema}.inbox_parked f WHERE f.consumer = k.consumer AND f.key_lock = k.key_lock) AS first
 	FROM {schema}.inbox_key k CROSS JOIN LATERAL (
-		SELECT {message but payload}, attempts, error_message, fingerprint, failed_by, coalesce(failing_since, unknown_since) AS failing, parked_at, seq FROM {schema}.inbox_parked x
+		SELECT {message but payload}, attempts, error_message, fingerprint, failed_by,
+	coalesce(failing_since, unknown_since) AS failing, parked_at, seq FROM {schema}.inbox_parked x
 		WHERE x.consumer = k.consumer AND x.key_lock = k.key_lock AND %s ORDER BY x.seq LIMIT %s) p
 	WHERE %s ORDER BY k.consumer, k.key_lock, p.seq LIMIT %s) l`
 

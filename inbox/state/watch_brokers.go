@@ -125,19 +125,19 @@ func (r *Reader) ConsumersAt(ctx context.Context, broker messaging.SubscriptionR
 				cancel()
 			}
 			silent = silent || err != nil
-			t.Waiting = t.Waiting.now(c.now, said, err)
+			t.Waiting.asked(c.now, said, err)
 		}
 	}
 	return list, nil
 }
 
-// now returns w after the broker was asked.
-func (w Waiting) now(at time.Time, said messaging.SubscriptionState, failure error) Waiting {
+// asked records the answer of the broker, or why there is none.
+func (w *Waiting) asked(at time.Time, said messaging.SubscriptionState, failure error) {
 	if failure != nil {
 		if !w.Known {
 			w.Error = failure.Error()
 		}
-		return w
+		return
 	}
 	next := Waiting{
 		Known: true, At: at, Messages: said.Messages, Precision: said.Precision, Oldest: said.Oldest,
@@ -152,5 +152,5 @@ func (w Waiting) now(at time.Time, said messaging.SubscriptionState, failure err
 	if w.Known && next.Messages > 0 {
 		next.Stands = w.Stands
 	}
-	return next
+	*w = next
 }

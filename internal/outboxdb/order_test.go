@@ -91,7 +91,8 @@ func TestNumberIsDrawnUnderTheLock(t *testing.T) {
 		return e
 	}
 	for name, keys := range map[string][]string{
-		"one": {"a"}, "alike": {"a", "a", "a"}, "of two keys": {"b", "a"}, "many of one key": slices.Repeat([]string{"a"}, 20), "many": append(slices.Repeat([]string{"b"}, 19), "a"),
+		"one": {"a"}, "alike": {"a", "a", "a"}, "of two keys": {"b", "a"},
+		"many of one key": slices.Repeat([]string{"a"}, 20), "many": append(slices.Repeat([]string{"b"}, 19), "a"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			earlier, err := f.DB.BeginTx(t.Context(), nil)

@@ -32,7 +32,8 @@ SELECT current_user = $1::text AND current_schema()::text = $1::text AND current
 
 // What operators read where [NamedAlike] is true.
 const (
-	NamedAlikeProblem = "the role is called " + DefaultSchema + ", as the schema of the tables, and the search_path has \"$user\": each table that the role makes " +
+	NamedAlikeProblem = "the role is called " + DefaultSchema + ", as the schema of the tables, and the search_path has \"$user\": " +
+		"each table that the role makes " +
 		"without naming a schema goes into the schema of oncebox"
 	NamedAlikeMend = "use a role of another name, or run ALTER ROLE " + DefaultSchema + " SET search_path = public; a table that is there already leaves with " +
 		"ALTER TABLE " + DefaultSchema + ".name SET SCHEMA public"

@@ -179,7 +179,8 @@ func TestEntriesThatCannotBeLookedAt(t *testing.T) {
 				require.Equal(t, []any{int64(12), count.AtLeast}, []any{s.Messages, s.Precision})
 			}
 			require.False(t, s.Oldest.IsZero())
-			require.Equal(t, requests, []int32{looks.Load(), reads.Load()})
+			made := []int32{looks.Load(), reads.Load()}
+			require.Equal(t, requests, made)
 		})
 	}
 	refuses.Store(0)

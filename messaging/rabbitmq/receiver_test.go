@@ -137,7 +137,8 @@ func TestQueueIsDeletedUnderItsConsumer(t *testing.T) {
 		m, err := r.Receive(patient(t))
 		if err != nil {
 			state, unknown := b.ReadSubscription(t.Context(), s.Topic, s.Name)
-			require.NoError(t, err, "%d of %d messages have come; the broker has %+v, %v; the receiver %+v", len(seen), len(msgs), state, unknown, r.(*receiver).Connection())
+			require.NoError(t, err, "%d of %d messages have come; the broker has %+v, %v; the receiver %+v",
+				len(seen), len(msgs), state, unknown, r.(*receiver).Connection())
 		}
 		seen[m.ID] = true
 		require.NoError(t, r.Ack(patient(t), m))

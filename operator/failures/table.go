@@ -36,7 +36,8 @@ type Table struct {
 	Counts string
 	// Next is the time of the next try.
 	Next string
-	// Example lists the columns of an [Example]: id, message key, consumer, tenant, source, topic, type, ordering key, holds, attempts, error, and the process that failed.
+	// Example lists the columns of an [Example]: id, message key, consumer, tenant, source, topic, type, ordering key, holds, attempts,
+	// error, and the process that failed.
 	Example string
 	// By is the process that failed. "": it is not read.
 	By string

@@ -8,5 +8,7 @@ import (
 )
 
 func TestStatementsOfRows(t *testing.T) {
-	outboxtest.Statements(t, map[string]string{"list dead letters": dead.ListDead, "show a dead letter": dead.ShowDead, "behind a dead letter": dead.HeldBehind, "replay": dead.ReplayDead})
+	outboxtest.Statements(t, map[string]string{
+		"list dead letters": dead.ListDead, "show a dead letter": dead.ShowDead, "behind a dead letter": dead.HeldBehind, "replay": dead.ReplayDead,
+	})
 }

@@ -61,7 +61,7 @@ func First(fingerprints string) string {
 // Store stores the mark, for each type. The error is failures.ErrUnknown if nothing fails with any of the fingerprints any more.
 func (m *Mark) Store(ctx context.Context, groups failures.Boxes, by operator.By) (err error) {
 	stored := false
-	for _, fingerprint := range strings.Split(m.Fingerprint, ",") {
+	for fingerprint := range strings.SplitSeq(m.Fingerprint, ",") {
 		switch one := m.store(ctx, groups, fingerprint, by); {
 		case one == nil:
 			stored = true

@@ -45,7 +45,8 @@ func letterOf(l *ops.Letter) Letter {
 	item := Letter{
 		Box: string(l.Ref.Box), ID: e.ID, Consumer: l.Ref.Consumer, Type: e.Type, SchemaVersion: max(e.SchemaVersion, 1), Topic: e.Topic, Tenant: e.TenantID,
 		Source: e.Source, AggregateType: e.AggregateType, AggregateID: e.AggregateID, AggregateVersion: e.AggregateVersion, Sequence: e.Sequence,
-		Key: l.Key, Holds: l.Holds, OccurredAt: e.OccurredAt, DiedAt: l.DiedAt, Attempts: l.Attempts, Error: l.Error, FailedBy: l.FailedBy, ContentType: e.ContentType,
+		Key: l.Key, Holds: l.Holds, OccurredAt: e.OccurredAt, DiedAt: l.DiedAt, Attempts: l.Attempts,
+		Error: l.Error, FailedBy: l.FailedBy, ContentType: e.ContentType,
 		Metadata: e.Metadata,
 	}
 	if l.Ref.Box == ops.BoxInbox {

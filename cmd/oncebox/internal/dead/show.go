@@ -96,7 +96,8 @@ func printLetter(s *cli.Session, l *Letter, id string) error {
 		return s.Decided(append(words, more...)...)
 	}
 	pairs := []string{
-		"id", l.ID, "dead", l.of() + ", since " + cli.Moment(l.DiedAt), "error", l.Error, "tries", strconv.Itoa(l.Attempts), "failed last in", l.FailedBy, "behind it", behind,
+		"id", l.ID, "dead", l.of() + ", since " + cli.Moment(l.DiedAt), "error", l.Error,
+		"tries", strconv.Itoa(l.Attempts), "failed last in", l.FailedBy, "behind it", behind,
 		"type", l.Type + " version " + strconv.Itoa(l.SchemaVersion), "topic", l.Topic, "tenant", l.Tenant, "source", l.Source,
 		"aggregate", cli.Join(l.AggregateType, l.AggregateID), "version", version, "key", l.Key, "occurred", cli.Moment(l.OccurredAt), "content", l.ContentType,
 	}

@@ -24,8 +24,10 @@ func (e *examination) source(context.Context) ([]Finding, error) {
 	if e.Config.UoW.Source != "" {
 		return nil, nil
 	}
-	return []Finding{finding("source", Warning, "set ONCEBOX_SOURCE to the name of the service, also for this command if the name is in its code (serve.Service.Source)",
-		"ONCEBOX_SOURCE is not set: unless its code names it, the service cannot emit events, and oncebox cannot notice a second service that uses one of its consumer names")}, nil
+	return []Finding{finding("source", Warning,
+		"set ONCEBOX_SOURCE to the name of the service, also for this command if the name is in its code (serve.Service.Source)",
+		"ONCEBOX_SOURCE is not set: unless its code names it, the service cannot emit events, and oncebox "+
+			"cannot notice a second service that uses one of its consumer names")}, nil
 }
 
 // remembered returns how long the inbox remembers a handled message; -1 means for ever.

@@ -217,7 +217,8 @@ func printGroup(s *cli.Session, i *Item) error {
 	return s.Pairs(append([]string{
 		"fingerprint", i.Fingerprint, "at", i.where(), "type", i.Type, "cause", i.Cause,
 		"failing", number(i.Failing, i.FailingMore), "dead", number(i.Dead, i.DeadMore), "since", cli.At(i.First), "last", cli.At(i.Last),
-		"next try", cli.At(i.Next), "the latest", i.Limit, "failed last in", strings.Join(i.FailedBy, ", "), "example", i.ExampleID, "its error", cli.Short(i.Error, 400), "note", note, "archived", archive,
+		"next try", cli.At(i.Next), "the latest", i.Limit, "failed last in", strings.Join(i.FailedBy, ", "),
+		"example", i.ExampleID, "its error", cli.Short(i.Error, 400), "note", note, "archived", archive,
 		"back since it was archived", back,
 	}, do...)...)
 }

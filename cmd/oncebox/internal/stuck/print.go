@@ -223,5 +223,6 @@ func printOne(s *cli.Session, i *Item) error {
 	}
 	return s.Pairs(string(i.Kind), what, "since", cli.At(i.Since), "relay", relay, "id", i.ID, "topic", i.Topic, "tenant", i.Tenant,
 		"request", i.Request, "asked by", cli.AskedBy(i.Caller, i.Principal), "step", i.Step, "about", i.Label, "behind it", behind,
-		"tries", tries, "failed last in", strings.Join(i.FailedBy, ", "), "next try", cli.At(i.Next), "error", cli.Short(i.Error, width), "note", i.note, "archived before", i.back, "to do", i.Do, "or", i.Or)
+		"tries", tries, "failed last in", strings.Join(i.FailedBy, ", "), "next try", cli.At(i.Next),
+		"error", cli.Short(i.Error, width), "note", i.note, "archived before", i.back, "to do", i.Do, "or", i.Or)
 }
