@@ -62,15 +62,16 @@ type Config struct {
 	OnDead func(ctx context.Context, u *uow.Unit, d DeadLetter) error
 	// OnDeadTimeout is the longest time for one call of OnDead. Meanwhile other messages of the ordering key wait. Default: 2s.
 	OnDeadTimeout time.Duration `env:"ON_DEAD_TIMEOUT"`
-	// CrashGuard sets for how many messages after its start a consumer records the try before it calls the handler. Such records find a message that
-	// kills each process that handles it: after RetryPolicy.MaxCrashes recorded tries the message becomes a dead letter. After a restart the message
-	// comes again among the messages that the consumer had received and not yet handled. So CrashGuard must be at least the largest number of received
-	// and unhandled messages of a consumer. If [MaxInFlight] of a consumer is higher, that number is used. Default: 128. With -1 no try is recorded
-	// before the handler is called.
+	// CrashGuard sets for how many messages after its start a consumer records the try before it calls the handler. The recorded tries find a message
+	// that kills each process that handles it: after RetryPolicy.MaxCrashes recorded tries the message becomes a dead letter. After a restart the
+	// message comes again among the messages that the consumer had received and not yet handled. So CrashGuard must be at least the largest number of
+	// received and unhandled messages of a consumer. If [MaxInFlight] of a consumer is higher, that number is used. Default: 128. With -1 no try is
+	// recorded before the handler is called.
 	CrashGuard int `env:"CRASH_GUARD"`
 	// HandlerTimeout is the longest time for one call of a handler, also for a call with several messages ([BatchFunc]). With -1 there is no limit.
 	// After HandlerTimeout the context of the handler is cancelled, its work is rolled back, and the try counts as failed. If a transaction handles a
-	// batch message by message, each message may take HandlerTimeout. The option [HandlerTimeout] sets the time for one consumer. Default: 5m.
+	// batch message by message, each message may take HandlerTimeout. The option of the same name sets the time for one consumer ([HandlerTimeout]).
+	// Default: 5m.
 	HandlerTimeout time.Duration `env:"HANDLER_TIMEOUT"`
 	// LockTimeout is how long a message waits for another process that handles its ordering key or a copy of it, at least 1ms. After LockTimeout the
 	// message is postponed for 500 ms, and the consumer handles other messages meanwhile. So a process that hangs does not stop the consumers of other
