@@ -30,7 +30,8 @@ func showFailures(v *visit) error {
 		return invalid(err)
 	}
 	if q.Get(fieldDone) == causes.Gone {
-		table.Notice = goneCause + ". Its messages were handled, replayed or discarded; the audit shows what operators did. Other types with the same error are listed here."
+		table.Notice = goneCause + ". Its messages were handled, replayed or discarded; the audit shows what operators did. " +
+			"Other types with the same error are listed here."
 	}
 	return v.show(causes.ListPage, "Failures", table)
 }

@@ -133,7 +133,8 @@ func TestABrokerThatIsAwayIsOneFinding(t *testing.T) {
 	}
 	page := b.page("")
 	require.Regexp(t, `stop down Pulsar cannot be reached from web-1, worker-1 since \d\d:\d\d:\d\d UTC: nothing is published, 1 event waits; `+
-		`consumers receive nothing\. The first error: web: connection refused Nothing is lost: events are stored, and leave by themselves when the broker answers\. .*`+
+		`consumers receive nothing\. The first error: web: connection refused Nothing is lost: events are stored, and leave by themselves `+
+		`when the broker answers\. .*`+
 		`3 lines follow from it`, page.text(), "it is the first line")
 	require.Equal(t, 1, strings.Count(page.body, "mailer has had no connection to the broker at the topic order for"))
 	require.Equal(t, 1, strings.Count(page.body, "mailer has had no connection to the broker at the topic parcel for"))

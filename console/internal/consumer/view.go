@@ -57,7 +57,8 @@ type Fail struct {
 	Text, Href, RetryAll string
 }
 
-// ReadView reads what is known of a consumer. all are the causes of its failures, and archived the groups that the page leaves out. It returns [ErrUnknown] for an unknown name.
+// ReadView reads what is known of a consumer. all are the causes of its failures, and archived the groups that the page leaves out.
+// It returns [ErrUnknown] for an unknown name.
 func ReadView(ctx context.Context, now time.Time, span plot.Span, db *bun.DB, events *outbox.Store, box *inbox.Inbox, name string, all []ops.Cause,
 	archived []failures.Group,
 ) (*View, error) {

@@ -53,7 +53,8 @@ func TestAConsumerThatHandlesNothingIsDown(t *testing.T) {
 	now := time.Date(2026, 11, 28, 5, 45, 20, 0, time.UTC)
 	went := func(went, failed int64) map[string]operator.History {
 		return map[string]operator.History{"mailer": {Figures: []operator.Figures{
-			{At: now.Truncate(time.Minute).Add(-time.Minute), Span: time.Minute, Went: 300}, {At: now.Truncate(time.Minute), Span: time.Minute, Went: went, Failed: failed},
+			{At: now.Truncate(time.Minute).Add(-time.Minute), Span: time.Minute, Went: 300},
+			{At: now.Truncate(time.Minute), Span: time.Minute, Went: went, Failed: failed},
 		}}}
 	}
 	words := func(count int, went map[string]operator.History) string {

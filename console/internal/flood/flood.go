@@ -109,8 +109,8 @@ func (f *Flood) Text(now time.Time) string {
 	if f.named {
 		text += " at the topic " + f.Topic
 	}
-	text += " since " + words.Since(now, f.Since) + ": " + f.course.precision.Words() + words.Counted(f.course.messages, "message waits", "messages wait") + forThem +
-		" at the broker"
+	text += " since " + words.Since(now, f.Since) + ": " + f.course.precision.Words() +
+		words.Counted(f.course.messages, "message waits", "messages wait") + forThem + " at the broker"
 	if f.oldest >= time.Second {
 		text += ", late by about " + words.Short(f.oldest)
 	}
