@@ -182,7 +182,9 @@ func TestAConsumerHasAPage(t *testing.T) {
 	s.failingMessage("o-1")
 	require.NoError(t, s.App.Inbox.SubscribeAll(t.Context()))
 	s.killedMessages(1)
-	for _, page := range []string{"", "consumers", "stuck", "failures", "dead?box=inbox", b.page("failures").links("failure?")[0], b.page("dead?box=inbox").links("letter?")[0]} {
+	for _, page := range []string{
+		"", "consumers", "stuck", "failures", "dead?box=inbox", b.page("failures").links("failure?")[0], b.page("dead?box=inbox").links("letter?")[0],
+	} {
 		require.Contains(t, b.page(page).links("consumer?"), "consumer?name=billing", page)
 	}
 	findings, _, _ := strings.Cut(b.page("").body, `aria-label="In numbers"`)
@@ -251,8 +253,8 @@ func TestAFloodIsOneLine(t *testing.T) {
 	page := b.page("")
 	require.NotContains(t, page.text(), "all is well")
 	require.Regexp(t, `wait ledger , mailer , stats have had more than 1 000 messages to handle since \d\d:\d\d:\d\d: 54 000 messages wait for them at the `+
-		`broker, late by about 14 s\. The number is rising by 3 599 a second\. 95 % of the events since then are of the tenant initech, which still sends about `+
-		`19 a minute: a pause of the tenant holds these back\. Nothing is lost`, page.text())
+		`broker, late by about 14 s\. The number is rising by 3 599 a second\. 95 % of the events since then are of the tenant initech, which still `+
+		`sends about 19 a minute: a pause of the tenant holds these back\. Nothing is lost`, page.text())
 	require.Contains(t, page.text(), "mailer many wait 18 000")
 	for _, name := range []string{"ledger", "mailer", "stats"} {
 		require.Contains(t, page.links("consumer?"), "consumer?name="+name)
@@ -268,7 +270,8 @@ func TestAFloodIsOneLine(t *testing.T) {
 	require.NotContains(t, text, "order.placed")
 	of := b.page("consumer?name=mailer").text()
 	require.Contains(t, of, "is behind since 50 s ago")
-	require.Regexp(t, `It has been behind since \d\d:\d\d:\d\d: 12 000 messages wait at the broker, late by about 1 min 5 s\. The number is falling by 200 a`, of)
+	require.Regexp(t,
+		`It has been behind since \d\d:\d\d:\d\d: 12 000 messages wait at the broker, late by about 1 min 5 s\. The number is falling by 200 a`, of)
 
 	require.NoError(t, s.App.Outbox.Tenants().Pause(t.Context(), "initech", operator.By{Actor: "ann", Reason: "an import"}))
 	require.Contains(t, b.page("").text(), "of the tenant initech, which is paused: its messages at the broker are handled, and its other events wait")

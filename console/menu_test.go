@@ -20,7 +20,8 @@ func TestTheMenuHasNumbers(t *testing.T) {
 	for _, page := range []string{"", "audit", "search", "stuck", "dead", "confirm?action=replay", "event?id=" + aUUID} {
 		require.Contains(t, b.get(page).text(), "Stuck 5 Failures Dead letters 3 Delayed 1 Idempotency keys 1 Tenants Consumers Processes Audit", page)
 	}
-	require.Contains(t, b.page("stuck").text(), "5 things are stuck, for 4 reasons: 1 ordering key fails, 3 dead letters, 1 request is refused. A row is a reason; the menu counts the things.")
+	require.Contains(t, b.page("stuck").text(), "5 things are stuck, for 4 reasons: 1 ordering key fails, 3 dead letters, 1 request is refused. "+
+		"A row is a reason; the menu counts the things.")
 
 	_, err := s.DB.ExecContext(t.Context(), deadMessages, 1200)
 	require.NoError(t, err)

@@ -29,7 +29,8 @@ func (s *shop) went(part, consumer string, from, to, number int) {
 	_, err := s.DB.ExecContext(s.t.Context(), `INSERT INTO oncebox_history (part, at, consumer, waiting, dead, failing, oldest, came, went, failed, counted)
 		SELECT ?0, date_trunc('minute', clock_timestamp()) - n * interval '1 minute', ?1, ?4, 0, 0, 90, 120, ?4, 1, 60
 		FROM generate_series(?3::int, ?2::int) n
-		ON CONFLICT (part, at, consumer) DO UPDATE SET went = excluded.went, failed = excluded.failed, counted = excluded.counted`, part, consumer, from, to, number)
+		ON CONFLICT (part, at, consumer) DO UPDATE SET went = excluded.went, failed = excluded.failed, counted = excluded.counted`,
+		part, consumer, from, to, number)
 	require.NoError(s.t, err)
 }
 

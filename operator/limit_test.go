@@ -39,8 +39,10 @@ func TestLimitSaysWhatHappensByItself(t *testing.T) {
 		attempts int
 		since    time.Time
 	}{
-		"tries go on, 20 at most, then it is a dead letter":                                       {operator.Limit{Attempts: 20}, 5, since},
-		"tries go on, 20 at most, until 2026-11-28 20:55 UTC, then it is a dead letter":           {operator.Limit{Attempts: 20, For: 24 * time.Hour}, 5, since},
+		"tries go on, 20 at most, then it is a dead letter": {operator.Limit{Attempts: 20}, 5, since},
+		"tries go on, 20 at most, until 2026-11-28 20:55 UTC, then it is a dead letter": {
+			operator.Limit{Attempts: 20, For: 24 * time.Hour}, 5, since,
+		},
 		"tries go on until 2026-11-30 20:55 UTC, then it is a dead letter":                        {operator.Limit{For: 72 * time.Hour}, 5, since},
 		"tries go on, for 3 days, then it is a dead letter":                                       {operator.Limit{For: 72 * time.Hour}, 5, time.Time{}},
 		"tries go on, without end":                                                                {operator.Limit{Attempts: -1, For: -1}, 5, since},

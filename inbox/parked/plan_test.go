@@ -57,7 +57,9 @@ func TestMessagesBehindALetterAreReadByTheirKey(t *testing.T) {
 	}
 	messages := inbox.New(uow.New(db.DB, nil), nil).Parked()
 	behind := func(n string) parked.Filter {
-		return parked.Filter{Behind: operator.MessageRef{MessageKey: "00000000-0000-7000-8000-0000000000" + n, Consumer: "billing", TenantID: "t", Source: "shop"}}
+		return parked.Filter{Behind: operator.MessageRef{
+			MessageKey: "00000000-0000-7000-8000-0000000000" + n, Consumer: "billing", TenantID: "t", Source: "shop",
+		}}
 	}
 	list, err := messages.List(t.Context(), behind("70"), nil, 10)
 	require.NoError(t, err)

@@ -109,7 +109,8 @@ func (g *Groups) read(ctx context.Context, t *Table, fingerprint string) ([]tall
 		var looked int
 		var processes string
 		x := &y.Example
-		err := scan(&y.fingerprint, &y.Count, &looked, &first, &next, &processes, &y.Last, &x.ID, &x.Ref.MessageKey, &x.Ref.Consumer, &x.TenantID, &x.Ref.Source,
+		err := scan(&y.fingerprint, &y.Count, &looked, &first, &next, &processes, &y.Last, &x.ID, &x.Ref.MessageKey, &x.Ref.Consumer,
+			&x.TenantID, &x.Ref.Source,
 			&x.Topic, &x.Type, &x.Key, &x.Holds, &x.Attempts, &x.Error, &x.FailedBy)
 		y.FailedBy = strings.FieldsFunc(processes, func(r rune) bool { return r == '\n' })
 		x.Ref.TenantID, y.First, y.Next = x.TenantID, first.Time, next.Time

@@ -98,6 +98,7 @@ func ReadView(ctx context.Context, now time.Time, span plot.Span, db *bun.DB, ev
 			v.Fails = append(v.Fails, Fail{causes.Line(c, place.Began(c, now), now), causes.Shows(c), causes.RetryAll(c)})
 		case ops.MessageDead:
 			v.Fails = append(v.Fails, Fail{causes.Many(c) + ": " + words.Cause(c.Text), causes.Shows(c), ""})
+		default: // has its own finding
 		}
 	}
 	went := &went{h.Figures, now}

@@ -100,7 +100,8 @@ func (f *Facts) decisions() (list []Finding) {
 		list = append(list, f.consumer(&f.Consumers[n])...)
 	}
 	if n := f.UnknownSteps; n > 0 {
-		list = append(list, decide("Nobody knows the outcome of "+words.Counted(int64(n), "step of a request", "steps of requests")+".", "keys", ops.StepUnknown))
+		list = append(list,
+			decide("Nobody knows the outcome of "+words.Counted(int64(n), "step of a request", "steps of requests")+".", "keys", ops.StepUnknown))
 	}
 	return list
 }

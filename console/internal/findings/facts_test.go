@@ -34,7 +34,8 @@ func TestAnOldBuildIsOneLine(t *testing.T) {
 	facts := &findings.Facts{
 		Now: time.Now(), Processes: []processes.Process{process("worker-0", "v1.8.0"), process("worker-1", "v1.9.0")},
 		Causes: []ops.Cause{
-			cause("mailer", "a", 20, "worker-0 v1.8.0"), cause("stats", "b", 18, "worker-0 v1.8.0"), cause("ledger", "c", 1, "worker-0 v1.8.0", "worker-1 v1.9.0"),
+			cause("mailer", "a", 20, "worker-0 v1.8.0"), cause("stats", "b", 18, "worker-0 v1.8.0"),
+			cause("ledger", "c", 1, "worker-0 v1.8.0", "worker-1 v1.9.0"),
 		},
 	}
 	list := facts.List()

@@ -48,7 +48,8 @@ func (c *Course) OfConsumer() []*Plot {
 	c.highest(waits, "at the broker", "", func(f *operator.Figures) (float64, bool) { return float64(f.Waiting), f.Waiting != operator.Unknown })
 	c.highest(waits, "parked", "second", func(f *operator.Figures) (float64, bool) { return float64(f.Parked), f.Known() })
 	failures := c.plot("Failing and dead", "ordering keys and messages", c.Span.step)
-	c.highest(failures, "ordering keys that fail", "warn", func(f *operator.Figures) (float64, bool) { return float64(f.Failing), f.Failing != operator.Unknown })
+	c.highest(failures, "ordering keys that fail", "warn",
+		func(f *operator.Figures) (float64, bool) { return float64(f.Failing), f.Failing != operator.Unknown })
 	c.highest(failures, "dead letters", "bad", func(f *operator.Figures) (float64, bool) { return float64(f.Dead), f.Known() })
 	return []*Plot{rates, waits, failures}
 }
