@@ -35,8 +35,9 @@ type Config struct {
 	// Parts are what this process does: api answers requests, relay publishes events, consumers handles messages. A process with api or consumers also
 	// removes rows whose retention has ended. Default: api,relay,consumers.
 	Parts []string `env:"PARTS"`
-	// Broker is the broker of this process: "pulsar", "nats", "kafka" or "rabbitmq". The program must link it. With "none" the database carries the
-	// events. If the program links a broker and finds no address of a broker, it starts only with "none". Default: the broker whose address is set.
+	// Broker is the broker of this process: "pulsar", "nats", "kafka" or "rabbitmq". The program must be built with its adapter. With "none" there is no
+	// broker: the database carries the events. A program that is built with an adapter does not start if no address of a broker is set, unless Broker is
+	// "none". Default: the broker whose address is set.
 	Broker string `env:"BROKER"`
 	// Migrate makes or updates the tables at the start: the tables of oncebox, and the tables of [Service].Migrate. The role of the database needs the
 	// right to make tables. Default: false, the tables must exist.
