@@ -11,6 +11,7 @@ import (
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/httpmw"
+	"github.com/oncebox/oncebox/httpmw/httpjson"
 )
 
 // Build makes the service in a test, on a pool and a broker that are there: see oncetest.Serve. It calls Configure with cfg, makes the service's own
@@ -72,7 +73,13 @@ func (s Service) setUp(ctx context.Context, app *oncebox.App) (http.Handler, err
 // mounted puts around the handler of a service what each service needs.
 func mounted(requests http.Handler) http.Handler {
 	if requests == nil {
-		return http.NotFoundHandler()
+		return nothing()
+	}
+	if mux, ok := requests.(*http.ServeMux); ok {
+		requests = httpjson.Mux(mux)
 	}
 	return httpmw.Metadata()(requests)
 }
+
+// nothing is the handler of a process without requests.
+func nothing() http.Handler { return httpjson.Mux(http.NewServeMux()) }

@@ -38,5 +38,6 @@ func TestBuild(t *testing.T) {
 		w := httptest.NewRecorder()
 		requests.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
 		require.Equal(t, http.StatusNotFound, w.Code, "a service without requests")
+		require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
 	}
 }

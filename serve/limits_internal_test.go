@@ -2,6 +2,8 @@ package serve
 
 import (
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -24,4 +26,14 @@ func TestServerIsBounded(t *testing.T) {
 		require.GreaterOrEqual(t, p.cfg.RequestTimeout, httpmw.DefaultTimeout)
 		require.Greater(t, s.WriteTimeout, s.ReadTimeout+p.cfg.RequestTimeout+2*p.app.UoW.WithDefaults().CommitTimeout)
 	}
+}
+
+// Until the service is set up, a request is refused in the format of its other errors, and the client is asked to come again.
+func TestServiceThatStartsRefusesWithAProblem(t *testing.T) {
+	rec := httptest.NewRecorder()
+	new(web).answer(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/orders", nil))
+	require.Equal(t, http.StatusServiceUnavailable, rec.Code)
+	require.Equal(t, "1", rec.Header().Get("Retry-After"))
+	require.Equal(t, "application/problem+json", rec.Header().Get("Content-Type"))
+	require.Contains(t, rec.Body.String(), "The service starts")
 }

@@ -43,7 +43,8 @@ func Main(s Service, kinds ...brokers.Kind) {
 }
 
 // MainWith is [Main] for a service with settings of its own. It fills a Settings from the variables that begin with varPrefix (config.Env), and passes it to
-// service. If settings are wrong, also those of oncebox, the process ends with code 1 and one error that names all of them.
+// service. If required variables of Settings are missing, or variables cannot be read, also those of oncebox, the process ends with code 1 and one error that
+// names all of them. A missing address, and values that can be read and are not allowed, are found when the process starts.
 //
 //	func main() { serve.MainWith("TICKETS_", tickets.Service, pulsar.Kind()) }
 func MainWith[Settings any](varPrefix string, service func(Settings) Service, kinds ...brokers.Kind) {

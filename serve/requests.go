@@ -14,7 +14,7 @@ import (
 // of its events.
 func (p *process) around(h http.Handler) http.Handler {
 	if h == nil || !p.cfg.has(API) {
-		return http.NotFoundHandler()
+		return nothing()
 	}
 	requests := mounted(h)
 	bounded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -25,7 +25,8 @@ type Service struct {
 
 	// Setup registers the types of events and the consumers, and returns the handler of the requests. It is called once, in every process of the
 	// service, when the database answers. It is not called if the tables of oncebox belong to another service (oncebox.ForeignError). nil as handler
-	// means that there are no requests, apart from those of probes and operators.
+	// means that there are no requests, apart from those of probes and operators. If it is a http.ServeMux, requests without a route get problems
+	// (httpjson.Mux).
 	Setup func(ctx context.Context, app *oncebox.App) (http.Handler, error)
 	// Migrate makes the service's own tables. It is called before Setup and after oncebox's tables were made, if [Config].Migrate is set. Several
 	// processes may call it at the same time. It is not called if the tables of oncebox belong to another service (oncebox.ForeignError). [Tables] makes

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/serve/probe"
 )
 
@@ -101,8 +102,9 @@ func before(first *http.ServeMux, next http.Handler) http.Handler {
 func (w *web) answer(rw http.ResponseWriter, r *http.Request) {
 	h := w.requests.Load()
 	if h == nil {
-		rw.Header().Set("Retry-After", "1")
-		http.Error(rw, "the service starts", http.StatusServiceUnavailable)
+		httpmw.WriteProblem(rw, r, httpmw.Problem{
+			Status: http.StatusServiceUnavailable, Detail: "The service starts. Send the request again.", Retryable: true,
+		})
 		return
 	}
 	(*h).ServeHTTP(rw, r)

@@ -9,7 +9,7 @@
 //
 //	func (s *shop) reserve(r *http.Request, in order) (reservation, error) { ... }
 //
-// [Read], [Write] and [Errors.Refuse] are its parts, for a handler that needs more: another header, a stream, a status that depends on the outcome.
+// [Mux] gives requests without a route the same format of errors. [Read], [Write] and [Errors.Refuse] are parts of the handler, for a handler that needs more: another header, a stream, a status that depends on the outcome.
 //
 // # Guarantees
 //
