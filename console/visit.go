@@ -24,16 +24,16 @@ import (
 
 // Names of pages that other pages link to.
 const (
-	pageStuck   = "stuck"
+	pageStuck   = frame.Stuck
 	pageDead    = "dead"
 	pageDelayed = "delayed"
 	pageEvent   = "event"
 	pageKeys    = "keys"
-	pageTenants = "tenants"
+	pageTenants = frame.Tenants
 	// pageConsumers lists the consumers.
-	pageConsumers = "consumers"
+	pageConsumers = frame.Consumers
 	// pageProcesses lists what runs.
-	pageProcesses = "processes"
+	pageProcesses = frame.Processes
 	pageAudit     = "audit"
 	pageSearch    = "search"
 	pageRefresh   = "refresh"

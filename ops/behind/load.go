@@ -10,9 +10,8 @@ import (
 
 // Load is what a consumer that is behind has to do.
 type Load struct {
-	// Since is the time from which events were counted, and Events about how many there were.
-	Since  time.Time
-	Events float64
+	// Since is the time from which events were counted.
+	Since time.Time
 	// Shares are the tenants of these events, the largest share first.
 	Shares []Share
 	// Handled is how many messages the consumer handled a second since it fell behind, in the last 5 minutes, at all topics. 0: unknown.

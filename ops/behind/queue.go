@@ -37,12 +37,9 @@ type Queue struct {
 // Read finds out who has recorded how much for the topic since the consumer fell behind, for 15 minutes at most, and how long a message waits. A store
 // may be nil.
 func (q *Queue) Read(ctx context.Context, events *outbox.Store, messages *inbox.Inbox) (l Load, err error) {
-	l = Load{Since: time.Now().Add(-longest), Precision: q.Precision}
-	if q.Since.After(l.Since) {
-		l.Since = q.Since
-	}
+	l = Load{Since: From(q.Since, time.Now()), Precision: q.Precision}
 	if events != nil {
-		if l.Shares, l.Events, err = Shares(ctx, events, l.Since, q.Topic); err != nil {
+		if l.Shares, err = Shares(ctx, events, l.Since, q.Topic); err != nil {
 			return l, err
 		}
 	}
@@ -78,18 +75,26 @@ func handled(figures []operator.Figures, since time.Time) float64 {
 	return 0
 }
 
-// Shares returns the parts of the tenants in the events that were recorded for a topic since a time, the largest first, and about how many events there were.
-func Shares(ctx context.Context, events *outbox.Store, since time.Time, topic string) (list []Share, sum float64, err error) {
+// From returns the time from which events are counted for a backlog that began at since: at most 15 minutes before now.
+func From(since, now time.Time) time.Time {
+	if from := now.Add(-longest); since.Before(from) {
+		return from
+	}
+	return since
+}
+
+// Shares returns the parts of the tenants in the events that were recorded for a topic since a time, the largest first.
+func Shares(ctx context.Context, events *outbox.Store, since time.Time, topic string) ([]Share, error) {
 	loads, err := events.State().Loads(ctx, since, topic)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	list, sum = sharesOf(loads)
-	return list, sum, nil
+	return sharesOf(loads), nil
 }
 
 // sharesOf adds the loads up by tenant, in their order: the largest first.
-func sharesOf(list []outboxstate.Load) (shares []Share, events float64) {
+func sharesOf(list []outboxstate.Load) (shares []Share) {
+	var events float64
 	of := map[string]int{}
 	for _, o := range list {
 		n, known := of[o.Tenant]
@@ -104,5 +109,5 @@ func sharesOf(list []outboxstate.Load) (shares []Share, events float64) {
 		shares[n].Percent = int(math.Round(100 * shares[n].Events / events))
 	}
 	slices.SortStableFunc(shares, func(a, b Share) int { return cmp.Compare(b.Events, a.Events) })
-	return shares, events
+	return shares
 }

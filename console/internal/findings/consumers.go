@@ -16,7 +16,7 @@ import (
 
 // flood returns the line about a flood. It only says that it waits, until the messages are late.
 func (f *Facts) flood(o *flood.Flood) Finding {
-	href := pageConsumers
+	href := frame.Consumers
 	if len(o.Names) == 1 {
 		href = consumer.Href(o.Names[0])
 	}
@@ -35,11 +35,11 @@ func (f *Facts) flood(o *flood.Flood) Finding {
 func (f *Facts) unknown() (list []Finding) {
 	unknown, reading := consumer.Unknown(f.Consumers, f.Now)
 	for _, name := range unknown {
-		list = append(list, look("Nobody knows what waits for "+name+" at the broker.", pageStuck, ""))
+		list = append(list, look("Nobody knows what waits for "+name+" at the broker.", frame.Stuck, ""))
 	}
 	if len(reading) > 0 {
 		list = append(list, wait("How many messages wait for "+strings.Join(reading, ", ")+" at the broker is read again, because they have just connected.",
-			pageConsumers, "The numbers come by themselves, within a minute."))
+			frame.Consumers, "The numbers come by themselves, within a minute."))
 	}
 	return list
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/oncebox/oncebox/console/internal/consumer"
 	"github.com/oncebox/oncebox/console/internal/flood"
+	"github.com/oncebox/oncebox/console/internal/frame"
 	"github.com/oncebox/oncebox/console/internal/outlook"
 	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/inbox/state"
@@ -61,14 +62,14 @@ func (f *Facts) List() (list []Finding) {
 		if o.Relayed {
 			kind = ops.RelayLate
 		}
-		put(down(f.overdue(o), pageStuck, kind), away.Covers(kind))
+		put(down(f.overdue(o), frame.Stuck, kind), away.Covers(kind))
 	}
 	for _, o := range consumer.Down(f.Consumers, f.Now) {
 		put(down(o.Text, consumer.Href(o.Consumer), o.Kind), away.Covers(o.Kind))
 	}
 	for n := range f.Processes {
 		if p := &f.Processes[n]; !p.Alive {
-			list = append(list, look("The process "+p.Name+" has vanished: it was last seen "+words.Ago(f.Now, p.SeenAt)+".", pageProcesses,
+			list = append(list, look("The process "+p.Name+" has vanished: it was last seen "+words.Ago(f.Now, p.SeenAt)+".", frame.Processes,
 				"The other processes take its work over. It leaves this list within a day."))
 		}
 	}
@@ -82,7 +83,7 @@ func (f *Facts) List() (list []Finding) {
 		put(o, away.Mute)
 	}
 	if text := away.Line(f.backlog()); text != "" {
-		o := down(text+". The first error: "+words.Cause(away.Error), pageProcesses, "")
+		o := down(text+". The first error: "+words.Cause(away.Error), frame.Processes, "")
 		o.Ahead, o.Under = outlook.Outage(), under
 		list = append([]Finding{o}, list...)
 	}
@@ -113,15 +114,15 @@ func (f *Facts) outbox() (list []Finding) {
 		return nil
 	}
 	if o.OldestAge > late && len(f.Overdue) == 0 {
-		list = append(list, look("An event has waited for "+words.Short(o.OldestAge)+".", pageStuck, outlook.OfKind(ops.RelayLate)))
+		list = append(list, look("An event has waited for "+words.Short(o.OldestAge)+".", frame.Stuck, outlook.OfKind(ops.RelayLate)))
 	}
 	if o.TenantsPaused > 0 {
 		list = append(list, look(words.Counted(int64(o.TenantsPaused), "tenant is paused", "tenants are paused")+", and "+
-			words.Counted(o.Paused, "event waits", "events wait")+" for that.", pageTenants, outlook.OfKind(ops.TenantPaused)))
+			words.Counted(o.Paused, "event waits", "events wait")+" for that.", frame.Tenants, outlook.OfKind(ops.TenantPaused)))
 	}
 	if o.SnapshotAge > ops.LongTransaction {
 		list = append(list, look("A database transaction has been open for "+words.Short(o.SnapshotAge)+", and the outbox becomes slower. "+
-			"The command oncebox doctor shows which one.", pageStuck, ""))
+			"The command oncebox doctor shows which one.", frame.Stuck, ""))
 	}
 	return list
 }
@@ -136,7 +137,7 @@ func (f *Facts) manyEvents() (line Finding, many bool) {
 	if f.Trend != "" {
 		text += ", " + f.Trend
 	}
-	return wait(text+".", pageTenants, "Nothing is lost: the events are stored, and leave in their turn."), true
+	return wait(text+".", frame.Tenants, "Nothing is lost: the events are stored, and leave in their turn."), true
 }
 
 // backlog returns how many events should be published.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/oncebox/oncebox/console/internal/causes"
+	"github.com/oncebox/oncebox/console/internal/frame"
 	"github.com/oncebox/oncebox/console/internal/outlook"
 	"github.com/oncebox/oncebox/console/internal/skin"
 	"github.com/oncebox/oncebox/console/internal/words"
@@ -44,11 +45,11 @@ func (f *Facts) versions(mixed []string, all []ops.Cause) (list []Finding, other
 	const why = " An older version may refuse what a newer one sends."
 	if len(mixed) != 1 {
 		for _, text := range mixed {
-			list = append(list, look(text+why, pageProcesses, ""))
+			list = append(list, look(text+why, frame.Processes, ""))
 		}
 		return list, all
 	}
-	line := look(mixed[0], pageProcesses, outlook.OfKind(ops.MessageFailing))
+	line := look(mixed[0], frame.Processes, outlook.OfKind(ops.MessageFailing))
 	count, more := 0, false
 	var names, failedBy []string
 	for n := range all {
@@ -62,7 +63,7 @@ func (f *Facts) versions(mixed []string, all []ops.Cause) (list []Finding, other
 		names, failedBy = append(names, c.Consumer), append(failedBy, c.FailedBy...)
 	}
 	if len(line.Under) == 0 {
-		return []Finding{look(mixed[0]+why, pageProcesses, "")}, others
+		return []Finding{look(mixed[0]+why, frame.Processes, "")}, others
 	}
 	slices.Sort(names)
 	slices.Sort(failedBy)

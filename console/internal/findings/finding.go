@@ -7,14 +7,6 @@ import (
 	"github.com/oncebox/oncebox/ops"
 )
 
-// Pages to which lines lead.
-const (
-	pageStuck     = "stuck"
-	pageTenants   = "tenants"
-	pageConsumers = "consumers"
-	pageProcesses = "processes"
-)
-
 // The words of lines: what they ask for.
 const (
 	wordDown   = "down"   // something does not run, or handles nothing

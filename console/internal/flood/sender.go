@@ -14,8 +14,6 @@ import (
 )
 
 const (
-	// longest is the longest time over which events are counted.
-	longest = 15 * time.Minute
 	// asked is how long a flood may go on before the broker is asked the next time.
 	asked = 15 * time.Second
 	// lately is the time over which it is counted what a tenant sends now.
@@ -53,17 +51,13 @@ func (s *Sender) text() string {
 
 // findSender reads who has recorded most since the flood began, and how much of that in the last minute.
 func (f *Flood) findSender(ctx context.Context, now time.Time, events *outbox.Store, paused []tenants.Pause) error {
-	since := f.Since.Add(-asked)
-	if from := now.Add(-longest); since.Before(from) {
-		since = from
-	}
-	all, _, err := behind.Shares(ctx, events, since, f.Topic)
+	all, err := behind.Shares(ctx, events, behind.From(f.Since.Add(-asked), now), f.Topic)
 	if err != nil || len(all) == 0 {
 		return err
 	}
 	f.Sender = Sender{Tenant: all[0].Tenant, Percent: all[0].Percent}
 	f.Sender.IsPaused = slices.ContainsFunc(paused, func(p tenants.Pause) bool { return p.Tenant == f.Sender.Tenant })
-	latest, _, err := behind.Shares(ctx, events, now.Add(-lately), f.Topic)
+	latest, err := behind.Shares(ctx, events, now.Add(-lately), f.Topic)
 	for n := range latest {
 		if latest[n].Tenant == f.Sender.Tenant {
 			f.Sender.PerMinute = latest[n].Events / lately.Minutes()

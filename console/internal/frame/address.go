@@ -5,6 +5,14 @@ import (
 	"net/url"
 )
 
+// Names of pages to which lines of the first page lead, too.
+const (
+	Stuck     = "stuck"
+	Tenants   = "tenants"
+	Consumers = "consumers" // lists them
+	Processes = "processes" // lists what runs
+)
+
 // Address returns the address of a page, relative to the others. The first page has no name.
 func Address(page string, q url.Values) string {
 	switch {
