@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -18,8 +19,6 @@ type callerKey struct{}
 var (
 	errNoToken      = errors.New("httpmw: BearerTokens: the request has no bearer token")
 	errUnknownToken = errors.New("httpmw: BearerTokens: nobody has the bearer token of the request")
-	// errTokens shows no entry, because it goes to the log.
-	errTokens = errors.New("httpmw: BearerTokens: an entry is not token:tenant, or a token is there twice")
 )
 
 var errNoCaller = errors.New("httpmw: Caller: the request has passed no Authenticate: mount httpmw.Authenticate outside of the middleware that calls Caller")
@@ -110,15 +109,21 @@ func (t BearerTokens) Scope(r *http.Request) (idempotency.Scope, error) {
 	return idempotency.Anonymous(owner), nil
 }
 
-// UnmarshalText reads token:tenant, separated by commas. A token has no colon and no comma.
+// UnmarshalText reads token:tenant, separated by commas. A token has no colon and no comma. The error has the number of the entry, and no part of its
+// text: the text may be a token, and the error goes to the log.
 func (t *BearerTokens) UnmarshalText(text []byte) error {
-	read := BearerTokens{}
-	for entry := range strings.SplitSeq(string(text), ",") {
+	read, numbers := BearerTokens{}, map[string]int{}
+	for i, entry := range strings.Split(string(text), ",") {
 		token, tenant, _ := strings.Cut(strings.TrimSpace(entry), ":")
-		if _, twice := read[token]; token == "" || tenant == "" || twice || event.ValidateIdentifier("tenant", tenant) != nil {
-			return errTokens
+		switch earlier := numbers[token]; {
+		case token == "" || tenant == "":
+			return fmt.Errorf("httpmw: BearerTokens: entry %d is not token:tenant", i+1)
+		case event.ValidateIdentifier("tenant", tenant) != nil:
+			return fmt.Errorf("httpmw: BearerTokens: entry %d has a tenant that is not an identifier", i+1)
+		case earlier > 0:
+			return fmt.Errorf("httpmw: BearerTokens: entries %d and %d have the same token: give each client a token of its own", earlier, i+1)
 		}
-		read[token] = tenant
+		read[token], numbers[token] = tenant, i+1
 	}
 	*t = read
 	return nil

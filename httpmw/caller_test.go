@@ -91,9 +91,16 @@ func TestBearerTokens(t *testing.T) {
 		require.Equal(t, httpmw.DefaultChallenge, w.Header().Get("WWW-Authenticate"))
 		require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
 	}
-	for _, wrong := range []string{"secret", "secret:acme,", ":acme", "secret:", "secret:acme,secret:globex", "secret:a\ncme"} {
+	for wrong, says := range map[string]string{
+		"secret":                              "entry 1 is not token:tenant",
+		"secret:acme,":                        "entry 2 is not token:tenant",
+		":secret":                             "entry 1 is not token:tenant",
+		"token-1:acme, secret:":               "entry 2 is not token:tenant",
+		"token-1:acme, acme:secret\ntail":     "entry 2 has a tenant that is not an identifier",
+		"secret:acme,token-2:b,secret:globex": "entries 1 and 3 have the same token",
+	} {
 		err := tokens.UnmarshalText([]byte(wrong))
-		require.ErrorContains(t, err, "httpmw: BearerTokens: an entry is not token:tenant", wrong)
+		require.ErrorContains(t, err, "httpmw: BearerTokens: "+says)
 		require.NotContains(t, err.Error(), "secret")
 	}
 }

@@ -89,8 +89,9 @@ type IdempotencyConfig struct {
 	TokenHeader string
 	// Timeout is the longest time for the work on one request. The work goes on when the client goes away. Default: 30s. With -1 there is no limit.
 	Timeout time.Duration
-	// RetryAfter is how long a client is asked to wait before it sends a request again (header Retry-After). If the process with the lease seems to be
-	// dead, the header has the time until the lease ends. Default: 1s.
+	// RetryAfter is how long a client is asked to wait before it sends a request again (header Retry-After), in whole seconds, rounded up. With Lease the
+	// header grows while the first request runs: it has the time since its process took or renewed the lease, and at most the rest of the lease. Then
+	// RetryAfter is the smallest value. Default: 1s.
 	RetryAfter time.Duration
 	// RunOnce prevents a second run of a handler after a deadlock, a serialization failure or a conflict of versions. The client gets the error answer.
 	// With Lease a handler is never run again for these reasons. Default: false.

@@ -144,14 +144,16 @@ func (k *keyed) claim(ctx context.Context, e *exchange, key idempotency.Key, fp 
 	return claim, nil, nil
 }
 
-// patience returns the Retry-After for a key in progress. If the lease was not renewed for half of its length, its process is most likely dead, and
-// the client should return when the lease has ended.
+// patience returns the Retry-After for a key in progress: as long as its process has been silent, which means since it took the lease or renewed it
+// last, and at most until the lease ends. So the pauses of a client double. It gets the answer of a fast handler early. It needs few tries for a slow
+// handler, and for a process that died, because many clients give up after five. It is never asked to come later than the next owner could begin.
 func (k *keyed) patience(err error) string {
 	busy, ok := errors.AsType[*idempotency.InProgressError](err)
-	if !ok || k.cfg.Lease == nil || busy.Rest > k.cfg.Lease.ttl()/2 {
+	if !ok || k.cfg.Lease == nil {
 		return k.retryAfter
 	}
-	return seconds(max(busy.Rest, k.cfg.RetryAfter))
+	silent := k.cfg.Lease.ttl() - busy.Rest
+	return seconds(max(min(silent, busy.Rest), k.cfg.RetryAfter))
 }
 
 // seconds returns d for a header, in whole seconds, rounded up.

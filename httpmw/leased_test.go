@@ -126,6 +126,7 @@ func TestLeasedRequestRunsOnceAndWithoutATransaction(t *testing.T) {
 func TestLeasedRequestInFlight(t *testing.T) {
 	t.Parallel()
 	s := newLeased(t)
+	s.cfg.RetryAfter = time.Minute
 	begun, finish := make(chan struct{}), make(chan struct{})
 	s.start(func(w http.ResponseWriter, r *http.Request) {
 		close(begun)
@@ -143,36 +144,38 @@ func TestLeasedRequestInFlight(t *testing.T) {
 	require.Equal(t, "idempotency-key-reused", s.kind(s.post("k", `{"another": 1}`), http.StatusUnprocessableEntity), "looked at first")
 	got := s.post("k", "{}")
 	require.Equal(t, "idempotency-key-in-progress", s.kind(got, http.StatusConflict))
-	require.Equal(t, "1", got.header.Get("Retry-After"))
+	require.Equal(t, "60", got.header.Get("Retry-After"))
 	close(finish)
 	require.Equal(t, http.StatusCreated, (<-first).status)
 	require.EqualValues(t, 1, s.runs.Load())
 }
 
-// Who is silent for longer than between two renewals is dead, most likely.
-func TestRetryAfterTheLeaseOfADeadProcess(t *testing.T) {
+// A client waits as long as the first request has run, and no longer than the lease lasts.
+func TestRetryAfterOfALease(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Migrated(t)
-	for _, c := range []struct {
-		rest       string
-		retryAfter time.Duration
-		want       int
-		passes     bool // want passes with the time, as the rest does
+	for name, c := range map[string]struct {
+		rest        string
+		retryAfter  time.Duration
+		least, most string // SQL of seconds, after the answer, with the rest of the lease
 	}{
-		{"40 s", time.Second, 40, true}, {"39.5 s", time.Second, 40, true}, {"20 s", 30 * time.Second, 30, false}, {"80 s", time.Second, 1, false},
+		"just begun":                   {"90 s", time.Hour, "3600", "3600"},
+		"runs for ten seconds":         {"80 s", time.Second, "10", "ceil(90 - rest)"},
+		"dead, and the lease ends":     {"20 s", time.Second, "ceil(rest)", "20"},
+		"the lease ends sooner":        {"20 s", 30 * time.Second, "30", "30"},
+		"a longer lease, of a build":   {"200 s", time.Second, "1", "1"},
+		"rounded up, not to come soon": {"19.5 s", time.Second, "ceil(rest)", "20"},
 	} {
 		s := newLeasedOn(t, db)
 		s.cfg.RetryAfter = c.retryAfter
 		s.start(func(w http.ResponseWriter, r *http.Request) {
 			s.exec("UPDATE idempotency_keys SET locked_until = clock_timestamp() + interval '" + c.rest + "'")
 			got := s.post("k", "{}")
-			least := c.want
-			if c.passes {
-				least = s.count("SELECT ceil(extract(epoch FROM locked_until - clock_timestamp()))::int FROM idempotency_keys")
-			}
+			const rest = "SELECT (%s)::int FROM (SELECT extract(epoch FROM locked_until - clock_timestamp()) AS rest FROM idempotency_keys) k"
+			least, most := s.count(fmt.Sprintf(rest, c.least)), s.count(fmt.Sprintf(rest, c.most))
 			after, err := strconv.Atoi(got.header.Get("Retry-After"))
-			if err != nil || got.status != http.StatusConflict || after < least || after > c.want {
-				t.Errorf("%s: %d, again after %d, and not %d to %d: %s", c.rest, got.status, after, least, c.want, got.body)
+			if err != nil || got.status != http.StatusConflict || after < least || after > most {
+				t.Errorf("%s: %d, again after %d, and not %d to %d: %s", name, got.status, after, least, most, got.body)
 			}
 			s.pay(w, r)
 		})

@@ -9,7 +9,8 @@
 //
 //	func (s *shop) reserve(r *http.Request, in order) (reservation, error) { ... }
 //
-// [Mux] gives requests without a route the same format of errors. [Read], [Write] and [Errors.Refuse] are parts of the handler, for a handler that needs more: another header, a stream, a status that depends on the outcome.
+// A function that sets a header, such as Location, or chooses the status returns an [Answer]. [Mux] gives requests without a route the same format of
+// errors. [Read], [Write] and [Errors.Refuse] are parts of the handler, for a handler that needs more, such as a stream.
 //
 // # Guarantees
 //

@@ -61,3 +61,27 @@ func ExampleHandler() {
 	// 404
 	// 422
 }
+
+// A reservation that is new has an address, and a repeated one is answered with 200.
+func ExampleAnswer() {
+	made := map[string]bool{}
+	put := func(r *http.Request, in reservation) (httpjson.Answer[reserved], error) {
+		id := r.PathValue("id")
+		answer := httpjson.Answer[reserved]{Header: http.Header{"Location": {"/reservations/" + id}}, Body: reserved{"hamlet", in.Seats}}
+		if made[id] {
+			answer.Status = http.StatusOK
+		}
+		made[id] = true
+		return answer, nil
+	}
+	mux := http.NewServeMux()
+	mux.Handle("PUT /reservations/{id}", httpjson.Handler(http.StatusCreated, nil, put))
+	for range 2 {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequest(http.MethodPut, "/reservations/r-1", strings.NewReader(`{"seats":2}`)))
+		fmt.Println(w.Code, w.Header().Get("Location"), w.Body)
+	}
+	// Output:
+	// 201 /reservations/r-1 {"show":"hamlet","seats":2}
+	// 200 /reservations/r-1 {"show":"hamlet","seats":2}
+}

@@ -17,8 +17,8 @@ import (
 // Nothing is the input of a request whose body is not read, and the output of an answer without a body.
 type Nothing struct{}
 
-// Handler returns a handler that reads the body of a request as an In, calls fn, and answers with status and the Out of fn. The answer to an error is in
-// [Errors].
+// Handler returns a handler that reads the body of a request as an In, calls fn, and answers with status and the Out of fn. If Out is an [Answer], its
+// status and headers count. The answer to an error is in [Errors].
 func Handler[In, Out any](status int, errs Errors, fn func(r *http.Request, in In) (Out, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var in In
@@ -78,20 +78,27 @@ func decode(body []byte, in any) string {
 	return "The body cannot be decoded: " + strings.TrimPrefix(err.Error(), "json: ") + "."
 }
 
-// Write answers with a status, and with out as JSON, or without a body if out is [Nothing]. An error of the connection is ignored: a client that repeats
-// the request with its Idempotency-Key gets the answer.
+// Write answers with a status, and with out as JSON, or without a body if out is [Nothing]. If out is an [Answer], its status and its headers count. An
+// error of the connection is ignored: a client that repeats the request with its Idempotency-Key gets the answer.
 func Write(w http.ResponseWriter, r *http.Request, status int, out any) {
-	if _, empty := out.(Nothing); empty {
-		w.WriteHeader(status)
-		return
+	var header http.Header
+	if a, is := out.(parted); is {
+		status, header, out = a.parts(status)
 	}
-	body, err := json.Marshal(out)
-	if err != nil {
-		slog.ErrorContext(r.Context(), "oncebox: the answer to a request cannot be encoded as JSON", "method", r.Method, "path", r.URL.Path, "error", err)
-		httpmw.WriteProblem(w, r, httpmw.Problem{Status: http.StatusInternalServerError})
-		return
+	_, empty := out.(Nothing)
+	var body []byte
+	if !empty {
+		var err error
+		if body, err = json.Marshal(out); err != nil {
+			slog.ErrorContext(r.Context(), "oncebox: the answer to a request cannot be encoded as JSON", "method", r.Method, "path", r.URL.Path, "error", err)
+			httpmw.WriteProblem(w, r, httpmw.Problem{Status: http.StatusInternalServerError})
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
 	}
-	w.Header().Set("Content-Type", "application/json")
+	for name, values := range header {
+		w.Header()[http.CanonicalHeaderKey(name)] = values
+	}
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
 }

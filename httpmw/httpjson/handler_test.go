@@ -132,6 +132,19 @@ func TestAnswers(t *testing.T) {
 	require.Empty(t, w.Body.String())
 	require.Empty(t, w.Header())
 
-	nan := httpjson.Handler(http.StatusOK, nil, func(*http.Request, httpjson.Nothing) (placed, error) { return placed{Price: math.NaN()}, nil })
-	require.Equal(t, http.StatusInternalServerError, send(t.Context(), nan, http.NoBody).Code)
+	header := http.Header{"location": {"/orders/1"}, "Link": {"a", "b"}}
+	gone := httpjson.Handler(http.StatusOK, nil, func(*http.Request, httpjson.Nothing) (*httpjson.Answer[httpjson.Nothing], error) {
+		return &httpjson.Answer[httpjson.Nothing]{Status: http.StatusNoContent, Header: header}, nil
+	})
+	w = send(t.Context(), gone, http.NoBody)
+	require.Equal(t, http.StatusNoContent, w.Code)
+	require.Empty(t, w.Body.String())
+	require.Equal(t, http.Header{"Location": {"/orders/1"}, "Link": {"a", "b"}}, w.Header())
+
+	nan := httpjson.Handler(http.StatusOK, nil, func(*http.Request, httpjson.Nothing) (httpjson.Answer[placed], error) {
+		return httpjson.Answer[placed]{Header: header, Body: placed{Price: math.NaN()}}, nil
+	})
+	w = send(t.Context(), nan, http.NoBody)
+	require.Equal(t, http.StatusInternalServerError, w.Code)
+	require.Empty(t, w.Header().Get("Location"), "nothing was placed")
 }
