@@ -13,6 +13,7 @@ import (
 	"github.com/oncebox/oncebox/console/internal/flood"
 	"github.com/oncebox/oncebox/console/internal/frame"
 	"github.com/oncebox/oncebox/console/internal/plot"
+	"github.com/oncebox/oncebox/console/internal/trend"
 	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/messaging/count"
@@ -78,8 +79,8 @@ func showOverview(v *visit) error {
 	}
 	if view.HasInbox {
 		reads.Go(func() (err error) {
-			if view.Consumers, err = consumer.Read(ctx, v.cfg.Inbox); err == nil {
-				view.floods, err = flood.Read(ctx, v.now, v.cfg.Outbox, consumer.States(view.Consumers))
+			if view.Consumers, err = consumer.Read(ctx, v.cfg.Outbox, v.cfg.Inbox); err == nil {
+				view.floods, err = flood.Read(ctx, v.now, v.cfg.Outbox, v.cfg.Inbox, consumer.States(view.Consumers))
 			}
 			return err
 		})
@@ -133,7 +134,7 @@ func (o *overviewView) draw(shown plot.Span, now time.Time) {
 	o.AtBroker, o.LateAtBroker, o.NoBroker = consumer.Waits(o.Consumers)
 	if o.Outbox != nil {
 		c := &plot.Course{Span: shown, Now: now, History: o.history, Consumers: o.went}
-		o.Trend, o.Plots = c.Trend(o.Outbox.Backlog()), c.Plots()
+		o.Trend, o.Plots = trend.Of(&o.history, o.Outbox.Backlog(), now).Word, c.Plots()
 	}
 	o.Sparks = map[string]*plot.Plot{}
 	for name, h := range o.went {

@@ -34,13 +34,24 @@ func (s *shop) went(part, consumer string, from, to, number int) {
 	require.NoError(s.t, err)
 }
 
+// waited enters how many events or messages waited in the last minutes, the last one in the present minute.
+func (s *shop) waited(part, consumer string, minutes ...int) {
+	s.t.Helper()
+	for n, waiting := range minutes {
+		_, err := s.DB.ExecContext(s.t.Context(), `INSERT INTO oncebox_history (part, at, consumer, waiting)
+			SELECT ?0, date_trunc('minute', clock_timestamp()) - ?2::int * interval '1 minute', ?1, ?3
+			ON CONFLICT (part, at, consumer) DO UPDATE SET waiting = excluded.waiting`, part, consumer, len(minutes)-1-n, waiting)
+		require.NoError(s.t, err)
+	}
+}
+
 // The overview draws an hour or a day, with the numbers in words, and what is not known as a gap.
 func TestOverviewDrawsTheHistory(t *testing.T) {
 	s := newShop(t)
 	b := s.serve(s.config())
 	empty := b.page("")
 	require.Contains(t, empty.text(), "last not known")
-	require.NotContains(t, empty.text(), "growing")
+	require.NotContains(t, empty.text(), "rising")
 
 	s.went("outbox", "", 50, 30, 7)
 	s.went("outbox", "", 8, 4, 3)
@@ -49,7 +60,8 @@ func TestOverviewDrawsTheHistory(t *testing.T) {
 		s.place(strings.Repeat("o", n+1))
 	}
 	hour := b.page("")
-	require.Regexp(t, `10 wait to be published, the oldest for \d+ m?s ?, growing`, hour.text())
+	require.Regexp(t, `10 wait to be published, the oldest for \d+ m?s `, hour.text())
+	require.NotContains(t, hour.text(), "rising", "minutes are missing")
 	require.Contains(t, hour.body, `aria-label="Events waiting. wait: last 3 at `)
 	require.Contains(t, hour.body, "at most 7 at ")
 	require.Contains(t, hour.body, `<title>`)
@@ -72,6 +84,11 @@ func TestOverviewDrawsTheHistory(t *testing.T) {
 	require.Contains(t, day.body, `aria-current="page">24 hours`)
 	require.Contains(t, day.links("./?span"), "./?span=24h")
 	require.Contains(t, b.page("?span=year").body, `aria-current="page">1 hour`, "a span that does not exist is the default")
+
+	s.waited("outbox", "", 2, 4, 6, 8, 10)
+	require.Regexp(t, `10 wait to be published, the oldest for \d+ m?s ?, rising`, b.page("").text())
+	s.waited("outbox", "", 30, 24, 18, 6, 10)
+	require.NotContains(t, b.page("").text(), "falling", "it grows by now")
 
 	s.failing.Store(true) // a consumer is listed when messages of it wait
 	s.DrainFailing()

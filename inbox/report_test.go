@@ -154,6 +154,11 @@ func TestConnectionOfAConsumerIsWrittenDown(t *testing.T) {
 	require.Equal(t, []any{state.TroubleAway, "order", "connection refused"}, []any{found.Kind, found.Topic, found.Error})
 	require.WithinDuration(t, began, found.Since, time.Second)
 	require.True(t, w.consumer().Runs, "its process does")
+	require.False(t, found.Partly)
+	broker.become(1, time.Now(), errors.New("connection refused"))
+	w.awaitStates("partly")
+	require.WithinDuration(t, began, w.trouble().Since, time.Second, "connections come back one by one, and the fault is the same")
+	require.True(t, w.trouble().Partly)
 
 	broker.become(0, time.Now(), nil)
 	w.awaitStates("connected")
@@ -207,8 +212,6 @@ func TestBacklogOfAConsumerThatNobodyRuns(t *testing.T) {
 	require.False(t, w.trouble().Waiting.Many.IsZero(), "there are many")
 	require.WithinDuration(t, published, w.trouble().Waiting.Oldest, time.Minute)
 	require.Equal(t, count.AtLeast, w.trouble().Waiting.Precision)
-	await.True(t, func() bool { return w.trouble().Waiting.Earlier > state.Many }, "the answer before is kept")
-	require.True(t, w.trouble().Waiting.EarlierAt.Before(w.trouble().Waiting.At))
 	cancel()
 	<-watching
 

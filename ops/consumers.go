@@ -182,12 +182,16 @@ func (v *View) loadedParts(ctx context.Context, filter Filter, limit int) ([]Stu
 }
 
 // Unknown lists the consumers for which the number of messages at the broker is unknown, with the reason. Messages that
-// are stuck there would not be noticed.
+// are stuck there would not be noticed. A number that is older than the last action that changes it is unknown, too.
 func (v *View) Unknown(ctx context.Context, filter Filter) (list []string, err error) {
 	if v.inbox == nil {
 		return nil, nil
 	}
 	all, err := v.known(ctx)
+	if err != nil {
+		return nil, err
+	}
+	moved, err := v.moved(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -199,8 +203,19 @@ func (v *View) Unknown(ctx context.Context, filter Filter) (list []string, err e
 		for _, t := range c.Unknown() {
 			list = append(list, c.Consumer+": "+unknownWaiting(t.Topic, &t.Waiting))
 		}
+		if c.IsOutdated(moved) {
+			list = append(list, c.Consumer+": the broker counted its messages before an operator set them in motion; the next count comes within half a minute")
+		}
 	}
 	return list, nil
+}
+
+// moved is outbox/state.Reader.Moved, zero without an outbox.
+func (v *View) moved(ctx context.Context) (time.Time, error) {
+	if v.outbox == nil {
+		return time.Time{}, nil
+	}
+	return v.outbox.State().Moved(ctx)
 }
 
 // byConsumer sorts findings: relays first, then consumers by name.

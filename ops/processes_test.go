@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/operator/failures"
 	"github.com/oncebox/oncebox/ops/processes"
 )
 
@@ -19,7 +20,7 @@ func TestProcesses(t *testing.T) {
 		_, err := leases.Heartbeat(t.Context(), relay, 0, time.Hour)
 		require.NoError(t, err)
 	}
-	require.NoError(t, leases.NoteFailure(t.Context(), "relay-a", "context deadline exceeded", 0, time.Minute))
+	require.NoError(t, leases.NoteFailure(t.Context(), "relay-a", "context deadline exceeded", "", 0, time.Minute))
 	const inbox = "00000000-0000-0000-0000-00000000000a"
 	for _, statement := range []string{
 		`DELETE FROM inbox_process`,
@@ -57,16 +58,34 @@ func TestProcesses(t *testing.T) {
 	older.Name, older.Version = "vm-3", "v1"
 	list = append(list, older)
 	require.Equal(t, []string{"Several versions of shop run: v1 (vm-3), v2 (vm-1)."}, processes.Mixed(list))
-	require.Equal(t,
-		"Their last tries failed only in v1 (vm-3), and none in v2 (vm-1), which runs mailer, too.",
-		processes.FailsIn(list, "mailer", []string{"vm-3 v1"}))
-	require.Contains(t, processes.FailsIn(list, "mailer", []string{"gone-1 v0", "vm-3 v1"}), "only in v0 (gone-1), v1 (vm-3)", "a process may have ended")
+	for _, c := range []struct {
+		by    []string
+		want  string
+		fails bool
+	}{
+		{[]string{"vm-3 v1"}, "Their last tries failed only in v1 (vm-3), and none in v2 (vm-1), which runs mailer, too.", true},
+		{[]string{"gone-1 v0", "vm-3 v1"}, "Their last tries failed only in v1 (vm-3), and none in v2 (vm-1), which runs mailer, too. " +
+			"Tries failed in v0 (gone-1) as well, which no longer runs.", true},
+		{[]string{"gone-1 v0"}, "Their last tries failed in v0 (gone-1), which no longer runs. v1 (vm-3), v2 (vm-1) tries them next.", false},
+	} {
+		text, fails := processes.FailsIn(list, "mailer", c.by)
+		require.Equal(t, c.want, text)
+		require.Equal(t, c.fails, fails, text)
+	}
+	failing := failures.Group{Failing: failures.Tally{Count: 1, FailedBy: []string{"vm-1 v1"}}}
+	processes.AddFailures(list, []failures.Group{failing})
+	require.Empty(t, list[1].Failing, "a build that had the name of the process before")
+	failing.Failing.FailedBy = []string{"vm-1 v2"}
+	processes.AddFailures(list, []failures.Group{failing})
+	require.Len(t, list[1].Failing, 1)
 	for why, by := range map[string][]string{
 		"both fail": {"vm-1 v2", "vm-3 v1"}, "a version is not known": {"vm-3 v1", "vm-9"}, "nothing fails": nil,
 	} {
-		require.Empty(t, processes.FailsIn(list, "mailer", by), why)
+		text, _ := processes.FailsIn(list, "mailer", by)
+		require.Empty(t, text, why)
 	}
-	require.Empty(t, processes.FailsIn(list, "stats", []string{"vm-3 v1"}), "no other version runs it")
+	text, _ := processes.FailsIn(list, "stats", []string{"vm-3 v1"})
+	require.Empty(t, text, "no other version runs it")
 	list[len(list)-1].Service = "bank"
 	require.Empty(t, processes.Mixed(list), "of another service")
 	list[len(list)-1].Service, list[len(list)-1].Alive = "shop", false

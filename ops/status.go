@@ -45,6 +45,8 @@ type ConsumerStatus struct {
 	Consumer string
 	// Run is the state of its processes. Zero: it never ran on this database.
 	Run state.Consumer
+	// IsOutdated: the broker counted its messages before an operator set them in motion. See [state.Consumer.IsOutdated].
+	IsOutdated bool
 	// Stats count up to Stats.Counted. With a filter by tenant or topic, Parked and DeadLetters count the selected ones among the first
 	// [Counted] of each, and the other fields are 0, because they are known for the whole consumer only.
 	Stats state.Stats
@@ -108,8 +110,13 @@ func (v *View) Consumers(ctx context.Context, filter Filter) ([]ConsumerStatus, 
 	// A consumer may be in one of the two lists only: it runs and has no messages, or it has messages and
 	// no known process.
 	byName := map[string]*ConsumerStatus{}
-	for _, c := range known {
-		byName[c.Consumer] = &ConsumerStatus{Consumer: c.Consumer, Run: c}
+	moved, err := v.moved(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for n := range known {
+		c := &known[n]
+		byName[c.Consumer] = &ConsumerStatus{Consumer: c.Consumer, Run: *c, IsOutdated: c.IsOutdated(moved)}
 	}
 	for _, s := range stats {
 		if byName[s.Consumer] == nil {

@@ -142,7 +142,7 @@ func TestEventsThatShouldHaveLeft(t *testing.T) {
 	require.NoError(t, err)
 	why := func(ago time.Duration) string {
 		t.Helper()
-		require.NoError(t, relay.Leases.NoteFailure(t.Context(), "slow", "refused\x00", ago, ago))
+		require.NoError(t, relay.Leases.NoteFailure(t.Context(), "slow", "refused\x00", "", ago, ago))
 		all, err := s.Stuck(t.Context(), ops.Filter{}, 0)
 		require.NoError(t, err)
 		return all[0].Error

@@ -44,10 +44,11 @@ noted AS (
 	SELECT 'inbox', $2::text, $4::text, '', consumer, CASE WHEN $5::interval > '0' THEN 'for ' || $5::interval || ': ' ELSE '' END || $3::text FROM changed)
 SELECT (SELECT count(*) FROM known), (SELECT count(*) FROM changed)`
 
-	// resumeConsumer leaves a pause alone that has ended by itself: the next one replaces it.
+	// resumeConsumer leaves a pause alone that has ended by itself. The row stays: it says since when the consumer goes on. The next pause replaces it.
 	resumeConsumer = `
 WITH changed AS (
-	DELETE FROM {schema}.inbox_pause WHERE consumer = $1::text AND (ends_at IS NULL OR ends_at > clock_timestamp()) RETURNING consumer),
+	UPDATE {schema}.inbox_pause SET ends_at = clock_timestamp()
+	WHERE consumer = $1::text AND (ends_at IS NULL OR ends_at > clock_timestamp()) RETURNING consumer),
 noted AS (
 	INSERT INTO {schema}.oncebox_audit (part, actor, action, tenant_id, consumer, reason)
 	SELECT 'inbox', $2::text, $4::text, '', consumer, $3::text FROM changed)

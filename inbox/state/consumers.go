@@ -26,7 +26,7 @@ FROM {schema}.inbox_process ORDER BY consumer, topic, name, process`
 
 	listSubscriptions = `
 SELECT consumer, topic, coalesce(backlog, 0), coalesce(connections, 0), coalesce(unattended, 0), missing, asked_at, stands_since, many_since,
-	lower(backlog_precision), oldest_at, coalesce(earlier_backlog, 0), earlier_at, error, failed_at, clock_timestamp()
+	lower(backlog_precision), oldest_at, error, failed_at, clock_timestamp()
 FROM {schema}.inbox_topic WHERE subscribed ORDER BY consumer, topic`
 
 	// listLimits prefers what a process has reported last.
@@ -50,6 +50,8 @@ type Consumer struct {
 	Stopped bool
 	// Pause is the pause of the consumer, the zero value if it is not paused. All generations of a read model have the pause of the read model.
 	Pause Pause
+	// Resumed is when its last pause ended, by itself or by an operator. Zero: not within the last five minutes.
+	Resumed time.Time
 	// Topics lists the topics that it handles, by name. Empty for a consumer that has only a handler in this module (inbox.Inbox.Wrap).
 	Topics []Topic
 
@@ -71,6 +73,11 @@ type Topic struct {
 	Waiting Waiting
 }
 
+// isStored reports whether there is no broker: the database has the messages.
+func (t *Topic) isStored() bool {
+	return slices.ContainsFunc(t.Processes, func(p Process) bool { return p.State == "stored" })
+}
+
 // Process is the report of a process about a consumer.
 type Process struct {
 	// ID is another one each time that the program starts, Name its host and process id.
@@ -78,7 +85,7 @@ type Process struct {
 	// State is connected, partly (some partitions have no connection), away (it has no connection, or is not subscribed), paused (see Consumer.Pause),
 	// or stored (there is no broker).
 	State string
-	// Since is when the process entered this state.
+	// Since is when the process entered this state. For away and partly it is when the first connection was lost.
 	Since time.Time
 	// Unsettled is how many messages it has in hand. Progress is when it last settled a message, or received the oldest of these; zero if
 	// it has had none.
@@ -110,24 +117,8 @@ type Waiting struct {
 	// Stands is the time since which messages wait and none was settled. Zero if messages are being settled, or none wait.
 	Stands time.Time
 	// Many is the time since which more than [Many] messages wait. Zero if no more wait.
-	Many time.Time
-	// Earlier is the number of messages in the answer before, and EarlierAt its time. Zero: there was none.
-	Earlier   int64
-	EarlierAt time.Time
-	Error     string
-}
-
-// comparedWithin is the longest time between two answers of which the difference is a rate: in a longer time the number may have risen and fallen.
-const comparedWithin = 2 * time.Minute
-
-// PerSecond returns by how much the number of messages has changed in a second, from the answer before to this one: below 0 if it falls. known is false
-// without two answers, or if too much or no time lies between them.
-func (w *Waiting) PerSecond() (change float64, known bool) {
-	took := w.At.Sub(w.EarlierAt)
-	if !w.Known || w.EarlierAt.IsZero() || took < time.Second || took > comparedWithin {
-		return 0, false
-	}
-	return float64(w.Messages-w.Earlier) / took.Seconds(), true
+	Many  time.Time
+	Error string
 }
 
 // Late returns how long the oldest message had waited when the broker answered. 0: none waits, or it is not known.
@@ -136,6 +127,13 @@ func (w *Waiting) Late() time.Duration {
 		return 0
 	}
 	return max(w.At.Sub(w.Oldest), 0)
+}
+
+// IsOutdated reports whether an answer of a broker says less than it seems to: it is older than the end of the consumer's pause, or than moved, the time at
+// which events were last set in motion. A broker that has not answered for a minute is another case, see [Consumer.Unknown].
+func (c *Consumer) IsOutdated(moved time.Time) bool {
+	since := later(c.Resumed, moved)
+	return !c.Pause.IsSet() && slices.ContainsFunc(c.Topics, func(t Topic) bool { return t.Waiting.Known && t.Waiting.At.Before(since) && !t.isStored() })
 }
 
 // Consumers lists the consumers that have ever run on this database, by their names, except for consumers that were
@@ -206,17 +204,17 @@ func (r *Reader) readProcesses(ctx context.Context, all *states) error {
 func (r *Reader) readSubscriptions(ctx context.Context, all *states) error {
 	return pgsql.Each(r.h.Patient.Query(ctx, r.h.DB(ctx), listSubscriptions), func(scan pgsql.Scan) error {
 		var s subscriptionRow
-		var at, stands, many, oldest, earlier, failed *time.Time
+		var at, stands, many, oldest, failed *time.Time
 		var precision string
 		err := scan(&s.consumer, &s.topic, &s.Messages, &s.Connections, &s.Unattended, &s.Missing, &at, &stands, &many, &precision,
-			&oldest, &s.Earlier, &earlier, &s.Error, &failed, &all.now)
+			&oldest, &s.Error, &failed, &all.now)
 		if err != nil {
 			return err
 		}
 		if err := s.Precision.UnmarshalText([]byte(precision)); err != nil {
 			return err
 		}
-		s.At, s.Stands, s.Many, s.Oldest, s.EarlierAt = zero(at), zero(stands), zero(many), zero(oldest), zero(earlier)
+		s.At, s.Stands, s.Many, s.Oldest = zero(at), zero(stands), zero(many), zero(oldest)
 		if !zero(failed).After(s.At) {
 			s.Error = "" // it has answered since
 		}
@@ -226,7 +224,9 @@ func (r *Reader) readSubscriptions(ctx context.Context, all *states) error {
 }
 
 func (r *Reader) readPauses(ctx context.Context, all *states) (err error) {
-	all.pauses, err = pauses.Read(ctx, r.h)
+	if all.pauses, err = pauses.Read(ctx, r.h); err == nil {
+		all.ended, err = pauses.Ended(ctx, r.h)
+	}
 	return err
 }
 

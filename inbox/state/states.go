@@ -20,6 +20,7 @@ type states struct {
 	processes     []process
 	subscriptions []subscriptionRow
 	pauses        []pauses.Pause
+	ended         map[string]time.Time
 
 	list map[string]*Consumer
 }
@@ -70,7 +71,7 @@ func (a *states) sorted() []Consumer {
 	}
 	for name, c := range a.list {
 		a.judge(name, c)
-		c.Pause = paused[store.Family(name)]
+		c.Pause, c.Resumed = paused[store.Family(name)], a.ended[store.Family(name)]
 		c.now = a.now
 		slices.SortFunc(c.Topics, func(x, y Topic) int { return cmp.Compare(x.Topic, y.Topic) })
 	}

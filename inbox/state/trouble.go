@@ -50,6 +50,8 @@ type Trouble struct {
 	Waiting Waiting
 	// Error is the reason, as far as it is known.
 	Error string
+	// Partly is true for TroubleAway if a process has some of its connections.
+	Partly bool
 }
 
 // Troubles returns the troubles of the consumer, by its topics. Parked messages do not count here: see [Reader.Absent]. A paused consumer makes
@@ -84,6 +86,7 @@ func (c *Consumer) trouble(t *Topic) Trouble {
 	since, why := c.unconnected(t)
 	switch {
 	case !since.IsZero() && c.now.Sub(since) > awayLimit:
+		found.Partly = slices.ContainsFunc(t.Processes, func(p Process) bool { return p.State == "partly" })
 		return is(TroubleAway, since, why)
 	case !since.IsZero():
 		return Trouble{} // for a moment
@@ -105,8 +108,7 @@ func (c *Consumer) Unknown() (list []Topic) {
 	for _, t := range c.Topics {
 		// Without any report of a process or answer of the broker, it is the subscription of a service without a broker.
 		spoken := len(t.Processes) > 0 || c.Stopped || !t.Waiting.At.IsZero() || t.Waiting.Error != ""
-		stored := slices.ContainsFunc(t.Processes, func(p Process) bool { return p.State == "stored" })
-		if !t.Waiting.Known && spoken && !stored {
+		if !t.Waiting.Known && spoken && !t.isStored() {
 			list = append(list, t)
 		}
 	}

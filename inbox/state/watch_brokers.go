@@ -17,7 +17,6 @@ const (
 	noteWaiting = `
 UPDATE {schema}.inbox_topic s SET asked_at = clock_timestamp(), backlog = $3::bigint, connections = $5::integer, unattended = $6::integer,
 	missing = $7::boolean, settled = $4::bigint, error = '', backlog_precision = upper($8::text), oldest_at = $10::timestamptz,
-	earlier_backlog = s.backlog, earlier_at = s.asked_at,
 	many_since = CASE WHEN $3::bigint > $9::bigint THEN coalesce(s.many_since, clock_timestamp()) END,
 	stands_since = CASE WHEN $3::bigint > 0 THEN CASE WHEN s.backlog > 0 AND s.settled = $4::bigint THEN s.stands_since ELSE clock_timestamp() END END
 WHERE consumer = $1::text AND topic = $2::text AND subscribed`
@@ -142,9 +141,6 @@ func (w *Waiting) asked(at time.Time, said messaging.SubscriptionState, failure 
 	next := Waiting{
 		Known: true, At: at, Messages: said.Messages, Precision: said.Precision, Oldest: said.Oldest,
 		Connections: said.Consumers, Unattended: said.Unattended, Missing: said.Missing,
-	}
-	if w.Known {
-		next.Earlier, next.EarlierAt = w.Messages, w.At
 	}
 	if w.Known && next.Messages > Many {
 		next.Many = w.Many

@@ -65,10 +65,11 @@ SELECT 1 + (SELECT count(*) FROM {schema}.outbox_projector WHERE grp = $2 AND ow
 	unregister = `DELETE FROM {schema}.outbox_projector WHERE owner = $1 OR seen_until < clock_timestamp() - interval '1 day'`
 
 	noteFailure = `
-UPDATE {schema}.outbox_projector SET error = $2, failed_at = clock_timestamp() - $3::interval, 
-	failing_since = CASE WHEN $4::interval >= '0' THEN clock_timestamp() - $4::interval END
+UPDATE {schema}.outbox_projector SET error = $2, failing_topic = $5, failed_at = clock_timestamp() - $3::interval,
+	failing_since = CASE WHEN $4::interval < '0' THEN NULL
+		WHEN failing_since > clock_timestamp() - $4::interval - interval '1 second' THEN failing_since -- the same failure, computed again
+		ELSE clock_timestamp() - $4::interval END
 WHERE owner = $1`
-	noteRecovery = `UPDATE {schema}.outbox_projector SET failing_since = NULL WHERE owner = $1`
 
 	// claim takes free lanes. The claim is committed first, then the blocks are loaded, then the first fetch begins.
 	// A former owner that still writes to a lane has the lane's row locked meanwhile, and claim skips the lane. So
@@ -138,19 +139,11 @@ func (s Leases) Heartbeat(ctx context.Context, owner string, group int16, ttl ti
 	return a, nil
 }
 
-// NoteFailure records why the broker, or a topic, took nothing from owner, how long ago that last was, and how long ago it began (below 0: it is over),
-// for operators who ask why events do not leave.
-func (s Leases) NoteFailure(ctx context.Context, owner, reason string, last, first time.Duration) error {
-	if _, err := s.box.Run.Exec(ctx, s.box.DB, noteFailure, owner, pgsql.CleanText(reason), last, first); err != nil {
+// NoteFailure records why the broker, or the topic, last took nothing from owner, and how long ago that was, for operators who ask why events do not leave.
+// topic is "" if the broker was the reason. first is how long ago it began, and below 0 if something was taken since: then the failure is over.
+func (s Leases) NoteFailure(ctx context.Context, owner, reason, topic string, last, first time.Duration) error {
+	if _, err := s.box.Run.Exec(ctx, s.box.DB, noteFailure, owner, pgsql.CleanText(reason), last, first, topic); err != nil {
 		return fmt.Errorf("outbox: record why nothing was published: %w", pgerr.Explain(err))
-	}
-	return nil
-}
-
-// NoteRecovery records that broker and topics take the events of owner again.
-func (s Leases) NoteRecovery(ctx context.Context, owner string) error {
-	if _, err := s.box.Run.Exec(ctx, s.box.DB, noteRecovery, owner); err != nil {
-		return fmt.Errorf("outbox: record that events are published again: %w", pgerr.Explain(err))
 	}
 	return nil
 }

@@ -188,7 +188,7 @@ ORDER BY created_at, seq LIMIT $1`
 // without a relay.
 const OldestOverdue = `
 WITH ` + lanesOfStats + `,` + pausesOfStats + `
-SELECT DISTINCT ON (x.free) NOT x.free, coalesce(x.owner, ''), x.since, coalesce(r.error, ''), r.failed_at, r.failing_since FROM (
+SELECT DISTINCT ON (x.free) NOT x.free, coalesce(x.owner, ''), x.since, coalesce(r.error, ''), r.failed_at, r.failing_since, coalesce(r.failing_topic, '') FROM (
 	SELECT l.owner, l.free, least(head.since, fresh.since, due.since) AS since
 	FROM lanes l` + headOfLane + `
 	LEFT JOIN LATERAL (

@@ -54,13 +54,11 @@ func Name() string {
 func Signature() string {
 	info, _ := debug.ReadBuildInfo()
 	program, _ := Versions(info)
-	return strings.TrimSpace(Name() + " " + program)
+	return SignatureOf(Name(), program)
 }
 
-// IsSignedBy reports whether a signature is that of a process with the name.
-func IsSignedBy(signature, name string) bool {
-	return name != "" && (signature == name || strings.HasPrefix(signature, name+" "))
-}
+// SignatureOf returns the signature of a process with a name and a version, "" if the version is not known.
+func SignatureOf(name, version string) string { return strings.TrimSpace(name + " " + version) }
 
 // Signer returns the name of the process that has a signature, and its version, "" if the signature has none.
 func Signer(signature string) (name, version string) {

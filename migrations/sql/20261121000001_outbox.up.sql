@@ -130,7 +130,8 @@ CREATE TABLE outbox_projector (
     lease      interval    NOT NULL DEFAULT '0', -- for how long it says each time that it is alive
     error      text        NOT NULL DEFAULT '', -- why broker or topic last took nothing
     failed_at  timestamptz,                     -- when that was; NULL: never
-    failing_since timestamptz                   -- since when that goes on; NULL: broker or topic have taken something since
+    failing_since timestamptz,                  -- since when that goes on; NULL: broker or topic have taken something since
+    failing_topic text     NOT NULL DEFAULT ''  -- the topic that took nothing; '': the broker
 ) WITH (fillfactor = 50);
 
 -- One row, which is gone when the server has crashed and when a standby takes over: both empty all unlogged tables. What the server

@@ -34,8 +34,8 @@ CREATE TABLE inbox_consumer (
     CHECK (CASE WHEN beat_at IS NULL THEN source IS NOT NULL AND num_nonnulls(active_at, back_at, stopped_at) = 0 ELSE active_at IS NOT NULL END)
 );
 
--- The consumers that an operator has paused: no process starts a handler for them. A pause that has ended by itself leaves its row, and
--- the next pause replaces it.
+-- The consumers that an operator has paused: no process starts a handler for them. A pause that has ended leaves its row:
+-- counts of the broker that are older than the end are not used. The next pause replaces it.
 CREATE TABLE inbox_pause (
     consumer  text        PRIMARY KEY, -- of a read model: without its generation
     paused_at timestamptz NOT NULL,
@@ -89,8 +89,6 @@ CREATE TABLE inbox_topic (
     backlog_precision text NOT NULL DEFAULT 'EXACT' -- how far to trust the backlog: it may be estimated, or a lower bound
         CHECK (backlog_precision IN ('EXACT', 'ESTIMATED', 'AT LEAST')),
     oldest_at    timestamptz,      -- when the oldest message that waits was published; NULL: not known, or none waits
-    earlier_backlog bigint,        -- the backlog of the answer before; NULL: there was none
-    earlier_at   timestamptz,      -- when the broker gave that answer
     PRIMARY KEY (topic, consumer)
 ) WITH (fillfactor = 50);
 

@@ -14,10 +14,10 @@ import (
 
 // Outage is a broker that is away. The zero value means that no broker is away.
 type Outage struct {
-	// Broker is what it is called, and Since when the first process noticed.
+	// Broker is what it is called, and Since when the first of Processes noticed.
 	Broker string
 	Since  time.Time
-	// Error is the reason that the first process gives, and Processes names all that have a problem.
+	// Error is the reason that this process gives. Processes are those from which it cannot be reached. A process with another problem is not among them.
 	Error     string
 	Processes []string
 	// Mute: nothing is published. Deaf: no consumer receives anything.
@@ -26,26 +26,32 @@ type Outage struct {
 
 // Of returns the outage that the living processes report, with what they report about their consumers.
 func Of(list []processes.Process, consumers []state.Consumer) (o Outage) {
-	relays, mute := 0, 0
+	o.Mute, o.Deaf = publishNothing(list), receiveNothing(consumers)
 	for n := range list {
 		p := &list[n]
-		if !p.Alive {
-			continue
+		if o.Mute && p.Alive && p.Publishing.Topic == "" {
+			o.add(p, &p.Publishing)
 		}
-		if p.Lanes > 0 {
-			relays++
-			if p.PublishesNothing {
-				mute++
-			}
+		if o.Deaf && p.Alive {
+			o.add(p, &p.Receiving)
 		}
-		o.add(p)
-	}
-	o.Mute, o.Deaf = relays > 0 && mute == relays, receiveNothing(consumers)
-	if !o.Mute && !o.Deaf {
-		return Outage{}
 	}
 	slices.Sort(o.Processes)
+	o.Processes = slices.Compact(o.Processes)
 	return o
+}
+
+// publishNothing reports whether the broker takes nothing from any relay that runs. A topic that takes nothing is another fault.
+func publishNothing(list []processes.Process) bool {
+	mute := false
+	for n := range list {
+		if p := &list[n]; p.Alive && p.Lanes > 0 {
+			if mute = p.Publishing.IsSet() && p.Publishing.Topic == ""; !mute {
+				return false
+			}
+		}
+	}
+	return mute
 }
 
 // receiveNothing reports whether no consumer that runs has a connection at any topic. Paused consumers want none.
@@ -67,15 +73,15 @@ func receiveNothing(consumers []state.Consumer) bool {
 	return away > 0
 }
 
-// add adds the problem of a process, if it has one.
-func (o *Outage) add(p *processes.Process) {
-	if p.Error == "" {
+// add adds a fault of a process, if it has it.
+func (o *Outage) add(p *processes.Process, fault *processes.Fault) {
+	if !fault.IsSet() {
 		return
 	}
 	o.Processes = append(o.Processes, p.Name)
 	o.Broker = cmp.Or(o.Broker, p.Broker)
-	if o.Since.IsZero() || p.Since.Before(o.Since) {
-		o.Since, o.Error = p.Since, p.Error
+	if o.Since.IsZero() || fault.Since.Before(o.Since) {
+		o.Since, o.Error = fault.Since, fault.Error
 	}
 }
 

@@ -7,13 +7,18 @@ import (
 	"github.com/oncebox/oncebox/operator/failures"
 )
 
+// failed reports whether tries of the process failed last. A process of another version may have had its name before.
+func (p *Process) failed(by []string) bool {
+	return p.Name != "" && slices.Contains(by, presence.SignatureOf(p.Name, p.Version))
+}
+
 // AddFailures adds to each process the causes for which its try of a message failed last. Archived causes are left out.
 func AddFailures(list []Process, groups []failures.Group) {
 	for n := range list {
 		p := &list[n]
 		for m := range groups {
 			g := &groups[m]
-			if !g.IsArchived() && slices.ContainsFunc(g.Failing.FailedBy, func(by string) bool { return presence.IsSignedBy(by, p.Name) }) {
+			if !g.IsArchived() && p.failed(g.Failing.FailedBy) {
 				p.Failing = append(p.Failing, *g)
 			}
 		}

@@ -27,13 +27,31 @@ type Process struct {
 	Lanes int
 	// Consumers are its consumers, by name, as it has reported them.
 	Consumers []Running
-	// Error is why the broker has taken nothing from its relay since Since, or why a consumer has had no connection since then. "": all is well.
-	Error string
-	Since time.Time
+	// Fault is that of its relay or of its consumers, whichever began first.
+	Fault
+	// Publishing is the fault of its relay: the broker, or a topic, takes nothing. Receiving is that of its consumers: a connection is missing.
+	Publishing, Receiving Fault
 	// Failing are the causes for which its tries failed last, see [AddFailures].
 	Failing []failures.Group
-	// PublishesNothing: the broker has taken nothing from its relay lately.
-	PublishesNothing bool
+}
+
+// Fault is a failure of the broker that goes on. The zero value: all is well.
+type Fault struct {
+	// Error is the reason, and Since when it began.
+	Error string
+	Since time.Time
+	// Topic is the topic that takes nothing. "": it is the broker, or a connection.
+	Topic string
+}
+
+// IsSet reports whether this is a fault.
+func (f *Fault) IsSet() bool { return f.Error != "" }
+
+// add adds another fault. The earlier one counts.
+func (f *Fault) add(o Fault) {
+	if o.Error != "" && !o.Since.IsZero() && (f.Since.IsZero() || o.Since.Before(f.Since)) {
+		*f = o
+	}
 }
 
 // Running is a consumer that a process runs.
@@ -50,7 +68,11 @@ func (p *Process) Trouble() string {
 	if p.Error == "" {
 		return ""
 	}
-	return cmp.Or(p.Broker, "the broker") + " has failed since " + p.Since.UTC().Format("15:04:05") + " UTC: " + p.Error
+	of := cmp.Or(p.Broker, "the broker")
+	if p.Topic != "" {
+		of += ", topic " + p.Topic + ","
+	}
+	return of + " has failed since " + p.Since.UTC().Format("15:04:05") + " UTC: " + p.Error
 }
 
 // List returns the processes that run or vanished within the last day, by their names. A store that is nil is left out.
@@ -120,8 +142,8 @@ func (p *merged) relay(r *outboxstate.Projector) {
 		p.list = append(p.list, of)
 	}
 	of.Lanes = r.Lanes
-	of.PublishesNothing = r.Error != "" && !r.FailingSince.IsZero()
-	of.fails(r.Error, r.FailingSince)
+	of.Publishing.add(Fault{r.Error, r.FailingSince, r.FailingTopic})
+	of.add(of.Publishing)
 }
 
 // consumer adds what the processes have reported of a consumer.
@@ -135,7 +157,8 @@ func (p *merged) consumer(c *state.Consumer) {
 			}
 			r := Running{c.Consumer, by}
 			if of.runs(r); r.IsCutOff() {
-				of.fails(by.Error, by.Since)
+				of.Receiving.add(Fault{by.Error, by.Since, ""})
+				of.add(of.Receiving)
 			}
 		}
 	}
@@ -149,13 +172,6 @@ func (p *Process) runs(r Running) {
 		p.Consumers = append(p.Consumers, r)
 	case r.IsCutOff() && !p.Consumers[n].IsCutOff():
 		p.Consumers[n] = r
-	}
-}
-
-// fails records a failure that goes on. The earliest counts.
-func (p *Process) fails(reason string, since time.Time) {
-	if reason != "" && !since.IsZero() && (p.Since.IsZero() || since.Before(p.Since)) {
-		p.Error, p.Since = reason, since
 	}
 }
 

@@ -32,28 +32,44 @@ func Mixed(list []Process) (sentences []string) {
 }
 
 // FailsIn says in which versions messages of a cause failed last, if the consumer runs in another version, too, where none did. failedBy are the processes
-// whose tries failed last (failures.Tally.FailedBy). "": no other version runs it, or a version is not known.
-func FailsIn(list []Process, consumer string, failedBy []string) string {
-	failing, others := map[string][]string{}, map[string][]string{}
+// whose tries failed last (failures.Tally.FailedBy). runs is true if one of the versions in which they failed still runs. sentence is "" if no other version
+// runs the consumer, or if a version is not known.
+func FailsIn(list []Process, consumer string, failedBy []string) (sentence string, runs bool) {
+	ended, failing, others := map[string][]string{}, map[string][]string{}, map[string][]string{}
 	for _, by := range failedBy {
 		name, version := presence.Signer(by)
 		if version == "" {
-			return ""
+			return "", false
 		}
-		failing[version] = append(failing[version], name)
+		ended[version] = append(ended[version], name)
 	}
 	for n := range list {
 		p := &list[n]
-		_, fails := failing[p.Version]
-		runs := slices.ContainsFunc(p.Consumers, func(r Running) bool { return r.Consumer == consumer })
-		if p.Alive && p.Version != "" && runs && !fails {
+		if by, fails := ended[p.Version]; fails && p.Alive {
+			failing[p.Version] = by
+		}
+	}
+	for version := range failing {
+		delete(ended, version)
+	}
+	for n := range list {
+		p := &list[n]
+		has := slices.ContainsFunc(p.Consumers, func(r Running) bool { return r.Consumer == consumer })
+		if p.Alive && p.Version != "" && has && failing[p.Version] == nil {
 			others[p.Version] = append(others[p.Version], p.Name)
 		}
 	}
-	if len(failing) == 0 || len(others) == 0 {
-		return ""
+	switch {
+	case len(ended)+len(failing) == 0 || len(others) == 0:
+		return "", false
+	case len(failing) == 0:
+		return "Their last tries failed in " + versionsOf(ended) + ", which no longer runs. " + versionsOf(others) + " tries them next.", false
 	}
-	return "Their last tries failed only in " + versionsOf(failing) + ", and none in " + versionsOf(others) + ", which runs " + consumer + ", too."
+	sentence = "Their last tries failed only in " + versionsOf(failing) + ", and none in " + versionsOf(others) + ", which runs " + consumer + ", too."
+	if len(ended) > 0 {
+		sentence += " Tries failed in " + versionsOf(ended) + " as well, which no longer runs."
+	}
+	return sentence, true
 }
 
 // versionsOf lists versions with their processes.

@@ -73,8 +73,9 @@ type Overdue struct {
 	// when it last did. Empty if it has not.
 	Error    string
 	FailedAt time.Time
-	// FailingSince is since when that goes on, zero if the broker, or the topic, has taken something since.
+	// FailingSince is since when that goes on, zero if the broker, or the topic, has taken something since. FailingTopic is the topic, "" if it is the broker.
 	FailingSince time.Time
+	FailingTopic string
 }
 
 // Overdue returns the oldest overdue event of the lanes without a relay, and that of the lanes with one. The last
@@ -87,7 +88,7 @@ func (s *Reader) Overdue(ctx context.Context) ([]Overdue, error) {
 func (s *Reader) overdue(ctx context.Context) ([]Overdue, error) {
 	list, err := pgsql.Collect(s.box.Run.Query(ctx, s.box.DB, outboxdb.OldestOverdue), func(scan pgsql.Scan, o *Overdue) error {
 		var failed, failing sql.NullTime
-		if err := scan(&o.Relayed, &o.Owner, &o.Since, &o.Error, &failed, &failing); err != nil {
+		if err := scan(&o.Relayed, &o.Owner, &o.Since, &o.Error, &failed, &failing, &o.FailingTopic); err != nil {
 			return err
 		}
 		o.FailedAt, o.FailingSince = failed.Time, failing.Time
@@ -98,7 +99,7 @@ func (s *Reader) overdue(ctx context.Context) ([]Overdue, error) {
 
 // listProjectors lists the relays of the last day that have not shut down in order.
 const listProjectors = `
-SELECT p.owner, p.grp, p.deployment, p.seen_until > clock_timestamp(), p.seen_until, p.error, p.failed_at, p.failing_since,
+SELECT p.owner, p.grp, p.deployment, p.seen_until > clock_timestamp(), p.seen_until, p.error, p.failed_at, p.failing_since, p.failing_topic,
 	(SELECT count(*) FROM {schema}.outbox_lane l WHERE l.owner = p.owner AND l.lease_until > clock_timestamp())
 FROM {schema}.outbox_projector p WHERE p.seen_until > clock_timestamp() - interval '1 day' ORDER BY p.grp, p.owner`
 
@@ -119,15 +120,17 @@ type Projector struct {
 	// that was; zero if it never did.
 	Error    string
 	FailedAt time.Time
-	// FailingSince is since when that goes on; zero if broker and topics have taken something since.
+	// FailingSince is since when that goes on; zero if the broker, or the topic, has taken something since. FailingTopic is the topic, "" if it is the
+	// broker.
 	FailingSince time.Time
+	FailingTopic string
 }
 
 // Projectors lists the processes that publish, and the processes that vanished within the last day.
 func (s *Reader) Projectors(ctx context.Context) ([]Projector, error) {
 	list, err := pgsql.Collect(s.box.AdHoc().Query(ctx, s.box.DB, listProjectors), func(scan pgsql.Scan, p *Projector) error {
 		var failed, failing sql.NullTime
-		if err := scan(&p.Owner, &p.Group, &p.Deployment, &p.Alive, &p.SeenUntil, &p.Error, &failed, &failing, &p.Lanes); err != nil {
+		if err := scan(&p.Owner, &p.Group, &p.Deployment, &p.Alive, &p.SeenUntil, &p.Error, &failed, &failing, &p.FailingTopic, &p.Lanes); err != nil {
 			return err
 		}
 		p.FailedAt, p.FailingSince = failed.Time, failing.Time

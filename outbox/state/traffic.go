@@ -6,6 +6,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/history"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/operator"
 )
 
@@ -58,4 +59,22 @@ func (s *Reader) History(ctx context.Context, span time.Duration) (operator.Hist
 func (s *Reader) Loads(ctx context.Context, since time.Time, topics ...string) ([]Load, error) {
 	list, err := readLoads(ctx, s.box, since, append([]string{}, topics...)) // an empty array, and not NULL
 	return list, outboxdb.Wrap("read who records how much", err)
+}
+
+// lastMove finds the latest action of an operator after which events leave that had waited.
+const lastMove = `
+SELECT at FROM {schema}.oncebox_audit WHERE part = 'outbox' AND at > (SELECT clock_timestamp()) - interval '5 minutes'
+	AND action IN ('resume', 'replay', 'edit', 'reschedule') ORDER BY at DESC LIMIT 1`
+
+// onTheirWay is how long events take to reach the broker after such an action, if few wait: the relays notice it when they renew their leases.
+const onTheirWay = 5 * time.Second
+
+// Moved returns until when an operator last set events in motion that had waited: a tenant was resumed, or a dead letter or a delayed event was changed, and a
+// few seconds later they are at the broker. A count of the broker that is older says nothing about them. Zero: not within the last five minutes.
+func (s *Reader) Moved(ctx context.Context) (time.Time, error) {
+	all, err := pgsql.Collect(s.box.AdHoc().Query(ctx, s.box.DB, lastMove), func(scan pgsql.Scan, at *time.Time) error { return scan(at) })
+	if err != nil || len(all) == 0 {
+		return time.Time{}, outboxdb.Wrap("look for the last action of an operator", err)
+	}
+	return all[0].Add(onTheirWay), nil
 }

@@ -277,11 +277,11 @@ func TestABrokerThatIsAwayIsOneEntry(t *testing.T) {
 	require.NotContains(t, said.out, "consumer away  ")
 	require.Contains(t, said.errs, "3 things are stuck, for 1 reason")
 	each := s.oncebox("stuck", "--each").out
-	require.Contains(t, each, "mailer has no connection to the broker")
-	require.Contains(t, each, "stats has no connection to the broker")
+	require.Contains(t, each, "mailer lacks connections to the broker")
+	require.Contains(t, each, "stats lacks connections to the broker")
 
 	s.exec("UPDATE inbox_process SET state = 'CONNECTED' WHERE consumer = 'stats'")
 	said = s.oncebox("stuck")
 	require.Contains(t, said.out, "broker away")
-	require.Contains(t, said.out, "mailer has no connection to the broker", "one of several is an entry of its own")
+	require.Contains(t, said.out, "mailer lacks connections to the broker", "one of several is an entry of its own")
 }

@@ -82,7 +82,7 @@ func (v *View) readConsumer(ctx context.Context, now time.Time, db *bun.DB, even
 	if err != nil {
 		return err
 	}
-	v.Versions = processes.FailsIn(run, v.Consumer, v.Failing.FailedBy)
+	v.Versions, _ = processes.FailsIn(run, v.Consumer, v.Failing.FailedBy)
 	tenants, err := messages.Parked().Tenants(ctx, v.Failed(), mostTenants+1)
 	var parts []string
 	for n, t := range tenants {

@@ -15,8 +15,8 @@ import (
 )
 
 // Read lists the consumers that run or have run, with the messages that wait for them. It merges two sources, because a consumer may be in one of
-// them only: without any message, or without a known process.
-func Read(ctx context.Context, box *inbox.Inbox) (list []Row, err error) {
+// them only: without any message, or without a known process. events may be nil.
+func Read(ctx context.Context, events *outbox.Store, box *inbox.Inbox) (list []Row, err error) {
 	known, err := box.State().Consumers(ctx)
 	if err != nil {
 		return nil, err
@@ -35,13 +35,25 @@ func Read(ctx context.Context, box *inbox.Inbox) (list []Row, err error) {
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		list = append(list, rows[name])
 	}
-	return list, nil
+	moved, err := lastMove(ctx, events)
+	for n := range list {
+		list[n].isOutdated = list[n].IsOutdated(moved)
+	}
+	return list, err
+}
+
+// lastMove returns when an operator last set events in motion, zero without events.
+func lastMove(ctx context.Context, events *outbox.Store) (time.Time, error) {
+	if events == nil {
+		return time.Time{}, nil
+	}
+	return events.State().Moved(ctx)
 }
 
 // ReadWhole is [Read] with the last error of each consumer, of its handler or of its connection, whichever is later, and with what keeps it behind. events
 // may be nil: then it is not known who sends what to a consumer that is behind.
 func ReadWhole(ctx context.Context, events *outbox.Store, box *inbox.Inbox) ([]Row, error) {
-	list, err := Read(ctx, box)
+	list, err := Read(ctx, events, box)
 	if err != nil {
 		return nil, err
 	}
@@ -85,16 +97,19 @@ func Down(rows []Row, now time.Time) (list []Finding) {
 	return list
 }
 
-// Waits returns how many messages wait at the broker for all consumers, "?" if no broker has answered, and about how late the oldest is, "" if that is
+// Waits returns how many messages wait at the broker for all consumers, "?" if no broker has answered, "counting" if no answer is new enough, and about how late the oldest is, "" if that is
 // not known. none: there is no broker.
 func Waits(rows []Row) (number, late string, none bool) {
-	sum, precision, known, asked, oldest := int64(0), count.Exact, false, false, time.Duration(0)
+	sum, precision, known, asked, oldest, unknown := int64(0), count.Exact, false, false, time.Duration(0), "?"
 	for n := range rows {
 		r := &rows[n]
 		if messages, p, ok := r.atBroker(); ok {
 			sum, precision, known, oldest = sum+messages, max(precision, p), true, max(oldest, r.late())
-		} else if len(r.Unknown()) > 0 {
+		} else if len(r.Unknown()) > 0 || r.isOutdated {
 			asked = true
+		}
+		if r.isOutdated {
+			unknown = counting
 		}
 	}
 	switch {
@@ -103,13 +118,23 @@ func Waits(rows []Row) (number, late string, none bool) {
 	case known:
 		return precision.Words() + words.Group(sum), lateBy(oldest), false
 	default:
-		return "?", "", !asked
+		return unknown, "", !asked
 	}
 }
 
 // asked is how long a consumer must have been connected before it is an alarm that its broker has not reported how many messages wait. The broker is asked
 // every 15 seconds, and an outage ends before its next answer.
 const asked = time.Minute
+
+// Outdated returns the names of the consumers whose messages the broker counted before an operator set them in motion.
+func Outdated(rows []Row) (list []string) {
+	for n := range rows {
+		if rows[n].isOutdated {
+			list = append(list, rows[n].Stats.Consumer)
+		}
+	}
+	return list
+}
 
 // Unknown returns the names of the running consumers whose broker has not reported how many messages wait. The consumers of reading have been connected for
 // less than a minute, so the broker is just being asked.

@@ -25,7 +25,12 @@ type Row struct {
 
 	// Loads has an entry for each topic at which it is behind, see [ReadWhole].
 	Loads []Load
+
+	isOutdated bool // see state.Consumer.IsOutdated
 }
+
+// counting stands in place of a number that is older than the last action that changes it.
+const counting = "counting"
 
 // Name returns the name that a pause has: for a generation of a read model that of the read model.
 func (r *Row) Name() string { return state.Family(r.Stats.Consumer) }
@@ -125,6 +130,8 @@ func (r *Row) all(states ...string) bool {
 // AtBroker returns how many messages wait at the broker, in all topics of the consumer. "" if there is no broker or it has not answered.
 func (r *Row) AtBroker() string {
 	switch n, precision, known := r.atBroker(); {
+	case r.isOutdated:
+		return counting
 	case known:
 		return precision.Words() + words.Group(n)
 	case len(r.Unknown()) > 0:
@@ -134,9 +141,10 @@ func (r *Row) AtBroker() string {
 	}
 }
 
-// atBroker returns how many messages wait at the broker, in all topics. known is false if there is no broker or it has not answered.
+// atBroker returns how many messages wait at the broker, in all topics. known is false if there is no broker or it has not answered since
+// an operator set messages in motion.
 func (r *Row) atBroker() (n int64, precision count.Precision, known bool) {
-	known, precision = len(r.Topics) > 0, count.Exact
+	known, precision = len(r.Topics) > 0 && !r.isOutdated, count.Exact
 	for _, t := range r.Topics {
 		precision = max(precision, t.Waiting.Precision)
 		known = known && t.Waiting.Known
@@ -150,7 +158,7 @@ func (r *Row) Late() string { return lateBy(r.late()) }
 
 func (r *Row) late() (late time.Duration) {
 	for n := range r.Topics {
-		if w := &r.Topics[n].Waiting; w.Known {
+		if w := &r.Topics[n].Waiting; w.Known && !r.isOutdated {
 			late = max(late, w.Late())
 		}
 	}
@@ -268,7 +276,11 @@ func (r *Row) down(now time.Time) (list []Finding) {
 			if t.Error != "" {
 				why = ": " + words.Cause(t.Error)
 			}
-			add(ops.ConsumerAway, name+" has had no connection to the broker"+r.at(t.Topic)+" for "+ago+waits+why)
+			lacks := " has had no connection to the broker"
+			if t.Partly {
+				lacks = " has lacked some of its connections to the broker"
+			}
+			add(ops.ConsumerAway, name+lacks+r.at(t.Topic)+" for "+ago+waits+why)
 		case state.TroubleLate:
 			add(ops.ConsumerLate, name+" has settled nothing"+r.at(t.Topic)+" for "+ago+waits+".")
 		case state.TroublePaused:

@@ -70,7 +70,7 @@ func ReadView(ctx context.Context, now time.Time, span plot.Span, db *bun.DB, ev
 	for _, f := range v.Row.down(now) {
 		v.Findings = append(v.Findings, f.Text)
 	}
-	floods, err := flood.Read(ctx, now, events, []state.Consumer{v.Row.Consumer})
+	floods, err := flood.Read(ctx, now, events, box, []state.Consumer{v.Row.Consumer})
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,9 @@ func ReadView(ctx context.Context, now time.Time, span plot.Span, db *bun.DB, ev
 	v.Rates, v.Extent = went.rates(), went.extent()
 	course := plot.Course{Span: span, Now: now, History: h}
 	v.Plots = course.OfConsumer()
-	v.Course = flood.CourseOf(&v.Row.Consumer).Text()
+	if !v.Row.isOutdated {
+		v.Course = flood.CourseOf(&v.Row.Consumer, &h, now).Text()
+	}
 	return v, nil
 }
 
@@ -125,6 +127,11 @@ func readOne(ctx context.Context, events *outbox.Store, box *inbox.Inbox, name s
 	case row.Waiting+row.Failed+row.Dead+row.Parked+row.DeadLetters == 0:
 		return row, ErrUnknown
 	}
+	moved, err := lastMove(ctx, events)
+	if err != nil {
+		return row, err
+	}
+	row.isOutdated = row.IsOutdated(moved)
 	return row, row.loads(ctx, events, box)
 }
 

@@ -153,7 +153,11 @@ func (f *Facts) overdue(late *outboxstate.Overdue) string {
 	waits := "events have waited for " + words.Short(f.Now.Sub(late.Since))
 	switch {
 	case late.Relayed && late.Error != "" && !late.FailingSince.IsZero():
-		return f.brokerOf(late.Owner) + " has taken nothing since " + late.FailingSince.UTC().Format("15:04:05") + " UTC (relay " + late.Owner + "), and " +
+		broker := f.brokerOf(late.Owner)
+		if late.FailingTopic != "" {
+			broker = "The topic " + late.FailingTopic
+		}
+		return broker + " has taken nothing since " + late.FailingSince.UTC().Format("15:04:05") + " UTC (relay " + late.Owner + "), and " +
 			waits + ": " + words.Cause(late.Error)
 	case late.Relayed && late.Error != "":
 		return words.Upper(waits) + ", although a relay is responsible for them: " + words.Cause(late.Error)

@@ -46,6 +46,48 @@ func TestAnOldBuildIsOneLine(t *testing.T) {
 	require.Len(t, list[0].Under, 2)
 	require.Equal(t, []findings.Link{{Name: "mailer:", Href: "consumer?name=mailer"}}, list[0].Under[0].Who)
 	require.Equal(t, []findings.Link{{Name: "ledger:", Href: "consumer?name=ledger"}}, list[1].Who)
+
+	// The old build has ended. Its messages wait for their next try, in the new build.
+	facts.Processes, facts.Causes = facts.Processes[1:], facts.Causes[:1]
+	list = facts.List()
+	require.Len(t, list, 1)
+	require.Contains(t, list[0].Versions, "failed in v1.8.0 (worker-0), which no longer runs. v1.9.0 (worker-1) tries them next.")
+	facts.Processes = append(facts.Processes, process("worker-2", "v2.0.0"))
+	list = facts.List()
+	require.Len(t, list, 2)
+	require.NotContains(t, list[0].Text, "20")
+	require.Empty(t, list[0].Under, "neither of the builds that run refuses them")
+}
+
+// While one of two relays publishes, or only a topic takes nothing, no broker is away. What consumers lack is not what relays lack.
+func TestAnOutageIsOfRelaysOrOfConsumers(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 28, 5, 45, 20, 0, time.UTC)
+	process := func(name string, lanes int, publishing, receiving processes.Fault) (p processes.Process) {
+		p.Name, p.Alive, p.Broker, p.Lanes, p.Publishing, p.Receiving = name, true, "Pulsar", lanes, publishing, receiving
+		return p
+	}
+	refused := processes.Fault{Error: "refused", Since: now.Add(-time.Minute)}
+	partly := processes.Fault{Error: "one connection is missing", Since: now.Add(-2 * time.Minute)}
+	row := consumer.Row{}
+	row.Runs, row.Topics = true, []state.Topic{{Topic: "order", Processes: []state.Process{{State: "partly", Since: now}}}}
+	first := func(list ...processes.Process) string {
+		all := (&findings.Facts{Now: now, Processes: list, Consumers: []consumer.Row{row}}).List()
+		if len(all) == 0 {
+			return ""
+		}
+		return all[0].Text
+	}
+	require.Equal(t, "Pulsar has taken nothing since 05:44:20 UTC: nothing is published, 0 events wait. Reported by web. The first error: refused",
+		first(process("web", 64, refused, processes.Fault{}), process("worker", 0, processes.Fault{}, partly)))
+	other := refused
+	other.Topic = "parcel"
+	for why, list := range map[string][]processes.Process{
+		"the other relay publishes": {process("web", 32, refused, processes.Fault{}), process("web-2", 32, processes.Fault{}, processes.Fault{})},
+		"only a topic":              {process("web", 64, other, processes.Fault{})},
+	} {
+		require.NotContains(t, first(list...), "has taken nothing", why)
+	}
 }
 
 // A consumer that handles nothing, because what it needs is away, is down. A consumer with a few bad messages and nothing else to do is not.

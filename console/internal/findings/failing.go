@@ -54,12 +54,11 @@ func (f *Facts) versions(mixed []string, all []ops.Cause) (list []Finding, other
 	var names, failedBy []string
 	for n := range all {
 		c := &all[n]
-		one := f.failing(c)
-		if one.Versions == "" {
+		if _, runs := processes.FailsIn(f.Processes, c.Consumer, c.FailedBy); !runs {
 			others = append(others, *c)
 			continue
 		}
-		line.Under, count, more = append(line.Under, one), count+c.Count, more || c.More
+		line.Under, count, more = append(line.Under, f.failing(c)), count+c.Count, more || c.More
 		names, failedBy = append(names, c.Consumer), append(failedBy, c.FailedBy...)
 	}
 	if len(line.Under) == 0 {
@@ -70,7 +69,7 @@ func (f *Facts) versions(mixed []string, all []ops.Cause) (list []Finding, other
 	names, failedBy = slices.Compact(names), slices.Compact(failedBy)
 	sum := ops.Cause{Stuck: ops.Stuck{Kind: ops.MessageFailing}, Count: count, More: more}
 	line.Text += " " + causes.Many(&sum) + " at " + strings.Join(names, ", ") + "." + why
-	line.Versions = processes.FailsIn(f.Processes, names[0], failedBy)
+	line.Versions, _ = processes.FailsIn(f.Processes, names[0], failedBy)
 	return []Finding{line}, others
 }
 
@@ -82,7 +81,8 @@ func (f *Facts) failing(c *ops.Cause) Finding {
 	}
 	place := &causes.Place{Figures: h.Figures, Causes: f.Causes, Archived: f.Archived}
 	line := look(causes.Line(c, place.Began(c, f.Now), f.Now)+".", causes.Shows(c), outlook.Of(&c.Stuck))
-	line.Versions, line.Said = processes.FailsIn(f.Processes, c.Consumer, c.FailedBy), causes.Said(c.Failures)
+	line.Versions, _ = processes.FailsIn(f.Processes, c.Consumer, c.FailedBy)
+	line.Said = causes.Said(c.Failures)
 	if c.Consumer == "" {
 		line.Text = "topic " + c.Topic + ": " + line.Text
 		return line

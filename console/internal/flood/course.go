@@ -1,66 +1,92 @@
 package flood
 
 import (
-	"math"
+	"cmp"
 	"time"
 
+	"github.com/oncebox/oncebox/console/internal/trend"
 	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/messaging/count"
+	"github.com/oncebox/oncebox/operator"
 )
 
-// Course is how the number of messages that wait changes, between the last two answers of the broker.
+// Course is how the number of messages changes that wait for a consumer, at all of its topics.
 type Course struct {
+	name      string
+	topics    int
 	messages  int64
 	precision count.Precision
-	change    float64 // of the messages, in a second
-	unknown   bool    // for a subscription there are no two answers
-	endless   bool    // of a subscription the number does not fall
-	left      time.Duration
+	trend     trend.Trend
 }
 
-// CourseOf returns the course of all topics of a consumer.
-func CourseOf(c *state.Consumer) *Course {
-	all := &Course{}
+// CourseOf returns the course of a consumer with its history. While a broker does not answer, it has no trend.
+func CourseOf(c *state.Consumer, h *operator.History, now time.Time) *Course {
+	course, known := &Course{name: c.Consumer, topics: len(c.Topics)}, true
 	for n := range c.Topics {
-		all.add(&c.Topics[n].Waiting)
+		w := &c.Topics[n].Waiting
+		course.messages, course.precision, known = course.messages+w.Messages, max(course.precision, w.Precision), known && w.Known
 	}
-	return all
+	if known {
+		course.trend = trend.Of(h, course.messages, now)
+	}
+	return course
 }
 
-// add adds a subscription. A subscription for which nothing waits is worked off already.
-func (c *Course) add(w *state.Waiting) {
-	change, known := w.PerSecond()
-	c.messages, c.precision, c.change, c.unknown = c.messages+w.Messages, max(c.precision, w.Precision), c.change+change, c.unknown || !known
-	switch {
-	case w.Messages == 0:
-	case change < 0:
-		c.left = max(c.left, time.Duration(float64(w.Messages)/-change*float64(time.Second)))
-	default:
-		c.endless = true
-	}
-}
-
-// steadily is the part of a number by which it may change in a minute and count as the same.
-const steadily = 0.05
-
-// Text says whether the number rises or falls and how fast, as in "falling by 185 a second". "": that is not known, or nothing waits.
+// Text says whether the number rises or falls, how fast and until when, as in "falling by 185 a second, so nothing waits in about 3 min 32 s if it goes on
+// like that". "": that is not known, or nothing waits.
 func (c *Course) Text() string {
-	change := math.Abs(c.change)
-	by := " by " + perSecond(change) + " a second"
-	if c.precision == count.AtLeast {
-		by = "" // the broker counts batches: nobody knows how many messages these were
-	}
-	switch {
-	case c.unknown || c.messages == 0:
+	text := c.trend.Word
+	if text == "" || c.messages == 0 {
 		return ""
-	case change*time.Minute.Seconds() < steadily*float64(c.messages):
-		return "steady"
-	case c.change > 0:
-		return "rising" + by
-	case c.endless:
-		return "falling" + by
+	}
+	if c.trend.PerSecond > 0 && c.precision != count.AtLeast { // of a broker that counts batches, nobody knows how many messages these were
+		text += " by about " + perSecond(c.trend.PerSecond) + " a second"
+	}
+	if left := c.trend.Left(c.messages); left > 0 {
+		text += ", so nothing waits in about " + words.Short(left) + " if it goes on like that"
+	}
+	return text
+}
+
+// sentence is the course of the only consumer of a flood, with a space before it, "" without a trend.
+func (c *Course) sentence() string {
+	course := c.Text()
+	switch {
+	case course == "":
+		return ""
+	case c.topics > 1:
+		return " The number at all its topics is " + course + "."
 	default:
-		return "falling" + by + ", so nothing waits in about " + words.Short(c.left) + " if it goes on like that"
+		return " The number is " + course + "."
+	}
+}
+
+// ofSeveral is the course of the slowest consumer of a flood, with a space before it.
+func (c *Course) ofSeveral() string {
+	text := " The slowest is " + c.name + ": " + c.precision.Words() + words.Counted(c.messages, "message waits", "messages wait") + " for it"
+	if c.topics > 1 {
+		text += " at all its topics"
+	}
+	if course := c.Text(); course != "" {
+		text += ", and the number is " + course
+	}
+	return text + "."
+}
+
+// compareSlowness returns a number above 0 if a is slower than b: it catches up later or not at all, or more messages wait for it.
+func compareSlowness(a, b *Course) int {
+	return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.trend.Left(a.messages), b.trend.Left(b.messages)), cmp.Compare(a.messages, b.messages))
+}
+
+// rank is higher for a consumer that does not catch up.
+func (c *Course) rank() int {
+	switch c.trend.Word {
+	case trend.Rising:
+		return 2
+	case trend.Falling:
+		return 0
+	default:
+		return 1
 	}
 }

@@ -6,12 +6,19 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/console/internal/words"
+	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/inbox/state"
+	"github.com/oncebox/oncebox/messaging/count"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// lateFrom is how late the oldest message is from which a flood is more than a burst.
-const lateFrom = 30 * time.Second
+const (
+	// lateFrom is how late the oldest message is from which a flood is more than a burst.
+	lateFrom = 30 * time.Second
+	// lasting is the part of the history that is read, more than package trend needs.
+	lasting = 10 * time.Minute
+)
 
 // Flood is many messages of one topic that consumers have not handled yet.
 type Flood struct {
@@ -24,15 +31,24 @@ type Flood struct {
 	// Sender is the tenant that has recorded most events for the topic since then. The zero value: that is not known.
 	Sender Sender
 
-	course Course
-	oldest time.Duration // how late the oldest message is; 0: unknown
-	named  bool          // a consumer has other topics, too
+	messages  int64 // of all of them, at this topic
+	precision count.Precision
+	courses   []*Course
+	oldest    time.Duration // how late the oldest message is; 0: unknown
+	named     bool          // a consumer has other topics, too
 }
 
 // Read returns the floods, by topic. Without events it is not known who sends.
-func Read(ctx context.Context, now time.Time, events *outbox.Store, list []state.Consumer) ([]Flood, error) {
-	all := of(list)
-	if events == nil || len(all) == 0 {
+func Read(ctx context.Context, now time.Time, events *outbox.Store, box *inbox.Inbox, list []state.Consumer) ([]Flood, error) {
+	if len(of(list, nil, now)) == 0 {
+		return nil, nil
+	}
+	went, err := box.State().History(ctx, lasting)
+	if err != nil {
+		return nil, err
+	}
+	all := of(list, went, now)
+	if events == nil {
 		return all, nil
 	}
 	paused, err := events.Tenants().Paused(ctx)
@@ -64,8 +80,8 @@ func isIn(c *state.Consumer, t *state.Topic) bool {
 	})
 }
 
-// of returns the floods without their senders.
-func of(list []state.Consumer) (all []Flood) {
+// of returns the floods without their senders. went are the histories of the consumers.
+func of(list []state.Consumer, went map[string]operator.History, now time.Time) (all []Flood) {
 	for n := range list {
 		c := &list[n]
 		for m := range c.Topics {
@@ -78,6 +94,8 @@ func of(list []state.Consumer) (all []Flood) {
 				at, all = len(all), append(all, Flood{Topic: t.Topic, Since: t.Waiting.Many})
 			}
 			all[at].add(c, t)
+			h := went[state.Family(c.Consumer)]
+			all[at].courses = append(all[at].courses, CourseOf(c, &h, now))
 		}
 	}
 	slices.SortFunc(all, func(a, b Flood) int { return a.Since.Compare(b.Since) })
@@ -91,7 +109,7 @@ func (f *Flood) add(c *state.Consumer, t *state.Topic) {
 	if w.Many.Before(f.Since) {
 		f.Since = w.Many
 	}
-	f.course.add(w)
+	f.messages, f.precision = f.messages+w.Messages, max(f.precision, w.Precision)
 	f.oldest = max(f.oldest, w.Late())
 	f.Late = f.Late || f.oldest >= lateFrom || slices.ContainsFunc(c.Troubles(), func(o state.Trouble) bool { return o.Topic == t.Topic })
 }
@@ -109,14 +127,16 @@ func (f *Flood) Text(now time.Time) string {
 	if f.named {
 		text += " at the topic " + f.Topic
 	}
-	text += " since " + words.Since(now, f.Since) + ": " + f.course.precision.Words() +
-		words.Counted(f.course.messages, "message waits", "messages wait") + forThem + " at the broker"
+	text += " since " + words.Since(now, f.Since) + ": " + f.precision.Words() +
+		words.Counted(f.messages, "message waits", "messages wait") + forThem + " at the broker"
 	if f.oldest >= time.Second {
 		text += ", late by about " + words.Short(f.oldest)
 	}
 	text += "."
-	if course := f.course.Text(); course != "" {
-		text += " The number is " + course + "."
+	if len(f.courses) == 1 {
+		text += f.courses[0].sentence()
+	} else {
+		text += slices.MaxFunc(f.courses, compareSlowness).ofSeveral()
 	}
 	return text + f.Sender.text()
 }

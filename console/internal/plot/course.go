@@ -151,29 +151,3 @@ func (c *Course) sum(p *Plot, name, class string, value func(*operator.Figures) 
 		s.Values[n] += float64(value(f))
 	})
 }
-
-const (
-	// trendOver is the age of the number with which the present one is compared, give or take trendNear.
-	trendOver = 5 * time.Minute
-	trendNear = 2 * time.Minute
-)
-
-// Trend says whether a backlog grows: "growing", "falling" or "steady", compared with five minutes ago. "" if it was not known then.
-func (c *Course) Trend(backlog int64) string {
-	for n := range c.History.Figures {
-		f := &c.History.Figures[n]
-		if age := c.Now.Sub(f.At); age > trendOver+trendNear || age < trendOver-trendNear || f.Waiting == operator.Unknown {
-			continue
-		}
-		little := max(f.Waiting/20, 2)
-		switch {
-		case backlog > f.Waiting+little:
-			return "growing"
-		case backlog < f.Waiting-little:
-			return "falling"
-		default:
-			return "steady"
-		}
-	}
-	return ""
-}

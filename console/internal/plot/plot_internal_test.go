@@ -110,15 +110,6 @@ func TestBarsHaveAScale(t *testing.T) {
 	require.Equal(t, "a full bar: 400 in 3\u00a0min", p.Scale())
 }
 
-func TestTrend(t *testing.T) {
-	t.Parallel()
-	for now, want := range map[int64]string{10: "steady", 12: "steady", 13: "growing", 8: "steady", 7: "falling"} {
-		require.Equal(t, want, wentOn(map[int]operator.Figures{6: {Waiting: 10}}).Trend(now), now)
-	}
-	require.Empty(t, wentOn(map[int]operator.Figures{9: {Waiting: 1}, 1: {Waiting: 1}}).Trend(100), "five minutes ago it was not known")
-	require.Empty(t, wentOn(map[int]operator.Figures{5: {Waiting: operator.Unknown}}).Trend(100))
-}
-
 // The ends of the axes are numbers that people use, at least as high as the highest one.
 func TestAxes(t *testing.T) {
 	t.Parallel()

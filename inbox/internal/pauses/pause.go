@@ -13,6 +13,10 @@ const listPauses = `
 SELECT consumer, paused_by, reason, paused_at, ends_at, (extract(epoch FROM clock_timestamp() - paused_at) * 1000000)::bigint
 FROM {schema}.inbox_pause WHERE ends_at IS NULL OR ends_at > clock_timestamp() ORDER BY consumer`
 
+// listEnded reads the pauses that have ended lately.
+const listEnded = `
+SELECT consumer, ends_at FROM {schema}.inbox_pause WHERE ends_at <= clock_timestamp() AND ends_at > clock_timestamp() - interval '5 minutes'`
+
 // Pause is a consumer that an operator has paused.
 type Pause struct {
 	// Consumer is its name. For a read model it is the name of the read model, for all of its generations.
@@ -44,4 +48,17 @@ func Read(ctx context.Context, h *store.Handle) ([]Pause, error) {
 		return err
 	})
 	return list, store.Wrap("read which consumers are paused", err)
+}
+
+// Ended returns when the pauses of the last five minutes have ended, by the names of their consumers: an operator resumed them, or their time was over.
+func Ended(ctx context.Context, h *store.Handle) (map[string]time.Time, error) {
+	all := map[string]time.Time{}
+	err := pgsql.Each(h.Patient.Query(ctx, h.DB(ctx), listEnded), func(scan pgsql.Scan) error {
+		var name string
+		var at time.Time
+		err := scan(&name, &at)
+		all[name] = at
+		return err
+	})
+	return all, store.Wrap("read which pauses have ended", err)
 }

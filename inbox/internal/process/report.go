@@ -27,7 +27,8 @@ const (
 )
 
 const (
-	// report writes the report of a process. Times are sent as ages in microseconds, so that the stored times follow the clock of the
+	// report writes the report of a process. While connections are missing, all of them or some, the beginning stays: connections come back one by one,
+	// and the fault is the same. Times are sent as ages in microseconds, so that the stored times follow the clock of the
 	// database; -1: never.
 	report = `
 INSERT INTO {schema}.inbox_process AS p (consumer, topic, process, name, state, since, unsettled, progress_at, error, failed_at, seen_until,
@@ -39,7 +40,8 @@ FROM unnest($3::text[], $4::text[], $5::text[], $6::bigint[], $7::integer[], $8:
 		$11::bigint[], $12::bigint[], $13::integer[], $14::bigint[], $15::bigint[])
 	u(consumer, topic, state, age, unsettled, progress, error, handled, failed, max_attempts, give_up, deploy), (SELECT clock_timestamp() AS now) t
 ON CONFLICT (consumer, topic, process) DO UPDATE SET state = excluded.state,
-	since = CASE WHEN p.state = excluded.state THEN least(p.since, excluded.since) ELSE excluded.since END,
+	since = CASE WHEN p.state = excluded.state OR p.state IN ('AWAY', 'PARTLY') AND excluded.state IN ('AWAY', 'PARTLY')
+		THEN least(p.since, excluded.since) ELSE excluded.since END,
 	unsettled = excluded.unsettled, progress_at = excluded.progress_at, error = coalesce(nullif(excluded.error, ''), p.error),
 	failed_at = coalesce(excluded.failed_at, p.failed_at), seen_at = excluded.seen_at, seen_until = excluded.seen_until,
 	handled = excluded.handled, failed = excluded.failed`

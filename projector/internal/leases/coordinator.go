@@ -167,25 +167,19 @@ func (c *Coordinator) heartbeat(ctx context.Context) (all lanedb.Membership, err
 	return all, err
 }
 
-// noteFailure stores the reason why the broker has taken nothing since the last beat, and once that it is over. An operator looks for it if the
-// broker is away for this process alone.
+// noteFailure stores the last reason why the broker took nothing, and whether it has taken nothing since then. An operator looks for it if the broker is
+// away for this process alone.
 func (c *Coordinator) noteFailure(ctx context.Context) error {
-	is, goesOn := c.Failure.now(), false
+	is := c.Failure.now()
+	goesOn, first := is.lasts(c.cfg.Renew), -time.Second // it is over
+	if goesOn {
+		first = time.Since(is.began)
+	}
+	if !is.last.After(c.noted) && goesOn == c.failing {
+		return nil // it was written down
+	}
 	err := c.answered(ctx, func(ctx context.Context) error {
-		switch {
-		case is.last.After(c.noted): // each failure is written down once
-			goesOn = !is.began.IsZero()
-			first := -time.Second // it is over
-			if goesOn {
-				first = time.Since(is.began)
-			}
-			return c.leases.NoteFailure(ctx, c.cfg.Name, is.reason, time.Since(is.last), first)
-		case c.failing && is.began.IsZero():
-			return c.leases.NoteRecovery(ctx, c.cfg.Name)
-		default:
-			goesOn = c.failing
-			return nil
-		}
+		return c.leases.NoteFailure(ctx, c.cfg.Name, is.reason, is.topic, time.Since(is.last), first)
 	})
 	if err == nil {
 		c.noted, c.failing = is.last, goesOn

@@ -30,10 +30,10 @@ func TestFailureGoesOnUntilSomethingIsTaken(t *testing.T) {
 			return is
 		}
 		away := map[int]error{0: messaging.ErrBrokerDown}
-		require.Equal(t, failing{messaging.ErrBrokerDown.Error(), began, began}, minutesOn(away, "order"))
-		require.Equal(t, failing{messaging.ErrBrokerDown.Error(), began, began.Add(time.Minute)}, minutesOn(away, "order"), "it began with the first one")
+		require.Equal(t, failing{messaging.ErrBrokerDown.Error(), "", began, began}, minutesOn(away, "order"))
+		require.Equal(t, failing{messaging.ErrBrokerDown.Error(), "", began, began.Add(time.Minute)}, minutesOn(away, "order"), "it began with the first one")
 		over := minutesOn(nil, "order")
-		require.Equal(t, failing{messaging.ErrBrokerDown.Error(), time.Time{}, began.Add(time.Minute)}, over)
+		require.Equal(t, failing{messaging.ErrBrokerDown.Error(), "", time.Time{}, began.Add(time.Minute)}, over)
 		require.Equal(t, over, minutesOn(map[int]error{0: errors.New("too large")}, "order"))
 
 		topic := map[int]error{0: &messaging.TopicError{Topic: "order", Err: errors.New("no")}}
@@ -41,5 +41,20 @@ func TestFailureGoesOnUntilSomethingIsTaken(t *testing.T) {
 		require.Equal(t, began.Add(4*time.Minute), since)
 		require.Equal(t, since, minutesOn(topic, "order", "refund").began, "another topic works")
 		require.Zero(t, minutesOn(nil, "order").began)
+
+		require.Zero(t, minutesOn(away, "order", "order").began, "the broker takes a part of the call")
+		require.Zero(t, minutesOn(topic, "order", "order").began)
+		since = minutesOn(topic, "order").began
+		require.Equal(t, failing{messaging.ErrBrokerDown.Error(), "", since.Add(time.Minute), since.Add(time.Minute)}, minutesOn(away, "refund"),
+			"first a topic, then the broker")
+		require.Equal(t, since.Add(time.Minute), minutesOn(topic, "order").began, "a broker that is away may name a topic")
+		require.Empty(t, f.now().topic)
+
+		is := f.now()
+		require.True(t, is.lasts(2*time.Minute))
+		require.False(t, is.lasts(time.Hour), "too young")
+		f.Note([]*outboxdb.Row{row("order")}, nil)
+		is = f.now()
+		require.False(t, is.lasts(time.Minute), "it is over")
 	})
 }

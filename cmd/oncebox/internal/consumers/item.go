@@ -31,6 +31,8 @@ type Item struct {
 	Dead             int         `json:"dead"`
 	// CountedUpTo is where the counts above stop. 0: no count is known.
 	CountedUpTo int `json:"counted_up_to"`
+
+	outdated bool // see ops.ConsumerStatus.IsOutdated
 }
 
 // PauseItem is a pause of a consumer.
@@ -90,7 +92,7 @@ func ItemOf(c *ops.ConsumerStatus) Item {
 	item := Item{
 		Consumer: c.Consumer, Runs: c.Run.Runs, Stopped: c.Run.Stopped, SeenAt: cli.TimeOf(c.Run.SeenAt), Topics: []TopicItem{}, Parked: c.Stats.Parked,
 		OldestAgeSeconds: c.Stats.OldestParked.Seconds(), KeysWaiting: c.Stats.Waiting, KeysFailed: c.Stats.Failed, KeysDead: c.Stats.Dead,
-		Dead: c.Stats.DeadLetters, CountedUpTo: c.Stats.Counted,
+		Dead: c.Stats.DeadLetters, CountedUpTo: c.Stats.Counted, outdated: c.IsOutdated,
 	}
 	if p := c.Run.Pause; p.IsSet() {
 		item.Pause = &PauseItem{p.Actor, p.Reason, p.Since, cli.TimeOf(p.Until)}
@@ -160,7 +162,7 @@ func (c *Item) HowItRuns() string {
 }
 
 // AtBroker returns how many messages wait at the broker in all topics of the consumer, and how late they are: "about 7, late by 2m10s" if the broker only
-// counts batches, "?" if that is unknown, "-" if there is no broker.
+// counts batches, "?" if that is unknown, "counting" if the count is older than the last action that changes it, "-" if there is no broker.
 func (c *Item) AtBroker() string {
 	sum, precision, late, stored, known := int64(0), count.Exact, 0.0, true, true
 	for _, t := range c.Topics {
@@ -181,6 +183,8 @@ func (c *Item) AtBroker() string {
 	switch {
 	case stored:
 		return "-"
+	case c.outdated:
+		return "counting"
 	case known:
 		return text
 	default:

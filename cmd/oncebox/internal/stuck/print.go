@@ -190,7 +190,7 @@ func printOne(s *cli.Session, i *Item) error {
 	case i.Kind == ops.ConsumerMissing:
 		what = "no process runs " + i.Consumer
 	case i.Kind == ops.ConsumerAway:
-		what = i.Consumer + " has no connection to the broker"
+		what = i.Consumer + " lacks connections to the broker"
 	case i.Kind == ops.ConsumerLate:
 		what = i.Consumer + " is connected, but makes no progress"
 	case i.Kind == ops.ConsumerBehind:
