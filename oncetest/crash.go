@@ -15,15 +15,16 @@ const (
 	//
 	// In a leased handler it is the COMMIT of inbox.StepInUnit, of idempotency.StepTx, or of another unit that the handler opens. If the handler opens
 	// none, it is the COMMIT that settles the message, or the storing of the answer to the request. The result of a Step that was stored before
-	// stays. A StepOnce comes to the point before its call, when its begin is not stored yet.
+	// stays. A StepOnce, and a step.AtMostOnce, come to the point before the call, when the beginning is not stored yet. A function
+	// of AtMostOnce that panics before its call shows what happens after a crash between the two.
 	BeforeCommit Point = "before commit"
 	// AfterCommit is when PostgreSQL has committed a unit of work, and the process has not read the answer: everything is in the database, but the
 	// caller does not know. The caller repeats a request, and the broker delivers a message again. In a leased handler it is the same unit as for
 	// BeforeCommit. A leased request that opens no unit never comes to AfterCommit, because its answer is stored without a unit.
 	AfterCommit Point = "after commit"
 	// AfterCall is when a Step of a leased handler or a leased request has made its call to another system, and its result is not stored: the next
-	// run makes the call again with the same key. After a StepOnce it is unknown whether the call was made. StepInUnit and StepTx make no call, and
-	// have BeforeCommit instead.
+	// run makes the call again with the same key. After a StepOnce, or a step.AtMostOnce, the call is not made again. StepInUnit and StepTx make no
+	// call, and have BeforeCommit instead.
 	AfterCall Point = "after call"
 	// BeforePublish is when the relay has read events, and the broker has none of them yet: they are published later.
 	BeforePublish Point = "before publish"

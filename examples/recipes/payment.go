@@ -13,6 +13,7 @@ import (
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/httpmw"
+	"github.com/oncebox/oncebox/httpmw/fresh"
 	"github.com/oncebox/oncebox/httpmw/httpjson"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/messaging"
@@ -40,9 +41,11 @@ type Reservation struct {
 	event.Recorder `bun:"-"`
 
 	bun.BaseModel `bun:"table:reservations"`
+	TenantID      string `bun:",pk"`
 	ID            string `bun:",pk"`
 	Status        string
-	Attempt       int // of payment
+	Attempt       int       // of payment
+	Token         uow.Token // names the events of the payment
 	Version       int64
 }
 
@@ -80,12 +83,18 @@ type Payments struct {
 	Charge func(ctx context.Context, key string) (accepted bool, err error)
 }
 
-// PaymentRoutes serves reservations.
-func PaymentRoutes(p *Payments) http.Handler {
+// tokenHeader has the token with which a client reads its own writes.
+const tokenHeader = "X-Read-Token"
+
+// PaymentRoutes serves the reservations of all tenants. Each tenant has a bearer token.
+func PaymentRoutes(p *Payments, tenants httpmw.BearerTokens) http.Handler {
 	app := p.App
-	once := httpmw.Idempotency(app.UoW, app.Idempotency, httpmw.Anyone, &httpmw.IdempotencyConfig{Required: true})
-	leased := httpmw.Idempotency(app.UoW, app.Idempotency, httpmw.Anyone, &httpmw.IdempotencyConfig{Required: true, Lease: &httpmw.LeaseConfig{}})
-	unit := httpmw.UnitOfWork(app.UoW)
+	cfg := httpmw.IdempotencyConfig{Required: true, RequireTenant: true, TokenHeader: tokenHeader}
+	once := httpmw.Idempotency(app.UoW, app.Idempotency, httpmw.Caller, &cfg)
+	cfg.Lease = &httpmw.LeaseConfig{}
+	leased := httpmw.Idempotency(app.UoW, app.Idempotency, httpmw.Caller, &cfg)
+	unit := httpmw.UnitOfWork(app.UoW, httpmw.WithTokenHeader(tokenHeader))
+	reads := fresh.Reads(app.Inbox, "sales", tokenHeader, nil)
 	refusals := httpjson.Errors{
 		http.StatusNotFound:        {sql.ErrNoRows},
 		http.StatusConflict:        {errNotHeld, errPaying},
@@ -95,7 +104,8 @@ func PaymentRoutes(p *Payments) http.Handler {
 	mux.Handle("POST /reservations/{id}", once(httpjson.Handler(http.StatusCreated, refusals, p.reserve)))
 	mux.Handle("POST /reservations/{id}/pay", leased(httpjson.Handler(http.StatusNoContent, refusals, p.postPay)))
 	mux.Handle("DELETE /reservations/{id}", unit(httpjson.Handler(http.StatusNoContent, refusals, p.cancel)))
-	return mux
+	mux.Handle("GET /sales", reads(httpjson.Handler(http.StatusOK, refusals, p.sales)))
+	return httpmw.Authenticate(tenants.Scope)(mux)
 }
 
 func (p *Payments) reserve(r *http.Request, _ httpjson.Nothing) (httpjson.Nothing, error) {
@@ -106,40 +116,45 @@ func (p *Payments) reserve(r *http.Request, _ httpjson.Nothing) (httpjson.Nothin
 		if err != nil {
 			return err
 		}
-		res := &Reservation{ID: id, Status: held}
+		res := &Reservation{TenantID: event.TenantFrom(ctx), ID: id, Status: held}
 		res.Record(ReservationMade{id})
 		return u.Save(ctx, res)
 	})
 }
 
-func (p *Payments) postPay(r *http.Request, _ httpjson.Nothing) (httpjson.Nothing, error) {
-	return httpjson.Nothing{}, p.pay(r.Context(), r.PathValue("id"))
+func (p *Payments) postPay(r *http.Request, _ httpjson.Nothing) (httpjson.Answer[httpjson.Nothing], error) {
+	token, err := p.pay(r.Context(), r.PathValue("id"))
+	return httpjson.Answer[httpjson.Nothing]{Header: http.Header{tokenHeader: {string(token)}}}, err
 }
 
-func (p *Payments) pay(ctx context.Context, id string) error {
+func (p *Payments) pay(ctx context.Context, id string) (uow.Token, error) {
 	r, err := p.change(ctx, id, begin)
 	switch {
 	case err != nil:
-		return err
+		return "", err
 	case r.Status == paid:
-		return nil
+		return r.Token, nil // that of the request that has paid
 	case r.Status != paying:
-		return errNotHeld
+		return "", errNotHeld
 	}
 	return p.finish(ctx, r)
 }
 
 // finish brings an attempt of payment to its end. Several requests and messages may do that at once.
-func (p *Payments) finish(ctx context.Context, r *Reservation) error {
-	attempt := fmt.Sprintf("reservation %s/%d", r.ID, r.Attempt)
+func (p *Payments) finish(ctx context.Context, r *Reservation) (uow.Token, error) {
+	attempt := fmt.Sprintf("reservation %s/%s/%d", r.TenantID, r.ID, r.Attempt)
 	accepted, err := step.Call(ctx, attempt, func(ctx context.Context, _ string) (bool, error) { return p.Charge(ctx, attempt) })
 	if err != nil {
-		return err // no outcome: the reservation stays "paying"
+		return "", err // no outcome: the reservation stays "paying"
 	}
-	if _, err := p.change(ctx, r.ID, p.end(r.Attempt, accepted)); err != nil || accepted {
-		return err
+	r, err = p.change(ctx, r.ID, p.end(r.Attempt, accepted))
+	switch {
+	case err != nil:
+		return "", err
+	case !accepted:
+		return "", errDeclined
 	}
-	return errDeclined
+	return r.Token, nil
 }
 
 // begin is committed before the provider is asked.
@@ -195,7 +210,7 @@ func (p *Payments) ConsumeHolds() {
 				return err
 			}
 			// Its request may have died. After a decline the reservation is held again, and no other message lets it expire.
-			if err := p.finish(ctx, r); err != nil && !errors.Is(err, errDeclined) {
+			if _, err := p.finish(ctx, r); err != nil && !errors.Is(err, errDeclined) {
 				return err
 			}
 		}
@@ -215,14 +230,30 @@ type change func(ctx context.Context, u *uow.Unit, r *Reservation) error
 // change changes a reservation in a unit of its own, or in the unit of the request.
 func (p *Payments) change(ctx context.Context, id string, do change) (r *Reservation, err error) {
 	err = p.App.UoW.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
-		r = &Reservation{ID: id}
+		r = &Reservation{TenantID: event.TenantFrom(ctx), ID: id}
 		if err := u.DB().NewSelect().Model(r).WherePK().For("UPDATE").Scan(ctx); err != nil {
 			return err
 		}
 		if err := do(ctx, u, r); err != nil {
 			return err
 		}
-		return u.Save(ctx, r)
+		if err := u.Save(ctx, r); err != nil {
+			return err
+		}
+		return keepToken(ctx, u, r)
 	})
 	return r, err
+}
+
+// keepToken stores the token of a payment in its row. So every request that finds the reservation paid has it: a request with another key, or the next run
+// of a request whose process died after the COMMIT.
+func keepToken(ctx context.Context, u *uow.Unit, r *Reservation) (err error) {
+	if r.Status != paid || r.Token != "" {
+		return nil
+	}
+	if r.Token, err = u.Token(ctx); err != nil { // last: the unit records no more events
+		return err
+	}
+	_, err = u.DB().NewUpdate().Model(r).Column("token").WherePK().Exec(ctx)
+	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/examples/recipes"
+	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/oncetest"
 )
@@ -64,22 +65,31 @@ func newShop(t *testing.T) *shop {
 	s := &shop{provider: &provider{charged: map[string]bool{}}}
 	server := httptest.NewServer(s.provider)
 	t.Cleanup(server.Close)
-	s.Kit, s.web = oncetest.Serve(t, recipes.Tickets(recipes.Settings{ProviderURL: server.URL}))
+	s.Kit, s.web = oncetest.Serve(t, recipes.Tickets(recipes.Settings{
+		ProviderURL: server.URL, Tenants: httpmw.BearerTokens{"token of acme": "acme", "token of globex": "globex"},
+	}))
 	return s
+}
+
+// of returns the header of a tenant's requests.
+func of(tenant string, header ...string) []string {
+	return append(header, "Authorization", "Bearer token of "+tenant)
 }
 
 func (s *shop) reserve(t *testing.T, id string) {
 	t.Helper()
-	require.Equal(t, http.StatusCreated, s.web.Send("POST", "/reservations/"+id, "", "Idempotency-Key", "key").Code)
+	require.Equal(t, http.StatusCreated, s.web.Send("POST", "/reservations/"+id, "", of("acme", "Idempotency-Key", "key")...).Code)
 }
 
 // pay returns the status, and whether the answer was stored.
 func (s *shop) pay(id, key string) (status int, replayed bool) {
-	answer := s.web.Send("POST", "/reservations/"+id+"/pay", "", "Idempotency-Key", key)
+	answer := s.web.Send("POST", "/reservations/"+id+"/pay", "", of("acme", "Idempotency-Key", key)...)
 	return answer.Code, answer.Header().Get("Idempotent-Replayed") == "true"
 }
 
-func (s *shop) cancel(id string) int { return s.web.Send("DELETE", "/reservations/"+id, "").Code }
+func (s *shop) cancel(id string) int {
+	return s.web.Send("DELETE", "/reservations/"+id, "", of("acme")...).Code
+}
 
 func (s *shop) requireStatus(t *testing.T, id, want string) {
 	t.Helper()
@@ -142,10 +152,34 @@ func TestPaymentAfterACrash(t *testing.T) {
 		}
 		s.requireStatus(t, id, "paid")
 		require.Equal(t, 2, s.provider.calls)
-		require.Contains(t, s.provider.charged, "reservation "+id+"/1")
+		require.Contains(t, s.provider.charged, "reservation acme/"+id+"/1")
 		oncetest.RequireEvents[recipes.ReservationPaid](s.Kit, 1, func(e recipes.ReservationPaid) bool { return e.ID == id })
 	}
 	require.Len(t, s.provider.charged, 3)
+}
+
+// Each answer to a payment has the token of the event: that of the request that has paid, its replay, and a request with another key. Two tenants have a
+// reservation with the same id, and pay with the same key.
+func TestClientSeesItsPayment(t *testing.T) {
+	s := newShop(t)
+	require := require.New(t)
+	for _, tenant := range []string{"acme", "globex"} {
+		post := func(path, key string) http.Header {
+			answer := s.web.Send("POST", "/reservations/a"+path, "", of(tenant, "Idempotency-Key", key)...)
+			require.Less(answer.Code, 300, answer.Body)
+			return answer.Header()
+		}
+		post("", "key")
+		paid := post("/pay", "key-1")
+		require.Empty(paid.Get("Idempotent-Replayed"), "not the answer to the other tenant")
+		token := paid.Get("X-Read-Token")
+		require.NotEmpty(token)
+		require.Equal(token, post("/pay", "key-1").Get("X-Read-Token"), "a replay")
+		require.Equal(token, post("/pay", "key-2").Get("X-Read-Token"), "another key")
+		require.Equal("1", s.web.SendAndDrain("GET", "/sales", "", of(tenant, "X-Read-Token", token)...).Body.String())
+	}
+	require.Len(s.provider.charged, 2)
+	require.Equal(http.StatusUnauthorized, s.web.Send("GET", "/sales", "").Code)
 }
 
 // A payment that was declined may be tried again, with another key. Two requests share an attempt, and an answer that comes late changes nothing in
@@ -155,7 +189,7 @@ func TestDeclinedPaymentIsTriedAgain(t *testing.T) {
 	require := require.New(t)
 	s.provider.declines, s.provider.asked = true, make(chan string, 8)
 	first, second := make(chan struct{}), make(chan struct{})
-	s.provider.later = map[string]chan struct{}{"reservation a/1": first, "reservation a/2": second}
+	s.provider.later = map[string]chan struct{}{"reservation acme/a/1": first, "reservation acme/a/2": second}
 	closeFirst, closeSecond := sync.OnceFunc(func() { close(first) }), sync.OnceFunc(func() { close(second) })
 	t.Cleanup(func() { closeFirst(); closeSecond() }) // also after a failure, else the server of the provider would not end
 	s.reserve(t, "a")
@@ -183,7 +217,7 @@ func TestDeclinedPaymentIsTriedAgain(t *testing.T) {
 	closeSecond()
 	require.Equal(http.StatusNoContent, answer("again"))
 	s.requireStatus(t, "a", "paid")
-	require.Equal(map[string]bool{"reservation a/1": false, "reservation a/2": true}, s.provider.charged)
+	require.Equal(map[string]bool{"reservation acme/a/1": false, "reservation acme/a/2": true}, s.provider.charged)
 	status, replayed := s.pay("a", "quick")
 	require.Equal(http.StatusPaymentRequired, status)
 	require.True(replayed, "the key belongs to the first attempt")
@@ -214,6 +248,7 @@ func TestSettings(t *testing.T) {
 	} {
 		t.Setenv("TICKETS_PROVIDER_URL", c.url)
 		t.Setenv("TICKETS_TIMEOUT", c.timeout)
+		t.Setenv("TICKETS_TENANTS", "token-1:acme")
 		t.Setenv("TICKETS_TIMEOUTS", "misspelt")
 		var got recipes.Settings
 		err := config.Env("TICKETS_", &got)
@@ -222,7 +257,7 @@ func TestSettings(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err)
-		require.Equal(t, recipes.Settings{ProviderURL: c.url, Timeout: 5 * time.Second}, got)
+		require.Equal(t, recipes.Settings{ProviderURL: c.url, Timeout: 5 * time.Second, Tenants: httpmw.BearerTokens{"token-1": "acme"}}, got)
 	}
 	t.Setenv("TICKETS_TIMEOUT", "")
 	var got recipes.Settings

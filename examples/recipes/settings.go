@@ -8,6 +8,7 @@ import (
 
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/messaging/pulsar"
 	"github.com/oncebox/oncebox/serve"
 )
@@ -18,22 +19,28 @@ type Settings struct {
 	ProviderURL string `env:"PROVIDER_URL,notEmpty"`
 	// Timeout is how long the provider may take to answer. Default: 10s.
 	Timeout time.Duration `env:"TIMEOUT" envDefault:"10s"`
+	// Tenants are the bearer tokens of the tenants: token:tenant, separated by commas. Required.
+	Tenants httpmw.BearerTokens `env:"TENANTS,notEmpty"`
 }
 
 // Tickets returns the service. A test passes settings of its own.
 func Tickets(settings Settings) serve.Service {
 	return serve.Service{
-		Source: "tickets", Migrate: serve.Tables(reservations),
+		Source: "tickets", Migrate: serve.Tables(ticketTables),
 		Setup: func(_ context.Context, app *oncebox.App) (http.Handler, error) {
 			event.RegisterAll(app.Registry, ReservationMade{}, ReservationPaid{}, HoldEnded{})
 			p := &Payments{App: app, Charge: provider{settings.ProviderURL, &http.Client{Timeout: settings.Timeout}}.charge}
 			p.ConsumeHolds()
-			return PaymentRoutes(p), nil
+			p.ConsumeSales()
+			return PaymentRoutes(p, settings.Tenants), nil
 		},
 	}
 }
 
-const reservations = "CREATE TABLE IF NOT EXISTS reservations (id text PRIMARY KEY, status text NOT NULL, attempt int NOT NULL, version bigint NOT NULL)"
+const ticketTables = `
+CREATE TABLE IF NOT EXISTS reservations (tenant_id text, id text, status text NOT NULL, attempt int NOT NULL, token text NOT NULL, version bigint NOT NULL,
+	PRIMARY KEY (tenant_id, id));
+CREATE TABLE IF NOT EXISTS sales (tenant_id text PRIMARY KEY, paid bigint NOT NULL)`
 
 // RunTickets is the main of the service.
 func RunTickets() { serve.MainWith("TICKETS_", Tickets, pulsar.Kind()) }
