@@ -33,7 +33,7 @@ func objects(ctx context.Context, args []string) error {
 const (
 	boundFirst   = 116
 	boundFurther = 15
-	boundMessage = 220
+	boundMessage = 208
 	boundRequest = 308
 )
 

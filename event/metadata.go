@@ -35,13 +35,30 @@ type (
 
 // WithTenant returns a context whose events belong to the tenant.
 func WithTenant(ctx context.Context, id string) context.Context {
-	return context.WithValue(ctx, tenantKey{}, id)
+	return &tenantContext{ctx, id}
+}
+
+// tenantContext is a context with a tenant. context.WithValue would need a second object, for the text.
+type tenantContext struct {
+	context.Context //nolint:containedctx // it is a context
+
+	id string
+}
+
+// Value returns the place of the tenant, and the values of the context around it.
+func (t *tenantContext) Value(key any) any {
+	if key == (tenantKey{}) {
+		return &t.id
+	}
+	return t.Context.Value(key)
 }
 
 // TenantFrom returns the tenant of the context, "" if it has none.
 func TenantFrom(ctx context.Context) string {
-	id, _ := ctx.Value(tenantKey{}).(string)
-	return id
+	if id, ok := ctx.Value(tenantKey{}).(*string); ok {
+		return *id
+	}
+	return ""
 }
 
 // WithMetadata returns a context whose events carry md in addition to the metadata that ctx has already. Equal keys

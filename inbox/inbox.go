@@ -41,7 +41,7 @@ type Inbox struct {
 	silent     metric.Int64Counter // calls of Config.OnDead that failed
 	dead       *dead.Letters
 	audit      *audit.Log
-	attributes sync.Map // consumer and outcome -> metric.MeasurementOption
+	attributes sync.Map // consumer and outcome -> []metric.AddOption
 	state      *state.Reader
 	parked     *parked.Messages
 	handles    *consumers.Consumers
@@ -296,9 +296,9 @@ func (i *Inbox) countN(ctx context.Context, consumer, outcome string, n int64) {
 	attributes, ok := i.attributes.Load([2]string{consumer, outcome})
 	if !ok { // made once: they would be sorted and copied for each message
 		set := attribute.NewSet(attribute.String("consumer", store.Family(consumer)), attribute.String("outcome", outcome))
-		attributes, _ = i.attributes.LoadOrStore([2]string{consumer, outcome}, metric.WithAttributeSet(set))
+		attributes, _ = i.attributes.LoadOrStore([2]string{consumer, outcome}, []metric.AddOption{metric.WithAttributeSet(set)})
 	}
-	i.messages.Add(ctx, n, attributes.(metric.MeasurementOption)) //nolint:forcetypeassert // nothing else is stored
+	i.messages.Add(ctx, n, attributes.([]metric.AddOption)...) //nolint:forcetypeassert // nothing else is stored
 	i.process.Count(consumer, outcome, n)
 }
 

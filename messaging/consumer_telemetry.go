@@ -29,7 +29,7 @@ type instruments struct {
 	skipped  metric.Int64Counter // counts the messages that a Router has no handler for
 
 	leftOut    sync.Once
-	attributes sync.Map // topic and outcome -> metric.MeasurementOption
+	attributes sync.Map // topic and outcome -> *attributes
 	spans      sync.Map // topic -> *topicSpan
 }
 
@@ -73,17 +73,39 @@ func newInstruments(c *ConsumerConfig) *instruments {
 // telemetryKey is the context key under which handlers find the consumer's instruments.
 type telemetryKey struct{}
 
+// handling is the context of one call of a handler. It has the consumer's instruments, and the mark of skipped messages.
+type handling struct {
+	skipped.Mark
+
+	telemetry *instruments
+}
+
+// Value returns the instruments, and the values of the contexts around.
+func (h *handling) Value(key any) any {
+	if key == (telemetryKey{}) {
+		return h.telemetry
+	}
+	return h.Mark.Value(key)
+}
+
+// attributes are those of a measurement, as a counter and as a histogram take them.
+type attributes struct {
+	add    []metric.AddOption
+	record []metric.RecordOption
+}
+
 // measured returns the attributes of a measurement. They are cached, because the OpenTelemetry SDK would sort and copy them for each message.
-func (t *instruments) measured(topic, outcome string) metric.MeasurementOption {
+func (t *instruments) measured(topic, outcome string) *attributes {
 	key := [2]string{topic, outcome}
 	if known, ok := t.attributes.Load(key); ok {
-		return known.(metric.MeasurementOption) //nolint:forcetypeassert // nothing else is stored
+		return known.(*attributes) //nolint:forcetypeassert // nothing else is stored
 	}
-	attributes := []attribute.KeyValue{attribute.String("consumer", t.consumer), attribute.String("topic", topic)}
+	all := []attribute.KeyValue{attribute.String("consumer", t.consumer), attribute.String("topic", topic)}
 	if outcome != "" {
-		attributes = append(attributes, attribute.String("outcome", outcome))
+		all = append(all, attribute.String("outcome", outcome))
 	}
-	made := metric.WithAttributeSet(attribute.NewSet(attributes...))
+	option := metric.WithAttributeSet(attribute.NewSet(all...))
+	made := &attributes{add: []metric.AddOption{option}, record: []metric.RecordOption{option}}
 	t.attributes.Store(key, made)
 	return made
 }
@@ -117,8 +139,8 @@ func (t *instruments) handle(ctx context.Context, h Handler, m *Message) error {
 	}
 
 	running := t.measured(m.Topic, "")
-	t.running.Add(ctx, 1, running)
-	defer t.running.Add(ctx, -1, running)
+	t.running.Add(ctx, 1, running.add...)
+	defer t.running.Add(ctx, -1, running.add...)
 	start := time.Now()
 	inner, left := newContext(ctx, m, sender)
 	if len(left) > 0 {
@@ -128,30 +150,31 @@ func (t *instruments) handle(ctx context.Context, h Handler, m *Message) error {
 				"topic", m.Topic, "type", m.Type, "id", m.ID, "keys", left)
 		})
 	}
-	inner, mark := skipped.With(context.WithValue(inner, telemetryKey{}, t))
-	err := call(inner, h, m)
+	mark := &handling{Mark: skipped.Mark{Context: inner}, telemetry: t}
+	err := call(mark, h, m)
 	took := time.Since(start).Seconds()
 	skipped.Add(ctx, mark.Count())
 
-	what := t.measured(m.Topic, outcome(err, mark))
-	t.handled.Add(ctx, 1, what)
-	t.duration.Record(ctx, took, what)
+	what := t.measured(m.Topic, outcome(err, &mark.Mark))
+	t.handled.Add(ctx, 1, what.add...)
+	t.duration.Record(ctx, took, what.record...)
 	if err != nil {
 		span.RecordError(err)
-		span.SetStatus(codes.Error, outcome(err, mark))
+		span.SetStatus(codes.Error, outcome(err, &mark.Mark))
 	}
 	return err
 }
 
 // outcome returns how a call ended, as an attribute of the metrics. A batch is never "skipped", because its messages are counted one by one.
 func outcome(err error, mark *skipped.Mark) string {
-	var panicked *PanicError
 	switch {
 	case err == nil && mark != nil && mark.IsSet():
 		return "skipped"
 	case err == nil:
 		return "ok"
-	case errors.As(err, &panicked):
+	}
+	switch _, panicked := errors.AsType[*PanicError](err); {
+	case panicked:
 		return "panic"
 	case IsPermanent(err):
 		return "permanent"
@@ -213,11 +236,11 @@ func (t *instruments) handleBatch(ctx context.Context, h BatchHandler, batch []k
 	}
 
 	running := t.measured(topic, "")
-	t.running.Add(ctx, 1, running)
-	defer t.running.Add(ctx, -1, running)
+	t.running.Add(ctx, 1, running.add...)
+	defer t.running.Add(ctx, -1, running.add...)
 	start := time.Now()
-	inner, mark := skipped.With(context.WithValue(ctx, telemetryKey{}, t))
-	err := callBatch(inner, h, copies(batch))
+	mark := &handling{Mark: skipped.Mark{Context: ctx}, telemetry: t}
+	err := callBatch(mark, h, copies(batch))
 	took := time.Since(start).Seconds()
 
 	failed := failures(batch, err)
@@ -229,14 +252,14 @@ func (t *instruments) handleBatch(ctx context.Context, h BatchHandler, batch []k
 	}
 	for what, n := range counts {
 		if n > 0 {
-			t.handled.Add(ctx, n, t.measured(topic, what))
+			t.handled.Add(ctx, n, t.measured(topic, what).add...)
 		}
 	}
 	what := outcome(err, nil)
 	if len(failed) > 0 && len(failed) < len(batch) {
 		what = "partial"
 	}
-	t.duration.Record(ctx, took, t.measured(topic, what))
+	t.duration.Record(ctx, took, t.measured(topic, what).record...)
 	if len(failed) > 0 {
 		span.RecordError(err)
 		span.SetStatus(codes.Error, what)

@@ -50,7 +50,9 @@ func (u *level) finish(ctx context.Context) error {
 	if r.token != nil && len(events) > 0 {
 		*r.token = makeToken(events)
 	}
-	r.committed(context.WithoutCancel(ctx), u.hooks, aggregates, events)
+	if len(u.hooks)+len(aggregates)+len(events) > 0 {
+		r.committed(context.WithoutCancel(ctx), u.hooks, aggregates, events)
+	}
 	return nil
 }
 

@@ -140,7 +140,12 @@ func (u *level) open() bool {
 
 // in returns a Unit of this level whose own context is ctx with the unit in it.
 func (u *level) in(ctx context.Context) *Unit {
-	return &Unit{level: u, ctx: pgsql.WithUnit(ctx, (*inside)(u))}
+	in := &struct { // together, because each would be an object of its own
+		unit Unit
+		ctx  pgsql.UnitContext
+	}{ctx: pgsql.UnitContext{Context: ctx, Unit: (*inside)(u)}}
+	in.unit = Unit{level: u, ctx: &in.ctx}
+	return &in.unit
 }
 
 // doom makes sure that the transaction is not committed, even if the function ignores the error.

@@ -12,7 +12,11 @@ import (
 
 // Batch holds statements that are sent together, see [Send]. It does what pgx.Batch does with a quarter of the objects: its statements are prepared
 // already, so nothing is asked about their results.
-type Batch struct{ statements []statement }
+type Batch struct {
+	statements []statement
+	// room is that of the first statement. Most batches have no other.
+	room [1]statement
+}
 
 // statement is one statement of a [Batch].
 type statement struct {
@@ -24,12 +28,19 @@ type statement struct {
 
 // Queue adds a statement whose result is not read.
 func (b *Batch) Queue(text string, args ...any) {
-	b.statements = append(b.statements, statement{text: text, args: args})
+	b.add(statement{text: text, args: args})
 }
 
 // Query adds a statement whose result read takes. An error of read ends the batch; the statements behind it may have been executed.
 func (b *Batch) Query(read func(*Result) error, text string, args ...any) {
-	b.statements = append(b.statements, statement{text, args, read})
+	b.add(statement{text, args, read})
+}
+
+func (b *Batch) add(s statement) {
+	if b.statements == nil {
+		b.statements = b.room[:0]
+	}
+	b.statements = append(b.statements, s)
 }
 
 // Append adds the statements of another batch.

@@ -35,9 +35,19 @@ type (
 	leaseKey struct{}
 )
 
-// WithUnit returns a context that carries a unit. nil: none.
-func WithUnit(ctx context.Context, u Unit) context.Context {
-	return context.WithValue(ctx, unitKey{}, u)
+// UnitContext is a context that carries a unit.
+type UnitContext struct {
+	context.Context //nolint:containedctx // it is a context
+
+	Unit Unit // nil: none
+}
+
+// Value returns the unit, and the values of the context around it.
+func (c *UnitContext) Value(key any) any {
+	if key == (unitKey{}) {
+		return c.Unit
+	}
+	return c.Context.Value(key)
 }
 
 // UnitOf returns the unit that a context carries, nil if there is none.
@@ -52,7 +62,7 @@ func UnderLease(ctx context.Context, pool *sql.DB) context.Context {
 }
 
 // Outside returns a context without the unit, and without the lease, that ctx carries.
-func Outside(ctx context.Context) context.Context { return UnderLease(WithUnit(ctx, nil), nil) }
+func Outside(ctx context.Context) context.Context { return UnderLease(&UnitContext{Context: ctx}, nil) }
 
 // guard holds the pool for which its connections refuse statements.
 type guard struct{ pool *sql.DB }

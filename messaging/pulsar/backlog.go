@@ -102,7 +102,7 @@ func (l left) in(partition int32) (n int64) {
 
 // Leave implements [messaging.BacklogReceiver]. The message no longer counts as in hand, so that a partition that has stopped is still noticed.
 func (r *receiver) Leave(m *messaging.Message) {
-	rc, err := r.receipt(m, "leave")
+	rc, err := r.receipt(m, "pulsar: leave")
 	if err != nil {
 		return // an earlier consumer received it, so it comes again
 	}

@@ -221,7 +221,7 @@ func (r *receiver) limits() wire.Limits {
 // Ack implements [messaging.Receiver]. The acknowledgement is sent together with others, within 100 ms; nil does not mean that it has
 // arrived.
 func (r *receiver) Ack(_ context.Context, m *messaging.Message) error {
-	rc, err := r.receipt(m, "ack")
+	rc, err := r.receipt(m, "pulsar: ack")
 	if err != nil {
 		return err
 	}
@@ -247,7 +247,7 @@ func (r *receiver) Ack(_ context.Context, m *messaging.Message) error {
 // Redeliver implements [messaging.Receiver]. The message comes again to this receiver, before all messages that were received after it. A
 // redelivery by the broker would come after them.
 func (r *receiver) Redeliver(_ context.Context, m *messaging.Message) error {
-	rc, err := r.receipt(m, "redeliver")
+	rc, err := r.receipt(m, "pulsar: redeliver")
 	if err != nil {
 		return err
 	}
@@ -262,7 +262,7 @@ func (r *receiver) Redeliver(_ context.Context, m *messaging.Message) error {
 
 // receipt returns what is needed to settle the message.
 func (r *receiver) receipt(m *messaging.Message, call string) (*receipt, error) {
-	return adapters.Receipt(r.IsClosed(), m, "pulsar: "+call, func(rc *receipt) bool { return rc.receiver == r })
+	return adapters.Receipt(r.IsClosed(), m, call, func(rc *receipt) bool { return rc.receiver == r })
 }
 
 // Close implements [messaging.Receiver]. It sends the acknowledgements that wait; the broker delivers the rest again.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/internal/pgerr"
@@ -41,7 +42,8 @@ type entryTable struct{ *Handle }
 // snapshot: the unique index sees what was committed meanwhile. While a copy of the message is being handled, the lock or the index makes
 // this call wait.
 func (t entryTable) Enter(ctx context.Context, u *uow.Unit, id Identity) (Entry, error) {
-	n, err := t.CountRows(ctx, u, enterOne, id.Key.String(), &id.Consumer, &id.Tenant, &id.Source, id.Lock, t.LockMillis())
+	n, err := t.CountRows(ctx, u, enterOne,
+		pgtype.UUID{Bytes: id.Key, Valid: true}, (*text)(&id.Consumer), (*text)(&id.Tenant), (*text)(&id.Source), id.Lock, t.LockMillis())
 	if err != nil {
 		return Duplicate, fmt.Errorf("inbox: enter message %s of consumer %s: %w", id.Key, id.Consumer, Explain(err))
 	}
@@ -49,6 +51,14 @@ func (t entryTable) Enter(ctx context.Context, u *uow.Unit, id Identity) (Entry,
 		unit.Of(ctx).ProvedBy(t.Proof(id))
 	}
 	return Entry(n), nil
+}
+
+// text is a parameter that pgx takes from where it is. It would copy a *string to an object of its own.
+type text string
+
+// TextValue implements [pgtype.TextValuer].
+func (t *text) TextValue() (pgtype.Text, error) {
+	return pgtype.Text{String: string(*t), Valid: true}, nil
 }
 
 // Awaited are messages that somebody waits for. All slices have the same length.
@@ -121,21 +131,24 @@ func (t entryTable) CountRows(ctx context.Context, u *uow.Unit, statement string
 	if err != nil {
 		return 0, err
 	}
-	var xid string
-	b := &pgsql.Batch{}
-	b.Query(func(rows *pgsql.Result) error {
+	s := &struct { // together, because each would be an object of its own
+		batch pgsql.Batch
+		xid   string
+		n     int64
+	}{}
+	s.batch.Query(func(rows *pgsql.Result) error {
 		for rows.Next() {
-			if err := rows.Scan(&xid); err != nil {
+			if err := rows.Scan(&s.xid); err != nil {
 				return err
 			}
-			n++
+			s.n++
 		}
 		return rows.Err()
 	}, place.Text(statement), args...)
 	bounded, cancel := t.Bounded(ctx)
 	defer cancel()
-	if err = unit.Of(ctx).Send(bounded, b); err == nil && xid != "" {
-		unit.Of(ctx).Identified(xid)
+	if err = unit.Of(ctx).Send(bounded, &s.batch); err == nil && s.xid != "" {
+		unit.Of(ctx).Identified(s.xid)
 	}
-	return n, err
+	return s.n, err
 }
