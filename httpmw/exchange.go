@@ -89,10 +89,22 @@ func (e *exchange) request(ctx context.Context) *http.Request {
 	r := e.r.Clone(ctx)
 	r.Body, r.ContentLength, r.TransferEncoding = http.NoBody, int64(len(e.body)), nil
 	if len(e.body) > 0 {
-		r.Body = io.NopCloser(bytes.NewReader(e.body))
+		r.Body = newBody(e.body)
 	}
 	return r
 }
+
+// body is the unread body of a request.
+type body struct{ bytes.Reader }
+
+func newBody(text []byte) io.ReadCloser {
+	b := &body{}
+	b.Reset(text)
+	return b
+}
+
+// Close does nothing.
+func (*body) Close() error { return nil }
 
 // run runs the handler once, from the start: nothing that an earlier run did to the request or the answer is left.
 func (e *exchange) run(ctx context.Context, limit int) (*recorder, error) {

@@ -2,6 +2,7 @@ package httpmw
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -52,6 +53,10 @@ func Idempotency(m *uow.Manager, s *idempotency.Store, scope ScopeFunc, cfg *Ide
 	if err != nil {
 		panic(err) // cannot happen: Validate has made the same
 	}
+	units := []uow.Option{uow.WithNestedChecks(), uow.WithIsolation(sql.LevelReadCommitted)} // idempotency.Store.Begin explains the isolation
+	if c.RunOnce {
+		units = append(units, uow.WithoutRetry())
+	}
 	var idle []idempotency.BeginOption
 	if c.Timeout > 0 {
 		idle = append(idle, idempotency.WithIdleTimeout(c.Timeout+idleGrace))
@@ -62,7 +67,7 @@ func Idempotency(m *uow.Manager, s *idempotency.Store, scope ScopeFunc, cfg *Ide
 	}
 	headers, counted := newHeaderNames(names), otelx.Outcomes(outcomes()...)
 	k := &keyed{
-		units: m, store: s, mw: s.Middleware(), scope: scope, cfg: c, headers: headers, prints: prints, idle: idle,
+		units: m, store: s, mw: s.Middleware(), scope: scope, cfg: c, headers: headers, prints: prints, options: units, idle: idle,
 		retryAfter: seconds(c.RetryAfter),
 		log:        c.Telemetry.Logger,
 		sender:     sender{base: c.ProblemBase, own: c.Refuse, log: c.Telemetry.Logger},
@@ -87,6 +92,7 @@ type keyed struct {
 	headers    headerNames // headers that are stored with an answer
 	prints     *fingerprint.Printer
 	retryAfter string
+	options    []uow.Option
 	idle       []idempotency.BeginOption // limits how long a process that has vanished keeps its locks
 
 	log      *slog.Logger
@@ -163,7 +169,7 @@ func (k *keyed) handle(ctx context.Context, next http.Handler, w http.ResponseWr
 		return refuse(scopeInvalid())
 	}
 	// The inner one would wait for the lock that the outer one holds.
-	if ctx.Value(passedKey{}) == id {
+	if outer, within := ctx.Value(passedKey{}).(*passed); within && *outer == *id {
 		k.log.ErrorContext(ctx, "oncebox: httpmw.Idempotency is mounted twice on this route, so the request is refused: remove one of the "+
 			"two", "key", id.key.String())
 		return refuse(misplaced())
@@ -204,14 +210,14 @@ type passed struct {
 type passedKey struct{}
 
 // detached runs the handler with a context that does not end when the client goes away, so that the client's retry gets the answer.
-func (k *keyed) detached(ctx context.Context, e *exchange, id passed) (*answer, string) {
+func (k *keyed) detached(ctx context.Context, e *exchange, id *passed) (*answer, string) {
 	ctx = context.WithValue(context.WithoutCancel(ctx), passedKey{}, id)
 	if k.cfg.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, k.cfg.Timeout)
 		defer cancel()
 	}
-	return k.once(ctx, e, id.key)
+	return k.once(ctx, e, &id.key)
 }
 
 // errTenantRequired is logged; the client gets the problem idempotency-scope-invalid.
@@ -219,17 +225,17 @@ var errTenantRequired = errors.New("httpmw: IdempotencyConfig.RequireTenant is s
 	"Idempotency, or let the scope function set Scope.Tenant")
 
 // identify returns whose key it is. The method and the path belong to it, so one key may be used for two operations.
-func (k *keyed) identify(r *http.Request, text string) (passed, error) {
+func (k *keyed) identify(r *http.Request, text string) (*passed, error) {
 	scope, err := k.scope(r)
 	if err != nil {
-		return passed{}, err
+		return nil, err
 	}
-	id := passed{store: k.store, tenantFromContext: scope.Tenant == ""}
+	id := &passed{store: k.store, tenantFromContext: scope.Tenant == ""}
 	if id.tenantFromContext {
 		scope.Tenant = event.TenantFrom(r.Context())
 	}
 	if scope.Tenant == "" && k.cfg.RequireTenant {
-		return passed{}, errTenantRequired
+		return nil, errTenantRequired
 	}
 	if scope.Method == "" {
 		scope.Method = r.Method

@@ -2,7 +2,6 @@ package httpmw
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -40,8 +39,18 @@ type run struct {
 	found *idempotency.Response
 }
 
+// work is a request with a new key, which is tried until it is committed. Its methods are one try.
+type work struct {
+	k    *keyed
+	e    *exchange
+	key  *idempotency.Key
+	fp   idempotency.Fingerprint
+	last run
+	resp idempotency.Response // of the last try, as it is stored
+}
+
 // once handles one request with a key, from the look-up to COMMIT. When it returns, it holds no connection.
-func (k *keyed) once(ctx context.Context, e *exchange, key idempotency.Key) (*answer, string) {
+func (k *keyed) once(ctx context.Context, e *exchange, key *idempotency.Key) (*answer, string) {
 	r := e.r
 	if k.cfg.Fingerprint != nil {
 		r = e.request(ctx) // a request whose body can still be read
@@ -55,57 +64,52 @@ func (k *keyed) once(ctx context.Context, e *exchange, key idempotency.Key) (*an
 	}
 	// A request whose key was seen lately is most likely a retry. Completed rows never change, so a plain look-up answers it, without a transaction.
 	// All other requests begin a transaction at once and look up within, or claim the key, which also finds out whether a lease has ended.
-	if k.mw.SeenRecently(key) {
-		found, err := k.store.Lookup(ctx, k.units.DB(ctx), key, fp)
+	if k.mw.SeenRecently(*key) {
+		found, err := k.store.Lookup(ctx, k.units.DB(ctx), *key, fp)
 		if found != nil || err != nil && k.cfg.Lease == nil {
-			return k.conclude(ctx, e, run{found: found}, key, err)
+			return k.conclude(ctx, e, run{found: found}, *key, err)
 		}
 	}
 	if k.cfg.Lease != nil {
-		return k.leased(ctx, e, key, fp)
+		return k.leased(ctx, e, *key, fp)
 	}
 	e.base = key.OutsideOf(fp)
-	opts := []uow.Option{uow.WithNestedChecks(), uow.WithIsolation(sql.LevelReadCommitted)} // idempotency.Store.Begin explains the isolation
-	if k.cfg.RunOnce {
-		opts = append(opts, uow.WithoutRetry())
-	}
-	var last run
-	err = k.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
-		return k.transact(ctx, u, e, key, fp, &last)
-	}, opts...)
+	w := &work{k: k, e: e, key: key, fp: fp}
+	err = k.units.Do(ctx, w.transact, k.options...)
 	if refused, ok := errors.AsType[*refusedError](err); ok && refused.final && !errors.Is(err, uow.ErrTransactionEnded) {
-		err = k.storeRefusal(ctx, key, fp, &last)
+		err = k.storeRefusal(ctx, *key, fp, &w.last)
 	}
-	return k.conclude(ctx, e, last, key, err)
+	return k.conclude(ctx, e, w.last, *key, err)
 }
 
 // transact is one try: lock and look-up, the handler, the answer. COMMIT follows if it returns nil. BEGIN is sent with the first statement and
 // COMMIT with the last, so that the try costs two round trips besides those of the handler.
-func (k *keyed) transact(ctx context.Context, u *uow.Unit, e *exchange, key idempotency.Key, fp idempotency.Fingerprint, now *run) error {
-	found, err := k.begin(ctx, u, key, fp)
+func (w *work) transact(ctx context.Context, u *uow.Unit) error {
+	found, err := w.begin(ctx, u)
 	if err != nil {
 		return err
 	}
+	now := &w.last
 	if found != nil {
 		now.found = found
 		return errFound
 	}
-	now.rec, err = e.run(ctx, k.cfg.MaxHeld)
+	now.rec, err = w.e.run(ctx, w.k.cfg.MaxHeld)
 	if err != nil {
 		return silence(err, u)
 	}
 	if now.rec.drops() {
 		// If the handler has answered after a deadlock, another run may succeed. Its answer must not be stored then.
 		cause := u.Retryable()
-		return &refusedError{cause: cause, final: cause == nil && k.keeps(e, now.rec)}
+		return &refusedError{cause: cause, final: cause == nil && w.k.keeps(w.e, now.rec)}
 	}
-	if !k.cfg.WithoutUnit && !unit.Of(ctx).Used() {
-		tellUnused(ctx, k.log, &k.unused, e, now.rec.status, "or set IdempotencyConfig.WithoutUnit")
+	if !w.k.cfg.WithoutUnit && !unit.Of(ctx).Used() {
+		tellUnused(ctx, w.k.log, &w.k.unused, w.e, now.rec.status, "or set IdempotencyConfig.WithoutUnit")
 	}
-	if err := k.addToken(ctx, u, now.rec); err != nil {
+	if err := w.k.addToken(ctx, u, now.rec); err != nil {
 		return err
 	}
-	return k.complete(ctx, u, key, fp, now.rec)
+	return w.complete(ctx, u)
 }
 
 // silence adds the unit's retryable error, if there is one, to the error of a handler that has answered nothing. Most likely that error is why: a
@@ -151,15 +155,15 @@ func tellUnused(ctx context.Context, log *slog.Logger, routes *sync.Map, e *exch
 
 // begin sends BEGIN, the lock of the key and the look-up in one round trip. The result is the answer of
 // an earlier request, or nil.
-func (k *keyed) begin(ctx context.Context, u *uow.Unit, key idempotency.Key, fp idempotency.Fingerprint) (*idempotency.Response, error) {
-	store, err := k.mw.In(ctx, u.DB())
+func (w *work) begin(ctx context.Context, u *uow.Unit) (*idempotency.Response, error) {
+	store, err := w.k.mw.In(ctx, u.DB())
 	if err != nil {
-		return nil, fmt.Errorf("httpmw: begin key %s: %w", key, err)
+		return nil, fmt.Errorf("httpmw: begin key %s: %w", w.key, err)
 	}
 	b := &pgsql.Batch{}
-	begun := store.QueueBegin(b, key, fp, k.idle...)
+	begun := store.QueueBegin(b, w.key, &w.fp, w.k.idle...)
 	if err := unit.Of(ctx).Send(ctx, b); err != nil {
-		return nil, fmt.Errorf("httpmw: begin key %s: %w", key, err)
+		return nil, fmt.Errorf("httpmw: begin key %s: %w", w.key, err)
 	}
 	unit.Of(ctx).Identified(begun.XID)
 	return begun.Response, begun.Err
@@ -167,23 +171,26 @@ func (k *keyed) begin(ctx context.Context, u *uow.Unit, key idempotency.Key, fp 
 
 // complete stores the answer in one round trip with COMMIT. If the connection breaks there, the stored answer proves
 // whether the unit was committed.
-func (k *keyed) complete(ctx context.Context, u *uow.Unit, key idempotency.Key, fp idempotency.Fingerprint, rec *recorder) error {
-	b := &pgsql.Batch{}
-	resp := k.response(ctx, rec)
-	store, err := k.mw.In(ctx, u.DB())
+func (w *work) complete(ctx context.Context, u *uow.Unit) error {
+	w.resp = w.k.response(ctx, w.last.rec)
+	store, err := w.k.mw.In(ctx, u.DB())
 	if err != nil {
-		return fmt.Errorf("httpmw: complete key %s: %w", key, err)
+		return fmt.Errorf("httpmw: complete key %s: %w", w.key, err)
 	}
-	if err := store.QueueComplete(b, key, fp, resp); err != nil {
+	b := &pgsql.Batch{}
+	if err := store.QueueComplete(b, w.key, &w.fp, &w.resp); err != nil {
 		return err
 	}
-	unit.Of(ctx).ProvedBy(func(ctx context.Context, db bun.IDB, xid string) (bool, error) {
-		return k.mw.Completed(ctx, db, key, resp, xid)
-	})
+	unit.Of(ctx).ProvedBy(w.proved)
 	if !unit.Of(ctx).SendLast(b) {
-		return fmt.Errorf("httpmw: complete key %s: the unit has ended", key)
+		return fmt.Errorf("httpmw: complete key %s: the unit has ended", w.key)
 	}
 	return nil
+}
+
+// proved reports whether the answer is stored: see [unit.Unit].ProvedBy.
+func (w *work) proved(ctx context.Context, db bun.IDB, xid string) (bool, error) {
+	return w.k.mw.Completed(ctx, db, *w.key, w.resp, xid)
 }
 
 // storeRefusal stores an answer of 400 or more after its work was rolled back. A savepoint would avoid the second transaction, but every request
@@ -211,14 +218,14 @@ func (k *keyed) storeRefusal(ctx context.Context, key idempotency.Key, fp idempo
 // conclude turns the end of the last try into the answer for the client.
 func (k *keyed) conclude(ctx context.Context, e *exchange, last run, key idempotency.Key, err error) (*answer, string) {
 	refuse := func(p Problem, outcome string) (*answer, string) { return p.answer(e.w, k.retryAfter), outcome }
-	var refused *refusedError
+	refused, _ := errors.AsType[*refusedError](err)
 	switch {
 	case last.found != nil:
 		return k.replay(e, last.found), outcomeReplayed
 	case err == nil:
 		k.mw.MarkSeen(key)
 		return last.rec.answer(), outcomeExecuted
-	case errors.As(err, &refused) && !errors.Is(err, uow.ErrTransactionEnded):
+	case refused != nil && !errors.Is(err, uow.ErrTransactionEnded):
 		return last.rec.answer(), outcomeReleased
 	case errors.Is(err, idempotency.ErrInProgress), k.mw.IsTaken(err):
 		return inProgress().answer(e.w, k.patience(err)), outcomeInProgress

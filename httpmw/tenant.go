@@ -40,7 +40,7 @@ func Tenant(find func(*http.Request) (string, error), opts ...TenantOption) func
 				t.refuse(tenantInvalid(), w, r)
 				return
 			}
-			if p, within := r.Context().Value(passedKey{}).(passed); within && p.tenantFromContext && p.key.Tenant() != id {
+			if p, within := r.Context().Value(passedKey{}).(*passed); within && p.tenantFromContext && p.key.Tenant() != id {
 				t.logger().ErrorContext(r.Context(), "oncebox: httpmw.Tenant is mounted inside httpmw.Idempotency, so the idempotency key was stored for "+
 					"another tenant; the request is refused: mount Tenant outside of "+
 					"Idempotency", "key", p.key.String(), "tenant_of_key", p.key.Tenant(), "tenant", id)

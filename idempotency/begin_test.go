@@ -21,7 +21,7 @@ func queued(t *testing.T, db *pgtest.DB, store *idempotency.Store, key idempoten
 	t.Helper()
 	conn, tx := begin(t, db)
 	b := &pgsql.Batch{}
-	begun := store.Middleware().QueueBegin(b, key, fp)
+	begun := store.Middleware().QueueBegin(b, &key, &fp)
 	require.NoError(t, pgsql.Send(t.Context(), conn, tx, b))
 	var xid sql.NullString
 	require.NoError(t, tx.QueryRow("SELECT pg_current_xact_id_if_assigned()::text").Scan(&xid))

@@ -19,11 +19,15 @@ type Fingerprint struct {
 func NewFingerprint(tag string, parts ...[]byte) Fingerprint {
 	f := Fingerprint{Tag: tag}
 	h := sha256.New()
-	var length []byte
-	for _, part := range append([][]byte{[]byte(tag)}, parts...) {
-		length = binary.BigEndian.AppendUint64(length[:0], uint64(len(part)))
-		_, _ = h.Write(length) // a hash never fails
+	var length [8]byte
+	add := func(part []byte) {
+		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
+		_, _ = h.Write(length[:]) // a hash never fails
 		_, _ = h.Write(part)
+	}
+	add([]byte(tag))
+	for _, part := range parts {
+		add(part)
 	}
 	h.Sum(f.Sum[:0])
 	return f

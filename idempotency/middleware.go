@@ -38,6 +38,12 @@ type Begun struct {
 	XID string
 	// Err is one of the errors of [Store.Begin].
 	Err error
+
+	store  *Store
+	key    *Key
+	fp     *Fingerprint
+	locked bool
+	found  record
 }
 
 // In returns the middleware for a transaction. Without Config.Schema it has to be called before [Middleware.QueueBegin] and
@@ -50,33 +56,37 @@ func (m Middleware) In(ctx context.Context, tx bun.Tx) (Middleware, error) {
 
 // QueueBegin is [Store.Begin] as a part of b: it can share a round trip with BEGIN. The result is valid only after b was sent; if sending fails,
 // use that error.
-func (m Middleware) QueueBegin(b *pgsql.Batch, key Key, fp Fingerprint, opts ...BeginOption) *Begun {
-	result := &Begun{Err: errNotSent}
-	var locked bool
-	b.Query(func(row *pgsql.Result) error { return row.One(&locked, nil) }, m.text(lock), lockArgs(key, opts)...)
-	b.Query(func(rows *pgsql.Result) error {
-		var found record
-		for rows.Next() {
-			if row := rows.RawValues(); row[0] == nil { // a new key: to read a row of NULLs costs as much as one of values
-				result.XID = string(row[len(row)-1])
-				continue
-			}
-			if err := rows.Scan(append(found.dest(), nil)...); err != nil {
-				return err
-			}
+func (m Middleware) QueueBegin(b *pgsql.Batch, key *Key, fp *Fingerprint, opts ...BeginOption) *Begun {
+	begun := &Begun{Err: errNotSent, store: m.store, key: key, fp: fp}
+	args := lockArgs(key, opts)
+	b.Query(begun.readLock, m.text(lock), args...)
+	b.Query(begun.readRow, m.text(lookupNew), args[:1:1]...)
+	return begun
+}
+
+func (b *Begun) readLock(row *pgsql.Result) error { return row.One(&b.locked, nil) }
+
+// readRow takes the row of lookupNew.
+func (b *Begun) readRow(rows *pgsql.Result) error {
+	for rows.Next() {
+		if row := rows.RawValues(); row[0] == nil { // a new key: to read a row of NULLs costs as much as one of values
+			b.XID = string(row[len(row)-1])
+			continue
 		}
-		if err := rows.Err(); err != nil {
+		if err := rows.Scan(append(b.found.dest(), nil)...); err != nil {
 			return err
 		}
-		result.Response, result.Err = m.store.begun(locked, &found, key, fp)
-		return nil
-	}, m.text(lookupNew), key.hash[:])
-	return result
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	b.Response, b.Err = b.store.begun(b.locked, &b.found, *b.key, *b.fp)
+	return nil
 }
 
 // QueueComplete is [Store.Complete] as a part of b: it can share a round trip with COMMIT. If somebody else has completed the key in spite of the
 // lock, it fails, and the statements after it in b are not executed: see [Middleware.IsTaken].
-func (m Middleware) QueueComplete(b *pgsql.Batch, key Key, fp Fingerprint, resp Response) error {
+func (m Middleware) QueueComplete(b *pgsql.Batch, key *Key, fp *Fingerprint, resp *Response) error {
 	args, err := m.store.completion(key, fp, resp)
 	if err != nil {
 		return err

@@ -68,7 +68,8 @@ func (s *Store) Erase(ctx context.Context, db bun.IDB, tenant, principal string)
 	if tenant == "" {
 		tenant = s.cfg.DefaultTenantID
 	}
-	n, err := s.run.Exec(ctx, db, erase, tenant, hashPrincipal(tenant, principal).column())
+	hash := hashPrincipal(tenant, principal)
+	n, err := s.run.Exec(ctx, db, erase, tenant, hash.column())
 	s.cache.empty(time.Now())
 	if err != nil {
 		return 0, fmt.Errorf("idempotency: erase the answers of a principal of tenant %s: %w", tenant, pgerr.Explain(err))
@@ -89,8 +90,8 @@ func hashPrincipal(tenant, principal string) (h principalHash) {
 }
 
 // column returns the hash as it is stored: NULL without a principal.
-func (h principalHash) column() any {
-	if h == (principalHash{}) {
+func (h *principalHash) column() any {
+	if *h == (principalHash{}) {
 		return nil
 	}
 	return h[:]

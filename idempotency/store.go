@@ -69,6 +69,7 @@ ON CONFLICT (key_hash) DO UPDATE SET
 // Store keeps answers in the table idempotency_keys. It is safe for concurrent use.
 type Store struct {
 	cfg       Config
+	ttl       any // the argument of complete
 	run       *pgsql.Runner
 	audit     *audit.Log
 	confirmed *pgsql.Runner // for writes that an answer relies on, and that never wait for long
@@ -87,7 +88,7 @@ func NewStore(cfg *Config) *Store {
 	run := pgsql.New(c.Schema, c.Pooler)
 	meter := otelx.Meter(c.Telemetry.MeterProvider, "idempotency")
 	return &Store{
-		cfg: c, run: run, audit: &audit.Log{Part: operator.PartIdempotency, Run: run.AdHoc(), Retention: c.AuditRetention},
+		cfg: c, ttl: c.TTL.Seconds(), run: run, audit: &audit.Log{Part: operator.PartIdempotency, Run: run.AdHoc(), Retention: c.AuditRetention},
 		confirmed: run.Confirmed(), cache: newCache(c.Cache),
 		log:    otelx.Logger(c.Telemetry.Logger),
 		tracer: otelx.Tracer(c.Telemetry.TracerProvider, "idempotency"),
@@ -122,19 +123,20 @@ func (s *Store) TTL() time.Duration { return s.cfg.TTL }
 // BeginOption changes how a key is begun.
 type BeginOption func(*beginOptions)
 
-type beginOptions struct{ idle string }
+type beginOptions struct{ idle any }
 
 // WithIdleTimeout makes PostgreSQL end the session when it waits longer than d, at least 1ms, for the next statement of the transaction. So the
 // key, and all other locks of the transaction, are free again after a process froze or its machine vanished; otherwise that takes until TCP gives
 // up, which may be hours. It applies until the transaction ends, and only in sessions without a limit of their own: those of pools of config.OpenDB
 // have one, config.Config.IdleInTransaction.
 func WithIdleTimeout(d time.Duration) BeginOption {
-	idle := strconv.FormatInt(min(max(d.Milliseconds(), 1), math.MaxInt32), 10)
+	var idle any = strconv.FormatInt(min(max(d.Milliseconds(), 1), math.MaxInt32), 10)
 	return func(o *beginOptions) { o.idle = idle }
 }
 
-func lockArgs(key Key, opts []BeginOption) []any {
-	var o beginOptions
+// lockArgs returns the arguments of lock. The first is that of lookupNew as well.
+func lockArgs(key *Key, opts []BeginOption) []any {
+	o := beginOptions{idle: ""}
 	for _, opt := range opts {
 		opt(&o)
 	}
@@ -153,7 +155,7 @@ func (s *Store) Begin(ctx context.Context, tx bun.IDB, key Key, fp Fingerprint, 
 	}
 	var locked bool
 	var idle sql.NullString
-	if err := s.run.QueryRow(ctx, tx, lock, lockArgs(key, opts), &locked, &idle); err != nil {
+	if err := s.run.QueryRow(ctx, tx, lock, lockArgs(&key, opts), &locked, &idle); err != nil {
 		return nil, beginError(key, err)
 	}
 	row, err := s.look(ctx, tx, key)
@@ -223,7 +225,7 @@ func (s *Store) found(row *record, key Key, fp Fingerprint) (*Response, error) {
 // Complete stores the answer in the transaction that began the key. [ErrInProgress] means that somebody else completed
 // the key in spite of the lock; the transaction must be rolled back then, and the key begun again.
 func (s *Store) Complete(ctx context.Context, tx bun.IDB, key Key, fp Fingerprint, resp Response) error {
-	args, err := s.completion(key, fp, resp)
+	args, err := s.completion(&key, &fp, &resp)
 	if err != nil {
 		return err
 	}
@@ -237,12 +239,12 @@ func (s *Store) Complete(ctx context.Context, tx bun.IDB, key Key, fp Fingerprin
 }
 
 // completion returns the arguments of complete.
-func (s *Store) completion(key Key, fp Fingerprint, resp Response) ([]any, error) {
+func (s *Store) completion(key *Key, fp *Fingerprint, resp *Response) ([]any, error) {
 	headers, body, omitted, err := resp.columns()
 	if err != nil {
 		return nil, err
 	}
-	return []any{key.hash[:], key.tenant, key.principal.column(), fp.Tag, fp.Sum[:], resp.Status, headers, body, omitted, s.cfg.TTL.Seconds()}, nil
+	return []any{key.hash[:], key.tenant, key.principal.column(), fp.Tag, fp.Sum[:], resp.Status, headers, body, omitted, s.ttl}, nil
 }
 
 // codeTaken is the SQLSTATE of the function idempotency_taken: one of our own, in a class that PostgreSQL leaves to others.

@@ -202,7 +202,7 @@ func TestErrorOfATakenKeyHasNoAnswerInIt(t *testing.T) {
 		for range 2 {
 			conn, tx := begin(t, db)
 			b := &pgsql.Batch{}
-			require.NoError(t, store.Middleware().QueueComplete(b, key, one, secret))
+			require.NoError(t, store.Middleware().QueueComplete(b, &key, &one, &secret))
 			b.Queue("CREATE TABLE behind_it ()")
 			err := pgsql.Send(t.Context(), conn, tx, b)
 			require.NoError(t, tx.Rollback())

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -50,9 +51,7 @@ func (u *level) finish(ctx context.Context) error {
 	if r.token != nil && len(events) > 0 {
 		*r.token = makeToken(events)
 	}
-	if len(u.hooks)+len(aggregates)+len(events) > 0 {
-		r.committed(context.WithoutCancel(ctx), u.hooks, aggregates, events)
-	}
+	r.committed(ctx, u.hooks, aggregates, events)
 	return nil
 }
 
@@ -153,10 +152,13 @@ func (t *transaction) commitWith(ctx context.Context, batch *pgsql.Batch) (sent 
 	if batch.Len() == 0 {
 		ctx = context.WithoutCancel(ctx)
 	}
-	timed, cancel := context.WithTimeout(ctx, t.limit)
-	defer cancel()
+	if end, has := ctx.Deadline(); !has || time.Until(end) > t.limit { // most requests end earlier than that
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, t.limit)
+		defer cancel()
+	}
 	t.committing(true)
-	open, err := pgsql.SendCommit(timed, t.conn, batch)
+	open, err := pgsql.SendCommit(ctx, t.conn, batch)
 	if ended := errors.Is(err, ErrTransactionEnded); ended || open {
 		t.committing(false)
 		if !ended {
@@ -230,6 +232,10 @@ func (r *root) own(events []event.Envelope) (own []event.Envelope) {
 // committed clears the events of the aggregates, and calls the sinks and the hooks of AfterCommit. The data is committed, so a panic here is logged
 // and not returned.
 func (r *root) committed(ctx context.Context, hooks []func(context.Context), aggregates []event.Aggregate, events []event.Envelope) {
+	if len(hooks)+len(aggregates)+len(events) == 0 {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
 	for _, a := range aggregates {
 		r.survive(ctx, "ClearEvents", a.ClearEvents)
 		if s, ok := r.saved[a]; ok {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -14,8 +15,8 @@ import (
 // already, so nothing is asked about their results.
 type Batch struct {
 	statements []statement
-	// room is that of the first statement. Most batches have no other.
-	room [1]statement
+	// room is that of the first two statements. Most batches have no other.
+	room [2]statement
 }
 
 // statement is one statement of a [Batch].
@@ -44,7 +45,13 @@ func (b *Batch) add(s statement) {
 }
 
 // Append adds the statements of another batch.
-func (b *Batch) Append(other *Batch) { b.statements = append(b.statements, other.statements...) }
+func (b *Batch) Append(other *Batch) {
+	if len(b.statements) == 0 {
+		b.statements = slices.Clip(other.statements) // shared: what is added to either of them later is not
+		return
+	}
+	b.statements = append(b.statements, other.statements...)
+}
 
 // forPgx returns the statements as a tracer of pgx reads them.
 func (b *Batch) forPgx() *pgx.Batch {

@@ -76,6 +76,9 @@ func parseMedia(text string) (kind string, params map[string]string, err error) 
 // mediaType returns the one form of a media type: names and character sets in lower case, and no character set where it is the default, which is
 // UTF-8 for JSON and for forms.
 func mediaType(kind string, params map[string]string) string {
+	if kind == mediaJSON && len(params) == 0 {
+		return kind
+	}
 	if set, ok := params["charset"]; ok {
 		set = strings.ToLower(set)
 		params["charset"] = set
