@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/oncebox/oncebox/console/internal/consumer"
+	"github.com/oncebox/oncebox/console/internal/frame"
 	"github.com/oncebox/oncebox/console/internal/plot"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/ops"
@@ -27,7 +28,6 @@ func showConsumers(v *visit) (err error) {
 	if view.Consumers, err = consumer.ReadWhole(v.Context(), v.cfg.Outbox, v.cfg.Inbox); err != nil {
 		return err
 	}
-	v.still = v.access.Act // the page has forms
 	return v.show(pageConsumers, titleConsumers, view)
 }
 
@@ -36,6 +36,7 @@ type consumerView struct {
 	View   *consumer.View
 	Spans  []tab
 	Notice string
+	Open   operator.Action // the form that is open, "" for none
 }
 
 // showConsumer shows all that is known of one consumer.
@@ -53,10 +54,14 @@ func showConsumer(v *visit) error {
 	if err != nil {
 		return err
 	}
-	v.still = v.access.Act // the page has forms
-	return v.show(consumer.Page, name, &consumerView{
+	shown := &consumerView{
 		View: view, Spans: spansOf(consumer.Page, url.Values{consumer.Field: {name}}, span), Notice: consumer.Done(operator.Action(q.Get(fieldDone))),
-	})
+	}
+	if v.access.Act {
+		shown.Open = operator.Action(q.Get(frame.FieldForm))
+	}
+	v.still = shown.Open != ""
+	return v.show(consumer.Page, name, shown)
 }
 
 // changeConsumer pauses, resumes or forgets a consumer.

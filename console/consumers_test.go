@@ -65,7 +65,7 @@ func TestConsumersOfEachStateAreShown(t *testing.T) {
 	require.Contains(t, text, "At least: the broker counts batches")
 	require.Regexp(t, "look mailer has been behind at the topic parcel since [-0-9 ]*\\d\\d:\\d\\d: at least 2 712 messages wait at the broker\\. "+
 		"80 % of the events since then are of the tenant initech, which still sends about 8 a minute: a pause of the tenant holds these back\\. ", text)
-	require.Contains(t, b.page("").links("tenants?"), "tenants?tenant=initech#pause")
+	require.Contains(t, b.page("").links("tenants?"), "tenants?form=pause&tenant=initech#pause")
 	require.Empty(t, b.as("bob", "read").page("").links("tenants?"), "bob may look only")
 	_, err = s.DB.ExecContext(t.Context(), `UPDATE inbox_topic SET backlog_precision = 'ESTIMATED', oldest_at = asked_at - interval '130 seconds'
 		WHERE topic = 'parcel'`)
@@ -116,9 +116,8 @@ func TestAConsumerIsPausedAndResumed(t *testing.T) {
 	require.NoError(t, s.App.Inbox.SubscribeAll(t.Context()))
 	page := b.page("consumers")
 	require.Contains(t, page.text(), "Last error not now "+hostile, "text only")
-	form := page.form()
-	form.Set("consumer", "billing")
-	form.Set("action", "pause")
+	form := b.page(page.links("consumer?form=pause")[0]).form()
+	require.Equal(t, []string{"billing", "pause"}, []string{form.Get("consumer"), form.Get("action")})
 	require.Equal(t, http.StatusUnprocessableEntity, b.post("consumers", form).status, "a reason is missing")
 	form.Set("reason", "the <b>bank</b> is down")
 	form.Set("for", "soon")
@@ -152,7 +151,7 @@ func TestAConsumerIsPausedAndResumed(t *testing.T) {
 	require.Contains(t, b.post("consumers", form).text(), "The consumer is resumed.")
 	require.Equal(t, http.StatusConflict, b.post("consumers", form).status)
 	for _, action := range []string{"pause", "resume"} {
-		form = b.page("consumer?name=billing").form()
+		form = b.page(b.page("consumer?name=billing").links("consumer?form=")[0]).form()
 		require.Equal(t, action, form.Get("action"))
 		form.Set("reason", "the bank again")
 		own := b.post("consumers", form)

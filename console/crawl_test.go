@@ -93,11 +93,11 @@ func TestEveryLinkLeadsToAPage(t *testing.T) {
 	}
 	b.crawl()
 
-	b.send("tenants", "tenants", url.Values{"action": {"pause"}, "tenant": {"acme"}})
-	b.send("consumers", "consumers", url.Values{"action": {"pause"}, "consumer": {"billing"}})
+	b.send("tenants?form=pause", "tenants", url.Values{"tenant": {"acme"}})
+	b.send("consumer?name=billing&form=pause", "consumers", nil)
 	b.crawl()
-	b.send("tenants", "tenants", url.Values{"action": {"resume"}, "tenant": {"acme"}})
-	b.send("consumers", "consumers", url.Values{"action": {"resume"}, "consumer": {"billing"}})
+	b.send("tenants?form=resume&tenant=acme", "tenants", nil)
+	b.send("consumer?name=billing&form=resume", "consumers", nil)
 	b.send("keys", "keys", url.Values{"outcome": {"not_done"}, "result": {""}})
 	b.send(b.first("delayed", "decide?action=move"), "decide", url.Values{"to": {"2h"}})
 	b.send(b.first("delayed", "decide?action=cancel"), "decide", nil)

@@ -76,7 +76,7 @@ func showFailure(v *visit) error {
 	}
 	view.Notice, view.Text = causes.Marked(q.Get(fieldDone)), view.Of.Note
 	if v.access.Act {
-		view.Open = operator.Action(q.Get(causes.FieldForm))
+		view.Open = operator.Action(q.Get(frame.FieldForm))
 	}
 	v.still = v.still || view.Open != ""
 	return v.show(causes.Page, "Failures of one cause", view)

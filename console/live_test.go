@@ -20,18 +20,21 @@ func TestPagesLoadThemselvesAgain(t *testing.T) {
 	s.killedEvents(1)
 	b := s.serve(s.config())
 	reader := b.as("bob", "read")
-	for _, page := range []string{"", "stuck", "stuck?tenant=acme", "delayed", "audit", "audit?box=outbox"} {
+	for _, page := range []string{"", "stuck", "stuck?tenant=acme", "delayed", "audit", "audit?box=outbox", "tenants", "consumers", "consumer?name=billing"} {
 		require.Contains(t, b.page(page).body, refreshes+`15">`, page)
 	}
 	letter := b.page("dead").links("letter?")[0]
 	for _, page := range []string{
-		"dead", "search", letter, b.page(letter).links("confirm?")[0], b.page(letter).links("edit?")[0], "bulk?action=replay", "tenants", "consumers",
+		"dead", "search", letter, b.page(letter).links("confirm?")[0], b.page(letter).links("edit?")[0], "bulk?action=replay", "tenants?form=pause", "tenants?form=pause&tenant=acme", "consumer?form=pause&name=billing",
 		"stuck?filter=1", "delayed?filter=1", "audit?filter=1", b.page("stuck").links("decide?")[0],
 	} {
 		require.NotContains(t, b.page(page).body, refreshes, page)
 	}
 	require.Contains(t, reader.page("dead").body, refreshes, "who may only look has nothing to tick")
 	require.NotContains(t, reader.page("dead?filter=1").body, refreshes)
+	for _, page := range []string{"tenants?form=pause", "consumer?form=pause&name=billing"} {
+		require.Contains(t, reader.page(page).body, refreshes, "who may only look has no form")
+	}
 	require.NotContains(t, b.get("delayed?tenant="+strings.Repeat("x", 300)).body, refreshes, "a mistake in the address stays")
 
 	// The notice of the last action is shown once.

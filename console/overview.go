@@ -22,6 +22,7 @@ import (
 	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/ops/processes"
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
+	"github.com/oncebox/oncebox/outbox/tenants"
 )
 
 // overviewView is the data of the first page.
@@ -46,6 +47,7 @@ type overviewView struct {
 	Sparks map[string]*plot.Plot
 	Spans  []tab
 
+	paused    []tenants.Pause
 	archived  []failures.Group
 	floods    []flood.Flood
 	processes []processes.Process
@@ -70,6 +72,10 @@ func showOverview(v *visit) error {
 		})
 		reads.Go(func() (err error) {
 			view.history, err = v.cfg.Outbox.State().History(ctx, shown.Length)
+			return err
+		})
+		reads.Go(func() (err error) {
+			view.paused, err = v.cfg.Outbox.Tenants().Paused(ctx)
 			return err
 		})
 		reads.Go(func() (err error) {
@@ -106,8 +112,8 @@ func showOverview(v *visit) error {
 	}
 	view.draw(shown, v.now)
 	facts := &findings.Facts{
-		Now: v.now, Act: v.access.Act, Outbox: view.Outbox, Trend: view.Trend, Overdue: view.Overdue, Consumers: view.Consumers, Floods: view.floods,
-		Processes: view.processes, Causes: view.Causes, Archived: view.archived, UnknownSteps: len(view.Unknown), History: view.history, Went: view.went,
+		Now: v.now, Act: v.access.Act, Outbox: view.Outbox, Trend: view.Trend, Overdue: view.Overdue, Paused: view.paused, Consumers: view.Consumers,
+		Floods: view.floods, Processes: view.processes, Causes: view.Causes, Archived: view.archived, UnknownSteps: len(view.Unknown), History: view.history, Went: view.went,
 	}
 	view.Findings = facts.List()
 	return v.show("overview", "Overview", view)

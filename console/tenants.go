@@ -8,16 +8,11 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/oncebox/oncebox/console/internal/frame"
 	"github.com/oncebox/oncebox/console/internal/tenant"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox/tenants"
-)
-
-// Actions on the publishing of a tenant's events.
-const (
-	tenantPause  = "pause"
-	tenantResume = "resume"
 )
 
 // lookAgain is what to do if another operator was faster.
@@ -28,7 +23,8 @@ type tenantsView struct {
 	Rows   []tenant.Row
 	Moved  []tenants.Group
 	Notice string
-	Chosen string // the tenant in the form that pauses one
+	Open   operator.Action // the form that is open: to pause a tenant or to resume it, "" for none
+	Chosen string          // the tenant in that form
 
 	HasConsumers bool // the console has a page of consumers
 }
@@ -43,12 +39,15 @@ func showTenants(v *visit) (err error) {
 		return err
 	}
 	switch v.URL.Query().Get(fieldDone) {
-	case tenantPause:
+	case string(operator.Pause):
 		view.Notice = "The tenant is paused. What was on its way to the broker may still arrive."
-	case tenantResume:
+	case string(operator.Resume):
 		view.Notice = "The tenant is resumed. Its events leave in their order."
 	}
-	v.still = v.access.Act // the page has forms
+	if v.access.Act {
+		view.Open = operator.Action(v.URL.Query().Get(frame.FieldForm))
+	}
+	v.still = view.Open != ""
 	return v.show(pageTenants, "Tenants", view)
 }
 
@@ -56,10 +55,10 @@ func showTenants(v *visit) (err error) {
 func changeTenant(v *visit) error {
 	form := v.PostForm
 	var do func(context.Context, string, operator.By) error
-	switch form.Get(fieldAction) {
-	case tenantPause:
+	switch operator.Action(form.Get(fieldAction)) {
+	case operator.Pause:
 		do = v.cfg.Outbox.Tenants().Pause
-	case tenantResume:
+	case operator.Resume:
 		do = v.cfg.Outbox.Tenants().Resume
 	default:
 		return invalid(fmt.Errorf("action: %q is neither pause nor resume", form.Get(fieldAction)))

@@ -16,7 +16,8 @@ import (
 // pauseForm is that of the page of tenants: with the token, without a tenant and a reason.
 func (b *browser) pauseForm() url.Values {
 	b.t.Helper()
-	page := b.page("tenants")
+	require.NotContains(b.t, b.page("tenants").body, "<form")
+	page := b.page(b.page("tenants").links("tenants?")[0])
 	require.Contains(b.t, page.body, `name="action" value="pause"`)
 	return page.form()
 }
@@ -42,12 +43,21 @@ func TestATenantIsPausedAndResumed(t *testing.T) {
 	s.place("o-2")
 	s.Drain()
 	require.EqualValues(t, 1, s.billed.Load())
-	require.Contains(t, b.page("").text(), "1 tenant is paused, and 1 event waits for that.")
+	first := b.page("")
+	require.Regexp(t, `look The tenant acme is paused by ann@example\.com for .*: their <b>system</b> is down\. 1 event waits for that\.`, first.text())
+	require.Equal(t, []string{"tenants#tenant-acme", "tenants#tenant-acme", "tenants?form=resume&tenant=acme#resume"}, first.links("tenants")[1:])
+	require.Contains(t, first.text(), "0 wait for their time, 1 for the end of a pause")
+	require.Empty(t, b.as("bob", "read").page("").links("tenants?"), "bob may look only")
 	seen := b.page("tenants")
 	require.Contains(t, seen.text(), "acme paused Waiting for that 1 event Since")
 	require.Contains(t, seen.text(), "acme paused 0.2 order.placed 0 1 default 0.2 order.placed 0 0 Pause…")
-	require.Equal(t, []string{"tenants?tenant=default#pause"}, seen.links("tenants?"))
-	require.Contains(t, b.page("tenants?tenant=default").body, `name="tenant" value="default"`)
+	require.Equal(t, []string{
+		"tenants?form=resume&tenant=acme#resume", "tenants?form=pause&tenant=default#pause", "tenants?form=pause#pause",
+	}, seen.links("tenants?"))
+	require.Contains(t, seen.body, `id="tenant-acme"`)
+	require.Contains(t, b.page("tenants?form=pause&tenant=default").body, `name="tenant" value="default"`)
+	resume := b.page("tenants?form=resume&tenant=acme").form()
+	require.Equal(t, []string{"resume", "acme"}, []string{resume.Get("action"), resume.Get("tenant")})
 	stuck := b.page("stuck")
 	require.Contains(t, stuck.text(), "Nothing is stuck. Paused by an operator, so their events wait until somebody resumes them : tenant acme,")
 	require.Contains(t, stuck.text(), "by ann@example.com: their <b>system</b> is down")

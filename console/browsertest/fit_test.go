@@ -68,6 +68,7 @@ func (s *shop) addresses(b *browser) []address {
 		{"confirm", "confirm?action=replay&ref=" + url.QueryEscape(strings.TrimPrefix(ofInbox, "letter?"))},
 		{"edit", "edit?" + strings.TrimPrefix(ofInbox, "letter?")},
 		{"bulk", "bulk?action=discard&box=inbox&error=currency"}, {"audit", "audit"}, {"delayed", "delayed"}, {"keys", "keys"}, {"tenants", "tenants"},
+		{"tenants-pause", "tenants?form=pause&tenant=acme"}, {"consumer-pause", "consumer?name=billing&form=pause"},
 		{"consumers", "consumers"}, {"consumer", "consumer?name=billing"}, {"processes", "processes"}, {"overview-day", "?span=24h"},
 		{"stuck", "stuck"}, {"event", "event?id=" + message}, {"decide", retry}, {"search", "search"}, {"found", "search?q=o-201"},
 		{"failures", "failures"}, {"failure", cause}, {"failure-note", cause + "&form=note"}, {"failure-archive", cause + "&form=archive"}, {"outage", outage},

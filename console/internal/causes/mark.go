@@ -12,8 +12,6 @@ import (
 )
 
 const (
-	// FieldForm is the field of the page's address with the form that is open: one of the actions Note and Archive.
-	FieldForm = "form"
 	// maxNote is the longest note, in bytes.
 	maxNote = 2048
 )

@@ -1,14 +1,18 @@
 package consumer
 
 import (
+	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/oncebox/oncebox/console/internal/flood"
+	"github.com/oncebox/oncebox/console/internal/frame"
 	"github.com/oncebox/oncebox/console/internal/skin"
 	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/messaging/count"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/ops"
 )
 
@@ -35,17 +39,35 @@ const counting = "counting"
 // Name returns the name that a pause has: for a generation of a read model that of the read model.
 func (r *Row) Name() string { return state.Family(r.Stats.Consumer) }
 
-// Form is what the forms that pause, resume or forget a consumer need. Back is the consumer to whose page they lead back, "" for the list.
-type Form struct {
-	Row         *Row
-	Token, Back string
+// PageHref returns the address of the page of the consumer.
+func (r *Row) PageHref() string { return Href(r.Stats.Consumer) }
+
+// Forms are the buttons that lead to the forms of a consumer, with the form that is open.
+type Forms struct {
+	Row *Row
+	// Token is that of the form, and Open its action, "" for none.
+	Token string
+	Open  operator.Action
 }
 
-// Form returns the consumer with the token of its forms, for the list.
-func (r *Row) Form(token string) Form { return Form{r, token, ""} }
+// Forms returns the forms of the consumer.
+func (r *Row) Forms(token string, open operator.Action) Forms { return Forms{r, token, open} }
 
-// OwnForm is [Row.Form] for the page of the consumer.
-func (r *Row) OwnForm(token string) Form { return Form{r, token, r.Stats.Consumer} }
+// Name returns the name of the consumer to which the action is applied.
+func (f Forms) Name() string {
+	if f.Open == operator.Forget {
+		return f.Row.Stats.Consumer
+	}
+	return f.Row.Name()
+}
+
+// Href returns the address of the form of an action.
+func (f Forms) Href(action operator.Action) string { return FormOf(action, f.Row.Stats.Consumer) }
+
+// FormOf returns the address of the form that pauses, resumes or forgets a consumer.
+func FormOf(action operator.Action, name string) string {
+	return frame.Address(Page, url.Values{Field: {name}, frame.FieldForm: {string(action)}}) + "#" + string(action)
+}
 
 // failed notes an error, if it is later than the noted error.
 func (r *Row) failed(text, href string, at time.Time) {
@@ -139,6 +161,18 @@ func (r *Row) AtBroker() string {
 	default:
 		return ""
 	}
+}
+
+// Waits says how many messages wait for the consumer at the broker and in the database, "" if none does or that is not known.
+func (r *Row) Waits() string {
+	var parts []string
+	if n, precision, known := r.atBroker(); known && n > 0 {
+		parts = append(parts, precision.Words()+words.Counted(n, "message waits", "messages wait")+" at the broker")
+	}
+	if r.Parked > 0 {
+		parts = append(parts, words.UpTo(r.Counted, r.Parked)+" in the database")
+	}
+	return strings.Join(parts, ", ")
 }
 
 // atBroker returns how many messages wait at the broker, in all topics. known is false if there is no broker or it has not answered since

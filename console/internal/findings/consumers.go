@@ -8,9 +8,9 @@ import (
 	"github.com/oncebox/oncebox/console/internal/flood"
 	"github.com/oncebox/oncebox/console/internal/frame"
 	"github.com/oncebox/oncebox/console/internal/outlook"
-	"github.com/oncebox/oncebox/console/internal/skin"
 	"github.com/oncebox/oncebox/console/internal/tenant"
 	"github.com/oncebox/oncebox/console/internal/words"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/ops"
 )
 
@@ -26,7 +26,7 @@ func (f *Facts) flood(o *flood.Flood) Finding {
 	}
 	line.Who = who(o.Names...)
 	if f.Act && o.Sender.Sends() {
-		line.Acts = []Link{{"Pause " + o.Sender.Tenant + "…", (tenant.Row{Tenant: o.Sender.Tenant}).Href()}}
+		line.Acts = []Link{{"Pause " + o.Sender.Tenant + "…", tenant.Form(operator.Pause, o.Sender.Tenant)}}
 	}
 	return line
 }
@@ -51,11 +51,8 @@ func (f *Facts) unknown() (list []Finding) {
 // consumer returns the pause of a consumer, and the messages that it gave up.
 func (f *Facts) consumer(r *consumer.Row) (list []Finding) {
 	name := r.Stats.Consumer
-	if p := r.Pause; p.IsSet() && len(r.Troubles()) == 0 { // a long pause is a trouble, which stands above
-		text := "is paused by " + p.Actor + " for " + words.Short(f.Now.Sub(p.Since)) + ": " + words.Cause(p.Reason)
-		list = append(list, Finding{
-			Who: who(name), State: skin.Warn, Text: text, Href: consumer.Href(name), Word: wordLook, Ahead: outlook.OfKind(ops.ConsumerPaused),
-		})
+	if r.Pause.IsSet() && len(r.Troubles()) == 0 { // a long pause is a trouble, which stands above
+		list = append(list, f.pause(r))
 	}
 	if r.DeadLetters > 0 {
 		letters := frame.Address("dead", url.Values{"box": {string(ops.BoxInbox)}, "consumer": {name}})

@@ -15,6 +15,7 @@ import (
 	"github.com/oncebox/oncebox/ops/outage"
 	"github.com/oncebox/oncebox/ops/processes"
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
+	"github.com/oncebox/oncebox/outbox/tenants"
 )
 
 // late is the age from which a waiting event becomes a finding.
@@ -30,6 +31,9 @@ type Facts struct {
 	Outbox  *outboxstate.Stats
 	Trend   string
 	Overdue []outboxstate.Overdue
+
+	// Paused are the tenants that operators have paused.
+	Paused []tenants.Pause
 
 	Consumers []consumer.Row
 	Floods    []flood.Flood
@@ -65,7 +69,11 @@ func (f *Facts) List() (list []Finding) {
 		put(down(f.overdue(o), frame.Stuck, kind), away.Covers(kind))
 	}
 	for _, o := range consumer.Down(f.Consumers, f.Now) {
-		put(down(o.Text, consumer.Href(o.Consumer), o.Kind), away.Covers(o.Kind))
+		line := down(o.Text, consumer.Href(o.Consumer), o.Kind)
+		if o.Kind == ops.ConsumerPaused {
+			line.Acts = f.resume(o.Consumer)
+		}
+		put(line, away.Covers(o.Kind))
 	}
 	for n := range f.Processes {
 		if p := &f.Processes[n]; !p.Alive {
@@ -116,10 +124,7 @@ func (f *Facts) outbox() (list []Finding) {
 	if o.OldestAge > late && len(f.Overdue) == 0 {
 		list = append(list, look("An event has waited for "+words.Short(o.OldestAge)+".", frame.Stuck, outlook.OfKind(ops.RelayLate)))
 	}
-	if o.TenantsPaused > 0 {
-		list = append(list, look(words.Counted(int64(o.TenantsPaused), "tenant is paused", "tenants are paused")+", and "+
-			words.Counted(o.Paused, "event waits", "events wait")+" for that.", frame.Tenants, outlook.OfKind(ops.TenantPaused)))
-	}
+	list = append(list, f.pauses()...)
 	if o.SnapshotAge > ops.LongTransaction {
 		list = append(list, look("A database transaction has been open for "+words.Short(o.SnapshotAge)+", and the outbox becomes slower. "+
 			"The command oncebox doctor shows which one.", frame.Stuck, ""))

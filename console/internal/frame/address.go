@@ -13,6 +13,10 @@ const (
 	Processes = "processes" // lists what runs
 )
 
+// FieldForm is the field of an address with the form that is open on the page: the action that the form is for. A page with an open form does not load
+// itself again.
+const FieldForm = "form"
+
 // Address returns the address of a page, relative to the others. The first page has no name.
 func Address(page string, q url.Values) string {
 	switch {

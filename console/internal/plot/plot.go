@@ -194,8 +194,11 @@ func (p *Plot) Areas() (list []Area) {
 			list = append(list, Area{X: n * columnWidth, Width: columnWidth, Title: p.at(n) + ": " + p.numbers(n)})
 			continue
 		}
-		first := n
-		for n+1 < p.Columns() && !p.known(n+1) {
+		first, end := n, p.over()
+		if n >= end {
+			break // nothing is drawn for time that is not over
+		}
+		for n+1 < end && !p.known(n+1) {
 			n++
 		}
 		list = append(list, Area{
@@ -205,6 +208,9 @@ func (p *Plot) Areas() (list []Area) {
 	}
 	return list
 }
+
+// over returns the number of columns whose time is over. The last one ends in the future, and its numbers may not have been read yet.
+func (p *Plot) over() int { return p.Columns() - 1 }
 
 // at returns the time of day at which a column begins.
 func (p *Plot) at(column int) string {

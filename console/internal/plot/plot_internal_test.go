@@ -43,6 +43,18 @@ func TestGapIsDrawnAsAGap(t *testing.T) {
 	require.Equal(t, []string{"11:01", "11:16", "11:31", "11:46", "12:01"}, p.Times())
 }
 
+// The minute that is not over yet may have no reading, which is no gap. The minute before it is one.
+func TestTheMinuteThatIsNotOverIsNoGap(t *testing.T) {
+	t.Parallel()
+	last := func(minutes map[int]operator.Figures) Area {
+		areas := wentOn(minutes).Plots()[0].Areas()
+		return areas[len(areas)-1]
+	}
+	require.Equal(t, Area{X: 580, Width: 10, Title: "11:59: 2 wait"}, last(map[int]operator.Figures{1: {Waiting: 2}}))
+	require.Equal(t, Area{X: 590, Width: 10, Title: "12:00: 2 wait"}, last(map[int]operator.Figures{0: {Waiting: 2}}))
+	require.Equal(t, Area{X: 580, Width: 10, Gap: true, Title: "11:59 to 12:00: not known, no process read it"}, last(map[int]operator.Figures{2: {}}))
+}
+
 // What was read long ago is not shown as the present.
 func TestLastNumberSaysFromWhenItIs(t *testing.T) {
 	t.Parallel()

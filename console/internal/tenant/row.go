@@ -11,6 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox/console/internal/frame"
 	"github.com/oncebox/oncebox/console/internal/words"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/outbox/tenants"
 )
@@ -102,7 +103,14 @@ func (r Row) Rate() string {
 	}
 }
 
-// Href returns the address of the form that pauses the tenant.
-func (r Row) Href() string {
-	return frame.Address("tenants", url.Values{"tenant": {r.Tenant}}) + "#pause"
+// Pausing returns the address of the form that pauses the tenant, and Resuming of the form that resumes it.
+func (r Row) Pausing() string  { return Form(operator.Pause, r.Tenant) }
+func (r Row) Resuming() string { return Form(operator.Resume, r.Tenant) }
+
+// Form returns the address of the form that pauses or resumes a tenant.
+func Form(action operator.Action, tenant string) string {
+	return frame.Address(frame.Tenants, url.Values{frame.FieldForm: {string(action)}, "tenant": {tenant}}) + "#" + string(action)
 }
+
+// Href returns the address of the place on the page of tenants where a paused tenant is.
+func Href(tenant string) string { return frame.Tenants + "#tenant-" + url.PathEscape(tenant) }
