@@ -128,7 +128,7 @@ func TestFuzzTargetsAreFound(t *testing.T) {
 	t.Chdir("../..")
 	steps, err := fuzzSteps(t.Context())
 	require.NoError(t, err)
-	require.Contains(t, steps, step{what: "event.FuzzDecode", args: []string{
-		"test", "-json", "-run=^$", "-fuzz=^FuzzDecode$", "-fuzztime=30s", "github.com/oncebox/oncebox/event",
-	}})
+	require.Contains(t, steps, step{what: "event.FuzzDecode", args: goTest(
+		"-run=^$", "-fuzz=^FuzzDecode$", "-fuzztime=30s", "github.com/oncebox/oncebox/event",
+	)})
 }
