@@ -64,7 +64,7 @@ func TestConsumersOfEachStateAreShown(t *testing.T) {
 	}
 	require.Contains(t, text, "At least: the broker counts batches")
 	require.Regexp(t, "look mailer has been behind at the topic parcel since [-0-9 ]*\\d\\d:\\d\\d: at least 2 712 messages wait at the broker\\. "+
-		"80 % of the events since then are of the tenant initech, which still sends about 8 a minute: a pause of the tenant holds these back\\. ", text)
+		"80 % of the events since then are of the tenant initech, which still sends about 8 of them a minute: a pause of the tenant holds these back\\. ", text)
 	require.Contains(t, b.page("").links("tenants?"), "tenants?form=pause&tenant=initech#pause")
 	require.Empty(t, b.as("bob", "read").page("").links("tenants?"), "bob may look only")
 	_, err = s.DB.ExecContext(t.Context(), `UPDATE inbox_topic SET backlog_precision = 'ESTIMATED', oldest_at = asked_at - interval '130 seconds'

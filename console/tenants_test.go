@@ -25,7 +25,7 @@ func (b *browser) pauseForm() url.Values {
 func TestATenantIsPausedAndResumed(t *testing.T) {
 	s := newShop(t)
 	b := s.serve(s.config())
-	require.Contains(t, b.page("tenants").text(), "No tenant is paused. Seen lately Nothing was stored in the last 5 minutes, and no event waits.")
+	require.Contains(t, b.page("tenants").text(), "No tenant is paused. Seen lately Nothing was stored in the last minute, and no event waits.")
 	form := b.pauseForm()
 	form.Set("tenant", "acme")
 	require.Equal(t, http.StatusUnprocessableEntity, b.post("tenants", form).status, "a reason is missing")

@@ -97,8 +97,8 @@ func Down(rows []Row, now time.Time) (list []Finding) {
 	return list
 }
 
-// Waits returns how many messages wait at the broker for all consumers, "?" if no broker has answered, "counting" if no answer is new enough, and about how late the oldest is, "" if that is
-// not known. none: there is no broker.
+// Waits returns how many messages wait at the broker for all consumers, "?" if no broker has answered, "counting" if no answer is new enough. late is about
+// how late the oldest message is, "" if that is not known. none: there is no broker.
 func Waits(rows []Row) (number, late string, none bool) {
 	sum, precision, known, asked, oldest, unknown := int64(0), count.Exact, false, false, time.Duration(0), "?"
 	for n := range rows {

@@ -7,18 +7,15 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/oncebox/oncebox/console/internal/tenant"
 	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/ops/behind"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/outbox/tenants"
 )
 
-const (
-	// asked is how long a flood may go on before the broker is asked the next time.
-	asked = 15 * time.Second
-	// lately is the time over which it is counted what a tenant sends now.
-	lately = time.Minute
-)
+// asked is how long a flood may go on before the broker is asked the next time.
+const asked = 15 * time.Second
 
 // Sender is the tenant that has recorded most events for the topic of a flood.
 type Sender struct {
@@ -43,7 +40,7 @@ func (s *Sender) text() string {
 	case s.IsPaused:
 		return text + ", which is paused: its messages at the broker are handled, and its other events wait until it is resumed."
 	case s.Sends():
-		return text + ", which still sends about " + words.Group(int64(s.PerMinute+0.5)) + " a minute: a pause of the tenant holds these back."
+		return text + ", which still sends about " + words.Group(int64(s.PerMinute+0.5)) + " of them a minute: a pause of the tenant holds these back."
 	default:
 		return text + ", which has sent nothing in the last minute: a pause of the tenant changes nothing."
 	}
@@ -57,10 +54,10 @@ func (f *Flood) findSender(ctx context.Context, now time.Time, events *outbox.St
 	}
 	f.Sender = Sender{Tenant: all[0].Tenant, Percent: all[0].Percent}
 	f.Sender.IsPaused = slices.ContainsFunc(paused, func(p tenants.Pause) bool { return p.Tenant == f.Sender.Tenant })
-	latest, err := behind.Shares(ctx, events, now.Add(-lately), f.Topic)
+	latest, err := behind.Shares(ctx, events, now.Add(-tenant.Lately), f.Topic)
 	for n := range latest {
 		if latest[n].Tenant == f.Sender.Tenant {
-			f.Sender.PerMinute = latest[n].Events / lately.Minutes()
+			f.Sender.PerMinute = latest[n].Events / tenant.Lately.Minutes()
 		}
 	}
 	return err

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// lately is the time over which events are counted.
-	lately = 5 * time.Minute
+	// Lately is the time over which the console counts what a tenant sends now. Over a longer time a flood that has just begun looks smaller than it is.
+	Lately = time.Minute
 	// mostRows is how many tenants are shown. Paused tenants come in addition.
 	mostRows = 50
 	// mostTypes is how many types of a tenant are shown, the most frequent ones.
@@ -38,7 +38,7 @@ type Row struct {
 	Waiting, ForPause int64
 }
 
-// Read lists the tenants that have recorded something in the last minutes, have events that wait, or are paused: the busiest first.
+// Read lists the tenants that have recorded something in the last minute, have events that wait, or are paused: the busiest first.
 func Read(ctx context.Context, events *outbox.Store, now time.Time) ([]Row, error) {
 	rows := map[string]*Row{}
 	of := func(tenant string) *Row {
@@ -54,13 +54,13 @@ func Read(ctx context.Context, events *outbox.Store, now time.Time) ([]Row, erro
 	for n := range paused {
 		of(paused[n].Tenant).Pause = &paused[n]
 	}
-	loads, err := events.State().Loads(ctx, now.Add(-lately))
+	loads, err := events.State().Loads(ctx, now.Add(-Lately))
 	if err != nil {
 		return nil, err
 	}
 	for n := range loads {
 		r := of(loads[n].Tenant)
-		r.PerMinute += loads[n].Events / lately.Minutes()
+		r.PerMinute += loads[n].Events / Lately.Minutes()
 		if len(r.Types) < mostTypes && !slices.Contains(r.Types, loads[n].Type) {
 			r.Types = append(r.Types, loads[n].Type)
 		}
