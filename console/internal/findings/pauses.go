@@ -41,7 +41,7 @@ func (f *Facts) pauses() (list []Finding) {
 	return list
 }
 
-// pause returns the line about the pause of a consumer, with what waits until it is resumed.
+// pause returns the line about the pause of a consumer, with the number of messages that wait.
 func (f *Facts) pause(r *consumer.Row) Finding {
 	p, name := r.Pause, r.Stats.Consumer
 	text := "is paused by " + p.Actor + " for " + words.Short(f.Now.Sub(p.Since)) + ": " + words.Cause(p.Reason) + "."
