@@ -94,6 +94,7 @@ func TestOutageIsOneLine(t *testing.T) {
 	s.Drain()
 	require.Empty(t, s.failures())
 	require.Equal(t, "Nothing fails.\n", s.oncebox("failures", "list").errs)
+	s.countedSince()
 	require.Equal(t, "Nothing is stuck.\n", s.oncebox("stuck").out)
 }
 

@@ -57,6 +57,7 @@ func TestTenantsArePausedAndResumed(t *testing.T) {
 	require.Equal(t, cli.ExitNothing, s.oncebox(resume...).code)
 	s.Drain()
 	require.EqualValues(t, 2, s.billed.Load())
+	s.countedSince()
 	require.Equal(t, "Nothing is stuck.\n", s.oncebox("stuck").out)
 	require.NotContains(t, s.oncebox("show", waiting).out, "paused")
 	entries, err := s.App.Outbox.Audit(t.Context(), operator.AuditFilter{}, nil, 10)
