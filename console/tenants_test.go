@@ -50,7 +50,7 @@ func TestATenantIsPausedAndResumed(t *testing.T) {
 	require.Empty(t, b.as("bob", "read").page("").links("tenants?"), "bob may look only")
 	seen := b.page("tenants")
 	require.Contains(t, seen.text(), "acme paused Waiting for that 1 event Since")
-	require.Contains(t, seen.text(), "acme paused 0.2 order.placed 0 1 default 0.2 order.placed 0 0 Pause…")
+	require.Contains(t, seen.text(), "acme paused 1.0 order.placed 0 1 default 1.0 order.placed 0 0 Pause…")
 	require.Equal(t, []string{
 		"tenants?form=resume&tenant=acme#resume", "tenants?form=pause&tenant=default#pause", "tenants?form=pause#pause",
 	}, seen.links("tenants?"))
