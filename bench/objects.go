@@ -34,7 +34,7 @@ const (
 	boundFirst   = 116
 	boundFurther = 15
 	boundMessage = 208
-	boundRequest = 279
+	boundRequest = 284
 )
 
 // objectsBench is the state of the command.
