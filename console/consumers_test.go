@@ -253,8 +253,8 @@ func TestAFloodIsOneLine(t *testing.T) {
 	page := b.page("")
 	require.NotContains(t, page.text(), "all is well")
 	require.Regexp(t, `wait ledger , mailer , stats have had more than 1 000 messages to handle since \d\d:\d\d:\d\d: 54 000 messages wait for them at the `+
-		`broker, late by about 14 s\. The slowest is ledger: 18 000 messages wait for it\. 95 % of the events since then are of the tenant initech, which still `+
-		`sends about 19 of them a minute: a pause of the tenant holds these back\. Nothing is lost`, page.text())
+		`broker, late by about 14 s\. The slowest is ledger: 18 000 messages wait for it\. 95 % of the events since then are of the tenant initech, which `+
+		`still sends about 19 of them a minute: a pause of the tenant holds these back\. Nothing is lost`, page.text())
 	require.Contains(t, page.text(), "mailer many wait 18 000")
 	for _, name := range []string{"ledger", "mailer", "stats"} {
 		require.Contains(t, page.links("consumer?"), "consumer?name="+name)

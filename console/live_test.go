@@ -25,7 +25,8 @@ func TestPagesLoadThemselvesAgain(t *testing.T) {
 	}
 	letter := b.page("dead").links("letter?")[0]
 	for _, page := range []string{
-		"dead", "search", letter, b.page(letter).links("confirm?")[0], b.page(letter).links("edit?")[0], "bulk?action=replay", "tenants?form=pause", "tenants?form=pause&tenant=acme", "consumer?form=pause&name=billing",
+		"dead", "search", letter, b.page(letter).links("confirm?")[0], b.page(letter).links("edit?")[0], "bulk?action=replay",
+		"tenants?form=pause", "tenants?form=pause&tenant=acme", "consumer?form=pause&name=billing",
 		"stuck?filter=1", "delayed?filter=1", "audit?filter=1", b.page("stuck").links("decide?")[0],
 	} {
 		require.NotContains(t, b.page(page).body, refreshes, page)

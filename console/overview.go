@@ -113,7 +113,8 @@ func showOverview(v *visit) error {
 	view.draw(shown, v.now)
 	facts := &findings.Facts{
 		Now: v.now, Act: v.access.Act, Outbox: view.Outbox, Trend: view.Trend, Overdue: view.Overdue, Paused: view.paused, Consumers: view.Consumers,
-		Floods: view.floods, Processes: view.processes, Causes: view.Causes, Archived: view.archived, UnknownSteps: len(view.Unknown), History: view.history, Went: view.went,
+		Floods: view.floods, Processes: view.processes, Causes: view.Causes, Archived: view.archived, UnknownSteps: len(view.Unknown),
+		History: view.history, Went: view.went,
 	}
 	view.Findings = facts.List()
 	return v.show("overview", "Overview", view)

@@ -92,7 +92,7 @@ func TestMistakesWithAtMostOnce(t *testing.T) {
 	require.ErrorContains(t, err, `step: AtMostOnce "mail" was called outside of a handler under a lease`)
 	var ended context.Context
 	_, err = step.AtMostOnce(steps.WithRunner(t.Context(), r), strings.Repeat("n", 249), 0, func(ctx context.Context) (func() (int, error), error) {
-		ended = ctx
+		ended = ctx //nolint:fatcontext // the test looks whether it has ended
 		return func() (int, error) { return 1, ctx.Err() }, nil
 	})
 	require.NoError(t, err)

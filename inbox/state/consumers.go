@@ -73,6 +73,9 @@ type Topic struct {
 	Waiting Waiting
 }
 
+// partly is the state of a process that has some of its connections.
+const partly = "partly"
+
 // isStored reports whether there is no broker: the database has the messages.
 func (t *Topic) isStored() bool {
 	return slices.ContainsFunc(t.Processes, func(p Process) bool { return p.State == "stored" })

@@ -71,7 +71,7 @@ func (g *gauges) showConsumers(to metric.Observer, list []Consumer) {
 			t := &c.Topics[m]
 			labels := []attribute.KeyValue{attribute.String("consumer", c.Consumer), attribute.String("topic", t.Topic)}
 			to.ObserveFloat64(g.away, c.away(t).Seconds(), metric.WithAttributes(labels...))
-			counts := map[string]int64{"connected": 0, "partly": 0, "away": 0, "paused": 0, "stored": 0}
+			counts := map[string]int64{"connected": 0, partly: 0, "away": 0, "paused": 0, "stored": 0}
 			// All states have a series, also at 0, so that an alert can compare with 0 and does not miss a
 			// series that is absent.
 			for _, p := range t.Processes {

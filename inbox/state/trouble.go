@@ -86,7 +86,7 @@ func (c *Consumer) trouble(t *Topic) Trouble {
 	since, why := c.unconnected(t)
 	switch {
 	case !since.IsZero() && c.now.Sub(since) > awayLimit:
-		found.Partly = slices.ContainsFunc(t.Processes, func(p Process) bool { return p.State == "partly" })
+		found.Partly = slices.ContainsFunc(t.Processes, func(p Process) bool { return p.State == partly })
 		return is(TroubleAway, since, why)
 	case !since.IsZero():
 		return Trouble{} // for a moment
@@ -118,7 +118,7 @@ func (c *Consumer) Unknown() (list []Topic) {
 // unconnected returns the time since which no process has had all of its connections, and why. Zero if a process has.
 func (c *Consumer) unconnected(t *Topic) (since time.Time, why string) {
 	for _, p := range t.Processes {
-		if p.State != "away" && p.State != "partly" {
+		if p.State != "away" && p.State != partly {
 			return time.Time{}, ""
 		}
 		since = later(since, p.Since)

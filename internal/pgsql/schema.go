@@ -35,8 +35,8 @@ const (
 	NamedAlikeProblem = "the role is called " + DefaultSchema + ", as the schema of the tables, and the search_path has \"$user\": " +
 		"each table that the role makes " +
 		"without naming a schema goes into the schema of oncebox"
-	NamedAlikeMend = "use a role of another name, or run ALTER ROLE " + DefaultSchema + " SET search_path = public; a table that is there already leaves with " +
-		"ALTER TABLE " + DefaultSchema + ".name SET SCHEMA public"
+	NamedAlikeMend = "use a role of another name, or run ALTER ROLE " + DefaultSchema + " SET search_path = public; a table that is there already leaves " +
+		"with ALTER TABLE " + DefaultSchema + ".name SET SCHEMA public"
 )
 
 // NamedAlike reports whether tables that a session of db makes without naming a schema go into the schema of the tables by mistake, because its role is
