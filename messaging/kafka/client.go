@@ -37,19 +37,27 @@ func (c *Config) clientOptions(secure *tls.Config, log *slog.Logger, more ...kgo
 		kgo.RequestTimeoutOverhead(c.OperationTimeout),
 		kgo.DisableClientMetrics(), // Close would wait a second for their last report
 	}
-	dialer := &net.Dialer{Timeout: c.ConnectionTimeout}
-	dial := dialer.DialContext
-	if secure != nil {
-		dial = (&tls.Dialer{NetDialer: dialer, Config: secure}).DialContext
-	}
-	if c.dial != nil {
-		dial = c.dial
-	}
-	opts = append(opts, kgo.Dialer(dial))
+	opts = append(opts, kgo.Dialer(c.dialer(secure)))
 	if m := c.mechanism(); m != nil {
 		opts = append(opts, kgo.SASL(m))
 	}
 	return append(opts, more...)
+}
+
+// dial makes a connection.
+type dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+// dialer returns how connections are made.
+func (c *Config) dialer(secure *tls.Config) dial {
+	dialer := &net.Dialer{Timeout: c.ConnectionTimeout}
+	switch {
+	case c.dial != nil:
+		return c.dial
+	case secure != nil:
+		return (&tls.Dialer{NetDialer: dialer, Config: secure}).DialContext
+	default:
+		return dialer.DialContext
+	}
 }
 
 // mechanism returns how the client authenticates itself; nil without SASL.

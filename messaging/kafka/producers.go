@@ -2,8 +2,10 @@ package kafka
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,17 +32,39 @@ const (
 type producer struct {
 	client *kgo.Client
 	made   time.Time
-	wrote  atomic.Bool // a request with messages has left since the call began
+	wrote  atomic.Int32 // requests with messages that have left, or are leaving, since the call began
 }
 
-var _ kgo.HookBrokerWrite = (*producer)(nil)
-
-// OnBrokerWrite implements [kgo.HookBrokerWrite].
-func (p *producer) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, written int, _, _ time.Duration, _ error) {
-	const produce = 0 // of the requests of Kafka's protocol
-	if key == produce && written > 0 {
-		p.wrote.Store(true)
+// dialer returns how the producer makes its connections.
+func (p *producer) dialer(dial dial) dial {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &counted{conn, p}, nil
 	}
+}
+
+// counted is a connection that counts the requests with messages.
+type counted struct {
+	net.Conn
+
+	of *producer
+}
+
+// Write counts a request before it leaves. The hook of Kafka's client comes afterwards: the broker may have the messages by then, and a call that ends in
+// between would report that nothing was sent. The client writes a request at once, which begins with its length and its key.
+func (c *counted) Write(request []byte) (n int, err error) {
+	const produce = 0 // the key of a request with messages
+	if len(request) < 6 || binary.BigEndian.Uint16(request[4:]) != produce {
+		return c.Conn.Write(request)
+	}
+	c.of.wrote.Add(1)
+	if n, err = c.Conn.Write(request); n == 0 {
+		c.of.wrote.Add(-1)
+	}
+	return n, err
 }
 
 // producers are the producers of a broker. At most Config.Producers are in use.
@@ -73,7 +97,7 @@ func (ps *producers) take(ctx context.Context) (*producer, error) {
 		p := ps.idle[n-1]
 		ps.idle = ps.idle[:n-1]
 		ps.mu.Unlock()
-		p.wrote.Store(false)
+		p.wrote.Store(0)
 		return p, nil
 	}
 	ps.mu.Unlock()
@@ -89,7 +113,7 @@ func (ps *producers) start(ctx context.Context) (*producer, error) {
 	b := ps.broker
 	p := &producer{made: time.Now()}
 	client, err := kgo.NewClient(b.cfg.clientOptions(b.tls, b.log,
-		kgo.WithHooks(p),
+		kgo.Dialer(p.dialer(b.cfg.dialer(b.tls))),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),              // see topic.partition
 		kgo.ManualFlushing(), kgo.MaxBufferedRecords(math.MaxInt32), // see flight

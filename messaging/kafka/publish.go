@@ -51,7 +51,7 @@ func (b *Broker) publish(ctx context.Context, msgs []event.Envelope) map[int]err
 		b.producers.giveBack(p)
 	} else {
 		b.producers.retire(p)
-		if !p.wrote.Load() { // nothing has left this process, and after the end of the producer nothing will
+		if p.wrote.Load() == 0 { // nothing has left this process, and after the end of the producer nothing will
 			for i, err := range refused {
 				if errors.Is(err, messaging.ErrUnknown) {
 					refused[i] = fmt.Errorf("%w: kafka: nothing was sent to topic %s: %w", messaging.ErrBrokerDown, msgs[i].Topic, context.Cause(ctx))
