@@ -30,8 +30,8 @@ func TestNumbersOfTheComparison(t *testing.T) {
 	cfg := (*Config)(nil).WithDefaults()
 	for row, want := range map[string]string{
 		"partitions of a new topic": fmt.Sprintf("%d queues for each subscription", cfg.Queues),
-		"how the partition of a key is chosen": fmt.Sprintf(
-			"FNV-1a hash of the routing key gives one of %d numbers, which is a part of the AMQP routing key", lanes),
+		"how the partition of an event is chosen": fmt.Sprintf(
+			"FNV-1a hash of the ordering key gives one of %d numbers, which is a part of the AMQP routing key", lanes),
 		"largest message, unless the server is set otherwise": fmt.Sprintf("%d MiB (128 MiB before version 4)", cfg.MaxMessageBytes>>20),
 	} {
 		require.Equal(t, want, pagetest.Cell(t, string(page), row, "RabbitMQ"), row)
