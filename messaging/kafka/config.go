@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -129,8 +128,8 @@ type Config struct {
 	// one line per LogInterval has the number of failures since the line before. Default: 1m. With -1 every failure is a line.
 	LogInterval time.Duration `env:"LOG_INTERVAL"`
 
-	dial        func(ctx context.Context, network, host string) (net.Conn, error) // of tests; nil: the network
-	metadataAge time.Duration                                                     // of tests; 0: the constant
+	dial        dial          // of tests; nil: the network
+	metadataAge time.Duration // of tests; 0: the constant
 }
 
 // shortest is the shortest time that the client takes for SessionTimeout and OperationTimeout.
