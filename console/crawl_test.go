@@ -37,6 +37,8 @@ func (b *browser) follow(from answer, known map[string]bool) (pages []answer) {
 			id, err := url.PathUnescape(place)
 			require.NoError(b.t, err)
 			require.Contains(b.t, a.body, `id="`+html.EscapeString(id)+`"`, "%s leads to %s", from.at, to)
+			// A browser that goes to a place of a page focuses nothing, and complains. The next Tab leads to the first field there.
+			require.NotContains(b.t, a.body, " autofocus", "%s leads to %s", from.at, to)
 		}
 		pages = append(pages, a)
 	}

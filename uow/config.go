@@ -28,7 +28,8 @@ type Config struct {
 	// because brokers keep the order only within a topic. Default: the aggregate type.
 	Topic func(event.Envelope) string
 	// ValidateTopic checks the names of topics, in addition to event.ValidateTopic. If it returns an error for the topic of an event, the unit of work
-	// fails. Default: the rule of the broker that oncebox.New gets (messaging.Naming), or none.
+	// fails. Default: the method ValidateTopic of the broker that is passed to oncebox.New (interface messaging.Naming). Without such a broker there is
+	// no further check.
 	ValidateTopic func(topic string) error
 	// MaxPayload is the size of the largest payload of an event, in bytes. A unit of work with a larger event fails. Default: 1 MiB. With -1 there is no
 	// limit.

@@ -8,6 +8,9 @@ import (
 // EventsByAggregate is the statement of [Reader.EventsByAggregate].
 var EventsByAggregate = eventsByAggregate
 
+// LastMove is the statement of [Reader.Moved].
+const LastMove = lastMove
+
 // Age moves the last reading of a keeper into the past.
 func (k *Keeper) Age(by time.Duration) { k.before.At = k.before.At.Add(-by) }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/internal/pgplan"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
@@ -48,6 +49,19 @@ func TestTrafficCountsWhatWentThrough(t *testing.T) {
 		require.NoError(t, err)
 		return now.Recorded-before.Recorded == 5 && now.Left-before.Left == 3
 	}, "two were published and one discarded, and two are still there")
+}
+
+// The pages that load themselves again look for the last action of an operator, however long the audit is.
+func TestPlanOfTheLastMove(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, nil)
+	f.Exec(`INSERT INTO oncebox_audit (at, part, actor, action, tenant_id)
+		SELECT clock_timestamp() - n * interval '1 minute', 'outbox', 'ann', 'expire', '' FROM generate_series(1, 50000) n`)
+	f.Exec("ANALYZE oncebox_audit")
+	plan, err := pgplan.Generic(t.Context(), f.DB.DB.DB, f.Text(outboxstate.LastMove))
+	require.NoError(t, err)
+	require.Contains(t, plan.Text, "oncebox_audit_age", plan.Text)
+	require.NotContains(t, plan.Text, "Seq Scan", plan.Text)
 }
 
 func TestRateNeedsTwoReadings(t *testing.T) {
