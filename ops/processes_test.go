@@ -1,6 +1,7 @@
 package ops_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -20,7 +21,8 @@ func TestProcesses(t *testing.T) {
 		_, err := leases.Heartbeat(t.Context(), relay, 0, time.Hour)
 		require.NoError(t, err)
 	}
-	require.NoError(t, leases.NoteFailure(t.Context(), "relay-a", "context deadline exceeded", "", 0, time.Minute))
+	require.NoError(t, leases.NoteFailure(t.Context(), "relay-a", "no such topic", "refund", 0, 0))
+	require.NoError(t, leases.NoteFailure(t.Context(), "relay-a", "context deadline exceeded", "", 0, time.Minute)) // began before that of the topic
 	const inbox = "00000000-0000-0000-0000-00000000000a"
 	for _, statement := range []string{
 		`DELETE FROM inbox_process`,
@@ -78,13 +80,25 @@ func TestProcesses(t *testing.T) {
 	failing.Failing.FailedBy = []string{"vm-1 v2"}
 	processes.AddFailures(list, []failures.Group{failing})
 	require.Len(t, list[1].Failing, 1)
+	anonymous := processes.Process{}
+	anonymous.Name, anonymous.Alive = "vm-1", true
+	alone := []processes.Process{anonymous}
+	processes.AddFailures(alone, []failures.Group{failing})
+	require.Len(t, alone[0].Failing, 1, "without oncebox.App it has not reported its version")
+
+	// The web processes still have the version of the workers that were replaced, and do not run the consumer.
+	web := processes.Process{}
+	web.Name, web.Version, web.Service, web.Alive = "web-1", "v0", "shop", true
+	text, fails := processes.FailsIn(append(slices.Clone(list), web), "mailer", []string{"gone-1 v0"})
+	require.Equal(t, "Their last tries failed in v0 (gone-1), which no longer runs. v1 (vm-3), v2 (vm-1) tries them next.", text)
+	require.False(t, fails)
 	for why, by := range map[string][]string{
 		"both fail": {"vm-1 v2", "vm-3 v1"}, "a version is not known": {"vm-3 v1", "vm-9"}, "nothing fails": nil,
 	} {
 		text, _ := processes.FailsIn(list, "mailer", by)
 		require.Empty(t, text, why)
 	}
-	text, _ := processes.FailsIn(list, "stats", []string{"vm-3 v1"})
+	text, _ = processes.FailsIn(list, "stats", []string{"vm-3 v1"})
 	require.Empty(t, text, "no other version runs it")
 	list[len(list)-1].Service = "bank"
 	require.Empty(t, processes.Mixed(list), "of another service")

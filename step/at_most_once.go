@@ -2,13 +2,18 @@ package step
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/oncebox/oncebox/internal/steps"
 )
 
-// beginning is added to the name of a step. The step with this name is stored before the call.
-const beginning = ":begin"
+const (
+	// beginning is added to the name of a step. The step with this name is stored before the call.
+	beginning = ":begin"
+	// longestName is the longest name of a step, in bytes, without the beginning.
+	longestName = 255 - len(beginning)
+)
 
 // AtMostOnce makes a call that must rather be left out than made twice, to another side that knows no keys: it sends a mail, for example. It has two
 // parts. prepare does everything that can fail before the call has an effect, such as the connection to the server. The function send, which prepare
@@ -39,19 +44,25 @@ func AtMostOnce[T any](
 	if err != nil {
 		return result, err
 	}
+	if name == "" || len(name) > longestName {
+		return result, fmt.Errorf("step: AtMostOnce %q: the name has to have 1 to %d bytes", name, longestName)
+	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	var send func() (T, error) // nil: an earlier run has begun
+	var unprepared error
 	begun := true
-	err = runner.Step(steps.Silent(ctx), name+beginning, &begun, func(ctx context.Context, _ string) (err error) {
-		send, err = prepare(ctx)
-		if err == nil && send == nil {
-			return fmt.Errorf("step: AtMostOnce %q: prepare returned neither a function nor an error: return the function that makes the call", name)
+	err = runner.Step(steps.Silent(ctx), name+beginning, &begun, func(ctx context.Context, _ string) error {
+		if send, unprepared = prepare(ctx); unprepared == nil && send == nil {
+			return errors.New("prepare returned neither a function nor an error: return the function that makes the call")
 		}
-		return err
+		return unprepared
 	})
-	if err != nil {
-		return result, err
+	switch {
+	case unprepared != nil:
+		return result, unprepared
+	case err != nil:
+		return result, named(name, err)
 	}
 	err = runner.Step(ctx, name, &result, func(context.Context, string) error {
 		result = unclear
@@ -63,5 +74,11 @@ func AtMostOnce[T any](
 		}
 		return nil
 	})
+	if err != nil {
+		err = named(name, err)
+	}
 	return result, err
 }
+
+// named adds the call, because the error of a step names a step that the caller does not know.
+func named(name string, err error) error { return fmt.Errorf("step: AtMostOnce %q: %w", name, err) }

@@ -90,6 +90,13 @@ func TestMistakesWithAtMostOnce(t *testing.T) {
 	require.Empty(t, r)
 	_, err = step.AtMostOnce(t.Context(), "mail", "", func(context.Context) (func() (string, error), error) { return nil, nil })
 	require.ErrorContains(t, err, `step: AtMostOnce "mail" was called outside of a handler under a lease`)
+	for _, name := range []string{"", strings.Repeat("n", 250)} {
+		_, err = step.AtMostOnce(steps.WithRunner(t.Context(), r), name, "", func(context.Context) (func() (string, error), error) {
+			return func() (string, error) { panic("it is not sent") }, nil
+		})
+		require.ErrorContains(t, err, "the name has to have 1 to 249 bytes")
+		require.Empty(t, r, "no beginning is stored")
+	}
 	var ended context.Context
 	_, err = step.AtMostOnce(steps.WithRunner(t.Context(), r), strings.Repeat("n", 249), 0, func(ctx context.Context) (func() (int, error), error) {
 		ended = ctx //nolint:fatcontext // the test looks whether it has ended

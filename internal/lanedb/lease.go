@@ -67,7 +67,8 @@ SELECT 1 + (SELECT count(*) FROM {schema}.outbox_projector WHERE grp = $2 AND ow
 	noteFailure = `
 UPDATE {schema}.outbox_projector SET error = $2, failing_topic = $5, failed_at = clock_timestamp() - $3::interval,
 	failing_since = CASE WHEN $4::interval < '0' THEN NULL
-		WHEN failing_since > clock_timestamp() - $4::interval - interval '1 second' THEN failing_since -- the same failure, computed again
+		WHEN failing_since BETWEEN clock_timestamp() - $4::interval - interval '1 second' AND clock_timestamp() - $4::interval + interval '1 second'
+			THEN failing_since -- the same failure, computed again
 		ELSE clock_timestamp() - $4::interval END
 WHERE owner = $1`
 

@@ -54,11 +54,8 @@ func Name() string {
 func Signature() string {
 	info, _ := debug.ReadBuildInfo()
 	program, _ := Versions(info)
-	return SignatureOf(Name(), program)
+	return strings.TrimSpace(Name() + " " + program)
 }
-
-// SignatureOf returns the signature of a process with a name and a version, "" if the version is not known.
-func SignatureOf(name, version string) string { return strings.TrimSpace(name + " " + version) }
 
 // Signer returns the name of the process that has a signature, and its version, "" if the signature has none.
 func Signer(signature string) (name, version string) {

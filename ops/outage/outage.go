@@ -36,6 +36,9 @@ func Of(list []processes.Process, consumers []state.Consumer) (o Outage) {
 			o.add(p, &p.Receiving)
 		}
 	}
+	if len(o.Processes) == 0 { // no process says why: it has just begun, and its consumers have no connection yet
+		return Outage{}
+	}
 	slices.Sort(o.Processes)
 	o.Processes = slices.Compact(o.Processes)
 	return o

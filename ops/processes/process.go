@@ -164,6 +164,11 @@ func (p *merged) consumer(c *state.Consumer) {
 	}
 }
 
+// has reports whether the process has reported that it runs a consumer. It reports a read model under the name of the read model, whatever its generation.
+func (p *Process) has(consumer string) bool {
+	return slices.ContainsFunc(p.Consumers, func(r Running) bool { return r.Consumer == state.Family(consumer) })
+}
+
 // runs adds a consumer. A consumer of several topics counts once, with a topic for which it has no connection, if there is one.
 func (p *Process) runs(r Running) {
 	n := slices.IndexFunc(p.Consumers, func(o Running) bool { return o.Consumer == r.Consumer })

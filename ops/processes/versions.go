@@ -45,7 +45,8 @@ func FailsIn(list []Process, consumer string, failedBy []string) (sentence strin
 	}
 	for n := range list {
 		p := &list[n]
-		if by, fails := ended[p.Version]; fails && p.Alive {
+		// Another program of the same version, which does not run the consumer, is no reason.
+		if by, fails := ended[p.Version]; fails && p.Alive && (p.has(consumer) || slices.Contains(by, p.Name)) {
 			failing[p.Version] = by
 		}
 	}
@@ -54,8 +55,7 @@ func FailsIn(list []Process, consumer string, failedBy []string) (sentence strin
 	}
 	for n := range list {
 		p := &list[n]
-		has := slices.ContainsFunc(p.Consumers, func(r Running) bool { return r.Consumer == consumer })
-		if p.Alive && p.Version != "" && has && failing[p.Version] == nil {
+		if p.Alive && p.Version != "" && p.has(consumer) && failing[p.Version] == nil {
 			others[p.Version] = append(others[p.Version], p.Name)
 		}
 	}

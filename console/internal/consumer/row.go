@@ -170,7 +170,15 @@ func (r *Row) Waits() string {
 		parts = append(parts, precision.Words()+words.Counted(n, "message waits", "messages wait")+" at the broker")
 	}
 	if r.Parked > 0 {
-		parts = append(parts, words.UpTo(r.Counted, r.Parked)+" in the database")
+		parked := words.UpTo(r.Counted, r.Parked)
+		switch {
+		case len(parts) > 0:
+		case r.Parked == 1:
+			parked += " message waits"
+		default:
+			parked += " messages wait"
+		}
+		parts = append(parts, parked+" in the database")
 	}
 	return strings.Join(parts, ", ")
 }

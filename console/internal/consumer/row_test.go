@@ -26,6 +26,22 @@ func TestAnErrorOfTheConnectionIsOver(t *testing.T) {
 	require.False(t, (&Row{}).IsOver())
 }
 
+// The numbers of a paused consumer are a sentence, wherever its messages wait.
+func TestWaits(t *testing.T) {
+	t.Parallel()
+	for want, c := range map[string]struct {
+		atBroker int64
+		parked   int
+	}{
+		"": {0, 0}, "1 message waits at the broker": {1, 0}, "2\u00a0messages wait at the broker, 3 in the database": {2, 3},
+		"3 messages wait in the database": {0, 3}, "1 message waits in the database": {0, 1}, "100+ messages wait in the database": {0, 100},
+	} {
+		r := &Row{Stats: state.Stats{Parked: c.parked, Counted: 100}}
+		r.Topics = []state.Topic{{Waiting: state.Waiting{Known: true, Messages: c.atBroker}}}
+		require.Equal(t, want, r.Waits())
+	}
+}
+
 // A pause has the name of a read model for all of its generations. A name may contain an @ itself.
 func TestNameOfAPause(t *testing.T) {
 	t.Parallel()

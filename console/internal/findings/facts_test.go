@@ -14,6 +14,7 @@ import (
 	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/ops/processes"
 	outboxstate "github.com/oncebox/oncebox/outbox/state"
+	"github.com/oncebox/oncebox/outbox/tenants"
 )
 
 // cause is a cause for which ordering keys of a consumer fail.
@@ -88,6 +89,33 @@ func TestAnOutageIsOfRelaysOrOfConsumers(t *testing.T) {
 	} {
 		require.NotContains(t, first(list...), "has taken nothing", why)
 	}
+}
+
+// A service that has just begun has consumers without a connection, and without an error: no broker is away.
+func TestAStartIsNoOutage(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	row := consumer.Row{}
+	row.Runs = true
+	row.Topics = []state.Topic{{Topic: "order", Processes: []state.Process{{State: "away", Since: now}}, Waiting: state.Waiting{Known: true, At: now}}}
+	p := processes.Process{}
+	p.Name, p.Alive = "web", true
+	require.Empty(t, (&findings.Facts{Now: now, Processes: []processes.Process{p}, Consumers: []consumer.Row{row}}).List())
+	p.Receiving = processes.Fault{Error: "refused", Since: now}
+	require.Len(t, (&findings.Facts{Now: now, Processes: []processes.Process{p}, Consumers: []consumer.Row{row}}).List(), 1)
+}
+
+// If not all events are counted, those of a paused tenant may not have been seen.
+func TestEventsOfAPausedTenant(t *testing.T) {
+	t.Parallel()
+	text := func(st *outboxstate.Stats) string {
+		list := (&findings.Facts{Now: time.Now(), Outbox: st, Paused: []tenants.Pause{{Tenant: "acme", Actor: "ann", Reason: "moves"}}}).List()
+		return list[len(list)-1].Text
+	}
+	require.Contains(t, text(&outboxstate.Stats{New: 10}), "moves. 0\u00a0events wait for that.")
+	require.Contains(t, text(&outboxstate.Stats{New: 1_000_000}), "moves. How many events wait for that is not known.")
+	shares := []outboxstate.Share{{Tenant: "acme", Paused: 7}}
+	require.Contains(t, text(&outboxstate.Stats{New: 1_000_000, Paused: 7, Shares: shares}), "moves. 7\u00a0events wait for that.")
 }
 
 // A consumer that handles nothing, because what it needs is away, is down. A consumer with a few bad messages and nothing else to do is not.

@@ -11,6 +11,7 @@ import (
 	"github.com/oncebox/oncebox/console/internal/words"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/ops"
+	outboxstate "github.com/oncebox/oncebox/outbox/state"
 	"github.com/oncebox/oncebox/outbox/tenants"
 )
 
@@ -30,8 +31,8 @@ func (f *Facts) pauses() (list []Finding) {
 			return append(list, look(text, frame.Tenants, outlook.OfKind(ops.TenantPaused)))
 		}
 		p := &paused[n]
-		line := look("is paused by "+p.Actor+" for "+words.Short(f.Now.Sub(p.Since))+": "+words.Cause(p.Reason)+". "+
-			words.Counted(waits[p.Tenant], "event waits", "events wait")+" for that.", tenant.Href(p.Tenant), outlook.OfKind(ops.TenantPaused))
+		line := look("is paused by "+p.Actor+" for "+words.Short(f.Now.Sub(p.Since))+": "+words.Cause(p.Reason)+". "+f.waiting(waits[p.Tenant]),
+			tenant.Href(p.Tenant), outlook.OfKind(ops.TenantPaused))
 		line.Who = []Link{{"The tenant " + p.Tenant, tenant.Href(p.Tenant)}}
 		if f.Act {
 			line.Acts = []Link{{"Resume " + p.Tenant + "…", tenant.Form(operator.Resume, p.Tenant)}}
@@ -39,6 +40,14 @@ func (f *Facts) pauses() (list []Finding) {
 		list = append(list, line)
 	}
 	return list
+}
+
+// waiting says how many events wait until a tenant is resumed. If there are too many events to count all, none of a tenant may have been seen.
+func (f *Facts) waiting(n int64) string {
+	if o := f.Outbox; n == 0 && o.Backlog()+o.Paused+o.Delayed > outboxstate.Counted {
+		return "How many events wait for that is not known."
+	}
+	return words.Counted(n, "event waits", "events wait") + " for that."
 }
 
 // pause returns the line about the pause of a consumer, with the number of messages that wait.

@@ -52,7 +52,7 @@ type Coordinator struct {
 	// The rest is what the beats remember from one to the next. Only the goroutine of the beats uses it.
 	unserved      []int64       // groups that had no projector at the last beat
 	unservedBeats int           // the number of beats for which they have been the same
-	noted         time.Time     // the time of the last failure that was written down
+	noted         failing       // the failure that was written down
 	failing       bool          // it was written down, and goes on
 	isShort       bool          // other projectors have lanes of this one's share
 	nextFree      time.Duration // until a lane of another projector may be free, as of the last beat
@@ -175,14 +175,14 @@ func (c *Coordinator) noteFailure(ctx context.Context) error {
 	if goesOn {
 		first = time.Since(is.began)
 	}
-	if !is.last.After(c.noted) && goesOn == c.failing {
-		return nil // it was written down
+	if is == c.noted && goesOn == c.failing {
+		return nil
 	}
 	err := c.answered(ctx, func(ctx context.Context) error {
 		return c.leases.NoteFailure(ctx, c.cfg.Name, is.reason, is.topic, time.Since(is.last), first)
 	})
 	if err == nil {
-		c.noted, c.failing = is.last, goesOn
+		c.noted, c.failing = is, goesOn
 	}
 	return err
 }

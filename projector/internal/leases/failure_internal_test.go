@@ -13,6 +13,38 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
+// Two topics in trouble have a beginning each. While one of them goes on, the end of the other changes nothing, and so does the end of a failure of the
+// broker in between. A topic of which nothing is sent any more is in no trouble.
+func TestTopicsFailSideBySide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, began := &Failure{}, time.Now()
+		note := func(topic string, err error) failing {
+			errs := map[int]error{}
+			if err != nil {
+				errs[0] = err
+			}
+			f.Note([]*outboxdb.Row{{Envelope: event.Envelope{Topic: topic}}}, errs)
+			is := f.now()
+			time.Sleep(time.Minute)
+			return is
+		}
+		refused := func(topic string) error { return &messaging.TopicError{Topic: topic, Err: errors.New("no")} }
+		for range 3 {
+			for _, topic := range []string{"order", "refund"} {
+				is := note(topic, refused(topic))
+				require.Equal(t, []any{"order", began}, []any{is.topic, is.began}, "it began first")
+			}
+		}
+		require.Empty(t, note("order", messaging.ErrBrokerDown).topic, "the broker counts first")
+		is := note("parcel", nil)
+		require.Equal(t, []any{"order", began}, []any{is.topic, is.began}, "the broker is back, and the topic is not")
+		is = note("order", nil)
+		require.Equal(t, []any{"refund", began.Add(time.Minute)}, []any{is.topic, is.began})
+		time.Sleep(untried)
+		require.Zero(t, f.now().began, "its events were discarded")
+	})
+}
+
 // A failure of the broker goes on until a row is taken, and one of a topic until a row of the topic is. A refusal of a message is neither.
 func TestFailureGoesOnUntilSomethingIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
