@@ -45,7 +45,7 @@ func FailsIn(list []Process, consumer string, failedBy []string) (sentence strin
 	}
 	for n := range list {
 		p := &list[n]
-		// Another program of the same version, which does not run the consumer, is no reason.
+		// Another program may have the same version, and not run the consumer.
 		if by, fails := ended[p.Version]; fails && p.Alive && (p.has(consumer) || slices.Contains(by, p.Name)) {
 			failing[p.Version] = by
 		}
