@@ -177,8 +177,9 @@ func TestAnOperatorEndsAnOutageWithTheKeyboard(t *testing.T) {
 	require.Contains(t, b.text(), "the bank is closed: order o-")
 	page := strings.SplitN(read(b, chromedp.Location()), "/console/", 2)[1]
 
-	b.visit(page + "&form=note")
-	require.Equal(t, "note", b.focused(), "the field has the focus")
+	b.visit(page + "&form=note#note")
+	b.do(chromedp.KeyEvent("\t"))
+	require.Equal(t, "note", b.focused(), "the first field of the form is the next")
 	b.do(chromedp.KeyEvent("it opens at nine"))
 	b.tabTo("button Store")
 	b.enter()
