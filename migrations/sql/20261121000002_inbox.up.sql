@@ -156,7 +156,7 @@ CREATE TABLE inbox_key (
     due_at       timestamptz NOT NULL,      -- when that may run; while it has an owner: when another may take it over
     owner        uuid,                      -- the process that runs it, and did when it died if due_at is over
     since        timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (consumer, key_lock),
+    PRIMARY KEY (consumer, key_lock) INCLUDE (state), -- the statistics need no row
     CHECK (state <> 'DEAD' OR owner IS NULL)
 ) WITH (fillfactor = 70);
 CREATE INDEX inbox_key_due ON inbox_key (consumer, topic, due_at) WHERE state <> 'DEAD';
