@@ -71,7 +71,7 @@ type Config struct {
 	// FetchBytes is how many bytes of compressed messages a receiver requests at once from each broker. About as many bytes wait in the memory of the
 	// client, in addition to the messages of Subscription.Queue. Default: 4 MiB.
 	FetchBytes int `env:"FETCH_BYTES"`
-	// Producers is the number of calls of Publish that may send at once. Further calls wait. Each of these calls has connections of its own. Default: 4.
+	// Producers is the number of calls of Publish that may send at once. Further calls wait. A call that sends has connections of its own. Default: 4.
 	Producers int `env:"PRODUCERS"`
 
 	// CommitInterval is the interval at which a consumer commits the offsets of its acknowledged messages. After a crash the broker delivers the
