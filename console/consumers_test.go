@@ -272,7 +272,7 @@ func TestAFloodIsOneLine(t *testing.T) {
 	require.Equal(t, 1, strings.Count(text, "look "), "it is one line")
 	require.NotContains(t, text, "order.placed")
 	of := b.page("consumer?name=mailer").text()
-	require.Contains(t, of, "is behind since 50 s ago")
+	require.Regexp(t, `is behind since (5\d s|1 min( \d+ s)?) ago`, of) // by the clock of now: a busy machine is later
 	require.Regexp(t,
 		`It has been behind since \d\d:\d\d:\d\d: 12 000 messages wait at the broker, late by about 1 min 5 s\. The number is falling by about 100 a`, of)
 
