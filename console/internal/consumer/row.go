@@ -149,6 +149,18 @@ func (r *Row) all(states ...string) bool {
 	return true
 }
 
+// AtTopic returns how many messages of one of the consumer's topics wait at the broker.
+func (r *Row) AtTopic(w state.Waiting) string {
+	switch {
+	case r.isOutdated:
+		return counting
+	case w.Known:
+		return w.Precision.Words() + words.Group(w.Messages)
+	default:
+		return "?"
+	}
+}
+
 // AtBroker returns how many messages wait at the broker, in all topics of the consumer. "" if there is no broker or it has not answered.
 func (r *Row) AtBroker() string {
 	switch n, precision, known := r.atBroker(); {
