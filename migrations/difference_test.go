@@ -23,7 +23,7 @@ var differences = []struct {
 	{"DROP INDEX outbox_held_due", []string{"index outbox_held_due is missing"}},
 	{"DROP INDEX outbox_held_due; CREATE INDEX outbox_held_due ON outbox_held (lane, retry_after)", []string{"index outbox_held_due is " +
 		"CREATE INDEX outbox_held_due ON {schema}.outbox_held USING btree (lane, retry_after), should be " +
-		"CREATE INDEX outbox_held_due ON {schema}.outbox_held USING btree (lane, retry_after, seq) INCLUDE (not_before, retry_count)"}},
+		"CREATE INDEX outbox_held_due ON {schema}.outbox_held USING btree (lane, retry_after, seq)"}},
 	{"UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'outbox_held_due'::regclass", []string{"index outbox_held_due is not valid"}},
 	{"CREATE UNIQUE INDEX mine ON outbox_held (topic)", []string{"index mine was not made by oncebox, and may refuse rows, because it is unique"}},
 	{"CREATE UNIQUE INDEX mine ON inbox (message_key, consumer)", []string{"index mine was not made by oncebox, and may refuse rows, because it is unique"}},

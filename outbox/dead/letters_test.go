@@ -152,12 +152,12 @@ func TestEventsBehindALetter(t *testing.T) {
 	f := newFixture(t, nil)
 	f.Exec(`INSERT INTO outbox_dead (seq, id, occurred_at, created_at, aggregate_version, schema_version, retry_count, crashes, aggregate_type, aggregate_id,
 			content_type, event_metadata, lane, tenant_id, topic, event_type, source, payload, died_at, error_message, ordering_key)
-		SELECT n, ('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid, now(), now(), 0, 1, 1, 0, '', '', '', '{}', n % 64, 'default', 'order', 'o', 's',
-			'', now(), 'no', 'k' || n FROM generate_series(1, 5000) n`)
+		SELECT n, ('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid, now(), now(), 0, 1, 1, 0, '', '', '', '{}', n % 64, 'default', 'order', 'o',
+			's', '', now(), 'no', 'k' || n FROM generate_series(1, 5000) n`)
 	f.Exec(`INSERT INTO outbox_held (seq, id, occurred_at, created_at, aggregate_version, schema_version, retry_count, crashes, aggregate_type, aggregate_id,
 			content_type, event_metadata, lane, tenant_id, topic, event_type, source, payload, ordering_key, retry_after)
-		SELECT 10000 + n, gen_random_uuid(), now(), now(), 0, 1, 0, 0, '', '', '', '{}', n % 64, 'default', 'order', 'o' || n, 's', '', 'k' || n % 6400, 'infinity'
-		FROM generate_series(1, 30000) n`)
+		SELECT 10000 + n, gen_random_uuid(), now(), now(), 0, 1, 0, 0, '', '', '', '{}', n % 64, 'default', 'order', 'o' || n, 's', '', 'k' || n % 6400,
+			'infinity' FROM generate_series(1, 30000) n`)
 	f.Exec("VACUUM ANALYZE outbox_held")
 	f.Exec("VACUUM ANALYZE outbox_dead")
 	const id = "00000000-0000-7000-8000-000000000070"

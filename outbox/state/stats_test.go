@@ -351,7 +351,7 @@ func TestPlansOfStats(t *testing.T) {
 		require.Contains(t, plan.Text, "_lane_seq_idx on outbox_20", name)
 		require.Contains(t, plan.Text, "outbox_held_waiting on outbox_held h", name)
 		if strings.HasPrefix(name, "numbers") { // up to 10,001 rows of each kind, from all over the table
-			require.Contains(t, plan.Text, "Index Only Scan using outbox_held_due on outbox_held", plan.Text)
+			require.Contains(t, plan.Text, "Index Only Scan using outbox_held_timed on outbox_held", plan.Text)
 			require.Contains(t, plan.Text, "Index Only Scan Backward using outbox_held_refused on outbox_held", plan.Text)
 		}
 	}
