@@ -53,12 +53,13 @@ type Config struct {
 	// later messages then do not see the effects of the dead letter. If the dead letter is replayed, it is handled out of order. The option
 	// [ContinueAfterDead] sets the same for one consumer. Default: false, later messages wait until an operator replays or discards the dead letter.
 	ContinueAfterDead bool `env:"CONTINUE_AFTER_DEAD"`
-	// OnDead is called when a message becomes a dead letter, for example to emit an event about it. The dead letter is made in the unit of work u. So
-	// what OnDead writes in u is committed with the dead letter, or not at all. OnDead should emit an event with [uow.Unit.Add] and call no other
-	// system, because it may be called again: after the transaction has failed, or if the message is replayed and dies again. OnDead must return when
-	// ctx ends. If OnDead returns an error, panics, or takes longer than OnDeadTimeout, the dead letter is made without the work of OnDead, and the log
-	// has an error. OnDead is not called if an operator gives a message up (package inbox/parked). An event that OnDead emits with ctx is marked
-	// ([event.DeadLetterOf]). If the marked event becomes a dead letter, OnDead is not called, which prevents a loop. Default: none.
+	// OnDead is called when a message becomes a dead letter, for example to emit an event about it. The unit of work that OnDead gets also makes the
+	// dead letter. So what OnDead writes in this unit is committed with the dead letter, or not at all. OnDead should emit an event with [uow.Unit.Add]
+	// and call no other system, because it may be called again: after the transaction has failed, or if the message is replayed and dies again. OnDead
+	// must return when its context ends. If OnDead returns an error, panics, or takes longer than OnDeadTimeout, the dead letter is made without the
+	// work of OnDead, and the log has an error. In two cases OnDead is not called. The first is an operator who makes a dead letter of a message that
+	// waits for its next try (parked.Messages.GiveUp). The second is an event that OnDead has emitted with its context: such an event is marked
+	// ([event.DeadLetterOf]), and if a consumer makes a dead letter of it, OnDead is not called, which prevents a loop. Default: none.
 	OnDead func(ctx context.Context, u *uow.Unit, d DeadLetter) error
 	// OnDeadTimeout is the longest time for one call of OnDead. Meanwhile other messages of the ordering key wait. Default: 2s.
 	OnDeadTimeout time.Duration `env:"ON_DEAD_TIMEOUT"`

@@ -1,7 +1,6 @@
 package recipes_test
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -37,7 +36,7 @@ func TestSeatsAreNotSoldTwice(t *testing.T) {
 	refused := 0
 	for err := range outcomes {
 		if err != nil {
-			require.True(t, errors.Is(err, recipes.ErrSoldOut), err)
+			require.ErrorIs(t, err, recipes.ErrSoldOut)
 			refused++
 		}
 	}

@@ -77,7 +77,8 @@ func TestEachWrongSettingIsAnError(t *testing.T) {
 		"no address of a broker": {shop(), with("ONCEBOX_SERVE_BROKER", ""), []string{
 			"no address is set: set ONCEBOX_PULSAR_URL, or ONCEBOX_SERVE_BROKER=none",
 		}},
-		"a broker without its address": {shop(), with("ONCEBOX_SERVE_BROKER", "pulsar"), []string{"the broker pulsar needs an address: set ONCEBOX_PULSAR_URL"}},
+		"a broker without its address": {shop(), with("ONCEBOX_SERVE_BROKER", "pulsar"),
+			[]string{"the broker pulsar needs an address: set ONCEBOX_PULSAR_URL"}},
 		"a broker that the program does not link": {shop(), with("ONCEBOX_NATS_URL", "nats://127.0.0.1:1"),
 			[]string{"ONCEBOX_NATS_URL is set", "add nats.Kind() to Service.Brokers"}},
 		"two brokers": {shop(), with("ONCEBOX_NATS_URL", "nats://127.0.0.1:1", "ONCEBOX_PULSAR_URL", "pulsar://127.0.0.1:1"),

@@ -136,7 +136,8 @@ func insertInto(value map[string]string, moved string) string {
 	for i, c := range insertColumns {
 		names[i], values[i] = c.name, value[c.name]
 		if c.name == "lane" { // the caller knows a row's lane within its group, and only the holder of the locks knows the group
-			values[i] = fmt.Sprintf("CASE WHEN %s THEN ({schema}.outbox_first_lane(%s) + %s)::smallint ELSE %[3]s END", moved, value["tenant_id"], value["lane"])
+			values[i] = fmt.Sprintf("CASE WHEN %s THEN ({schema}.outbox_first_lane(%s) + %s)::smallint ELSE %[3]s END",
+				moved, value["tenant_id"], value["lane"])
 		}
 	}
 	return "INSERT INTO {schema}.outbox (" + strings.Join(names, ", ") + ")\n	SELECT " + strings.Join(values, ", ")

@@ -55,7 +55,8 @@ heads AS MATERIALIZED (
 			WHEN o.not_before IS NULL OR o.not_before <= (SELECT clock_timestamp()) THEN greatest(o.created_at, o.not_before, p.resumed_at) END) AS since
 		FROM (
 			SELECT o.created_at, o.not_before, o.tenant_id, row_number() OVER (ORDER BY o.seq) AS n FROM {schema}.outbox o
-			WHERE ` + unsentOf + ` AND o.seq > l.passed_to AND head.since IS NULL ORDER BY o.seq LIMIT %[1]d) o LEFT JOIN pauses p USING (tenant_id)) fresh ON true
+			WHERE ` + unsentOf + ` AND o.seq > l.passed_to AND head.since IS NULL ORDER BY o.seq LIMIT %[1]d) o
+		LEFT JOIN pauses p USING (tenant_id)) fresh ON true
 	LEFT JOIN LATERAL (
 		SELECT greatest(k.created_at, (SELECT p.resumed_at FROM pauses p WHERE p.tenant_id = k.tenant_id)) AS since FROM (
 			SELECT h.lane, h.ordering_key, h.created_at, h.tenant_id, row_number() OVER (ORDER BY h.seq) AS n FROM {schema}.outbox_held h
@@ -188,7 +189,8 @@ ORDER BY created_at, seq LIMIT $1`
 // without a relay.
 const OldestOverdue = `
 WITH ` + lanesOfStats + `,` + pausesOfStats + `
-SELECT DISTINCT ON (x.free) NOT x.free, coalesce(x.owner, ''), x.since, coalesce(r.error, ''), r.failed_at, r.failing_since, coalesce(r.failing_topic, '') FROM (
+SELECT DISTINCT ON (x.free) NOT x.free, coalesce(x.owner, ''), x.since, coalesce(r.error, ''), r.failed_at, r.failing_since,
+	coalesce(r.failing_topic, '') FROM (
 	SELECT l.owner, l.free, least(head.since, fresh.since, due.since) AS since
 	FROM lanes l` + headOfLane + `
 	LEFT JOIN LATERAL (

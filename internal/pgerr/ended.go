@@ -4,8 +4,8 @@ import "errors"
 
 // ErrEnded means that a transaction was ended by code other than its owner's: by a statement in it, or in another way.
 var ErrEnded = errors.New("uow: the function has ended the transaction itself, and what it wrote before may be committed without its events: " +
-	"leave COMMIT and ROLLBACK to the unit. To undo a part of the work, put that part into a Do within the unit. To commit a part on its own, put it into a Do " +
-	"with the context of uow.Outside(ctx)")
+	"leave COMMIT and ROLLBACK to the unit. To undo a part of the work, put that part into a Do within the unit. To commit a part on its own, put it into a " +
+	"Do with the context of uow.Outside(ctx)")
 
 // EndedError matches [ErrEnded], and identifies the transaction.
 type EndedError struct {

@@ -7,13 +7,13 @@ import (
 	"github.com/oncebox/oncebox/telemetry"
 )
 
-// Config configures a [Broker]. The zero value is ready.
+// Config configures a [Broker], which keeps its messages in the memory of the process, for tests and examples. The zero value is ready.
 type Config struct {
 	// Partitions is the number of partitions of each topic. At most this number of consumers of a [messaging.Failover] subscription work at once.
 	// Default: 4.
 	Partitions int `env:"PARTITIONS"`
-	// MaxMessageBytes is the size of the largest message, in bytes: payload, key, metadata and identifiers together. A larger message is refused
-	// permanently. Default: 5 MiB.
+	// MaxMessageBytes is the size of the largest message that the broker in memory takes, in bytes: payload, key, metadata and identifiers together. It
+	// refuses a larger message permanently, so that its event becomes a dead letter. Default: 5 MiB.
 	MaxMessageBytes int `env:"MAX_MESSAGE_BYTES"`
 	// Retain is the number of newest messages that each topic always keeps. Older messages are deleted after every subscription has acknowledged them. A
 	// subscription that is made later does not get the deleted messages. Default: 0, all messages.

@@ -263,10 +263,11 @@ func TestABrokerThatIsAwayIsOneEntry(t *testing.T) {
 		"UPDATE outbox_lane SET owner = 'relay-1', lease_until = now() + interval '1 hour'",
 		"UPDATE outbox SET created_at = created_at - interval '2 minutes'",
 		`INSERT INTO inbox_consumer (consumer, beat_at) VALUES ('mailer', now()), ('stats', now())`,
-		`INSERT INTO inbox_topic (topic, consumer, subscribed, error, failed_at) SELECT 'order', c, true, 'no answer', now() FROM unnest(ARRAY['mailer', 'stats']) c`,
+		`INSERT INTO inbox_topic (topic, consumer, subscribed, error, failed_at)
+			SELECT 'order', c, true, 'no answer', now() FROM unnest(ARRAY['mailer', 'stats']) c`,
 		`INSERT INTO inbox_process (consumer, topic, process, name, state, since, unsettled, error, failed_at, seen_until)
-			SELECT c, 'order', '00000000-0000-0000-0000-000000000001', 'worker-1', 'AWAY', now() - interval '100 seconds', 0, 'worker: connection refused', now(),
-				now() + interval '1 hour' FROM unnest(ARRAY['mailer', 'stats']) c`,
+			SELECT c, 'order', '00000000-0000-0000-0000-000000000001', 'worker-1', 'AWAY', now() - interval '100 seconds', 0,
+				'worker: connection refused', now(), now() + interval '1 hour' FROM unnest(ARRAY['mailer', 'stats']) c`,
 	} {
 		s.exec(statement)
 	}

@@ -42,8 +42,8 @@ func (f *Facts) unknown() (list []Finding) {
 			frame.Consumers, "The numbers come by themselves, within a minute."))
 	}
 	if outdated := consumer.Outdated(f.Consumers); len(outdated) > 0 {
-		list = append(list, wait("How many messages wait for "+strings.Join(outdated, ", ")+" at the broker is counted again: the last count is older than what "+
-			"an operator has set in motion.", frame.Consumers, "The numbers come by themselves, within half a minute."))
+		list = append(list, wait("How many messages wait for "+strings.Join(outdated, ", ")+" at the broker is counted again: the last count is older "+
+			"than what an operator has set in motion.", frame.Consumers, "The numbers come by themselves, within half a minute."))
 	}
 	return list
 }

@@ -61,7 +61,8 @@ func itemOf(g *causes.Group) Item {
 	return Item{
 		Fingerprint: g.Fingerprint, Consumer: g.Consumer, Topic: g.Topic, Type: g.Type, Cause: g.Cause,
 		Failing: g.Failing.Count, FailingMore: g.Failing.More, Dead: g.Dead.Count, DeadMore: g.Dead.More,
-		First: cli.TimeOf(g.First()), Last: cli.TimeOf(g.Last()), Next: cli.TimeOf(g.Failing.Next), ExampleID: x.ID, Error: x.Error, FailedBy: g.Failing.FailedBy,
+		First: cli.TimeOf(g.First()), Last: cli.TimeOf(g.Last()), Next: cli.TimeOf(g.Failing.Next),
+		ExampleID: x.ID, Error: x.Error, FailedBy: g.Failing.FailedBy,
 		Note: g.Note, NotedBy: g.NotedBy, NotedAt: cli.TimeOf(g.NotedAt),
 		Archived: g.IsArchived(), Back: g.IsBack(), ArchivedBy: g.ArchivedBy, ArchivedAt: cli.TimeOf(g.ArchivedAt), ArchivedWhy: g.ArchivedWhy,
 	}
