@@ -111,6 +111,11 @@ func TestNameWithAnAtIsAConsumer(t *testing.T) {
 	}
 	stop := start(t, box, newCuttable(t))
 	await.True(t, func() bool { c := listed(); return c.Runs && len(c.Topics) > 0 && len(c.Topics[0].Processes) > 0 }, "it runs")
+	await.True(t, func() bool {
+		var beats bool // the end of a consumer without a beat is not recorded
+		require.NoError(t, w.db.QueryRow("SELECT beat_at IS NOT NULL FROM inbox_consumer WHERE consumer = 'post@eu'").Scan(&beats))
+		return beats
+	}, "its first beat")
 	stop()
 	require.True(t, listed().Stopped)
 	w.exec("INSERT INTO inbox_key (consumer, key_lock, tenant_id, state, due_at) VALUES ('post@eu', 1, 't', 'WAITING', now())")

@@ -110,10 +110,13 @@ func (e *wireEnd) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (w *wire) count() int {
+func (w *wire) count() int { return len(w.all()) }
+
+// all returns what was published so far. The writers go on behind it.
+func (w *wire) all() []effect {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.rows)
+	return w.rows
 }
 
 // relayWriter commits events of keys of its own: one after the other, some late, some not at all. Of some commits it does not learn the outcome.
@@ -244,7 +247,7 @@ func TestProjectorsAndServerAreKilled(t *testing.T) {
 		}
 	}
 	seen, latest := map[effect]bool{}, map[string]int{}
-	for _, e := range w.rows {
+	for _, e := range w.all() {
 		switch {
 		case !there[e]:
 			ghosts++
