@@ -283,4 +283,14 @@ func TestAFloodIsOneLine(t *testing.T) {
 	exec("UPDATE outbox SET created_at = created_at - interval '61 seconds'")
 	exec("UPDATE inbox_topic SET many_since = now() - interval '5 minutes'")
 	require.Contains(t, b.page("").text(), "which has sent nothing in the last minute: a pause of the tenant changes nothing")
+
+	// The events of a tenant that was just resumed were recorded long before, so a share of the latest events accuses others.
+	exec("UPDATE inbox_topic SET many_since = clock_timestamp(), oldest_at = clock_timestamp()")
+	exec("UPDATE outbox SET created_at = created_at - interval '1 hour'")
+	for n := range 20 {
+		s.placeWith(fmt.Sprint("p-", n), event.WithTenantID([]string{"acme", "globex", "umbrella"}[n%3]))
+	}
+	text = b.page("").text()
+	require.Regexp(t, `The tenant initech was resumed at \d\d:\d\d:\d\d: its events that had waited came at once\.`, text)
+	require.NotContains(t, text, "of the events since then", "no tenant has half of them")
 }

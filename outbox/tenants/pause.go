@@ -43,6 +43,10 @@ SELECT count(*) FROM changed`
 	listPauses = `
 SELECT tenant_id, paused_by, pause_reason, paused_at, extract(epoch FROM clock_timestamp() - paused_at)::float8
 FROM {schema}.outbox_tenant WHERE paused_at IS NOT NULL AND resumed_at IS NULL ORDER BY tenant_id`
+
+	listResumed = `
+SELECT tenant_id, resumed_at FROM {schema}.outbox_tenant
+WHERE paused_at IS NOT NULL AND resumed_at BETWEEN $1 AND $2 ORDER BY resumed_at DESC, tenant_id LIMIT 100`
 )
 
 // Pause is a tenant whose events are not published, because an operator decided so.
@@ -111,6 +115,21 @@ func (t *Tenants) Paused(ctx context.Context) ([]Pause, error) {
 		return err
 	})
 	return list, outboxdb.Wrap("list paused tenants", err)
+}
+
+// Resume is a tenant whose events are published again since a time.
+type Resume struct {
+	Tenant string
+	At     time.Time
+}
+
+// Resumed lists up to 100 tenants that were resumed between two times, by the clock of the database, the latest first. A tenant that was paused again
+// meanwhile is not in the list.
+func (t *Tenants) Resumed(ctx context.Context, from, to time.Time) ([]Resume, error) {
+	list, err := pgsql.Collect(t.box.Run.Query(ctx, t.box.DB, listResumed, from, to), func(scan pgsql.Scan, r *Resume) error {
+		return scan(&r.Tenant, &r.At)
+	})
+	return list, outboxdb.Wrap("list resumed tenants", err)
 }
 
 func seconds(s float64) time.Duration { return max(time.Duration(s*float64(time.Second)), 0) }

@@ -41,9 +41,18 @@ func TestTenantsArePausedAndResumed(t *testing.T) {
 	known, err := lanedb.Of(f.Handle()).Leases.Pauses(ctx)
 	require.NoError(t, err)
 	require.Len(t, known, 1)
-	require.False(t, known[0].ResumedAt.IsZero())
+	at := known[0].ResumedAt
+	require.False(t, at.IsZero())
+	for n, span := range [][2]time.Time{{at, at}, {at.Add(-time.Minute), at.Add(-time.Second)}, {at.Add(time.Second), at.Add(time.Minute)}} {
+		resumed, err := f.Tenants().Resumed(ctx, span[0], span[1])
+		require.NoError(t, err)
+		require.Len(t, resumed, []int{1, 0, 0}[n])
+	}
 
 	require.NoError(t, f.Tenants().Pause(ctx, "acme", operator.By{Actor: "eve", Reason: "again"}), "a second time")
+	resumed, err := f.Tenants().Resumed(ctx, at, at)
+	require.NoError(t, err)
+	require.Empty(t, resumed, "it is paused again")
 	entries, err := f.Audit(ctx, operator.AuditFilter{}, nil, 10)
 	require.NoError(t, err)
 	var deeds [][]string

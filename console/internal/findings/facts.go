@@ -1,6 +1,8 @@
 package findings
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/oncebox/oncebox/console/internal/consumer"
@@ -97,7 +99,9 @@ func (f *Facts) List() (list []Finding) {
 	}
 	list = append(list, f.decisions()...)
 	list = append(list, f.outbox()...)
-	return append(list, f.fails()...)
+	list = append(list, f.fails()...)
+	slices.SortStableFunc(list, func(a, b Finding) int { return cmp.Compare(a.place(), b.place()) })
+	return list
 }
 
 // decisions returns what waits for a decision, and the consumers that are paused.

@@ -137,6 +137,12 @@ func TestAConsumerThatHandlesNothingIsDown(t *testing.T) {
 	require.Equal(t, "look", words(477, went(1, 90)))
 	require.Equal(t, "look", words(2, went(0, 90)))
 	require.Equal(t, "look", words(477, nil))
+
+	// Its line stands above the decisions.
+	letters := consumer.Row{}
+	letters.Stats.Consumer, letters.DeadLetters = "invoices", 1
+	list := (&findings.Facts{Now: now, Causes: []ops.Cause{cause("mailer", "a", 477)}, Went: went(0, 90), Consumers: []consumer.Row{letters}}).List()
+	require.Equal(t, []string{"down", "decide"}, []string{list[0].Word, list[1].Word})
 }
 
 // Many events are no all-clear, before they are late.

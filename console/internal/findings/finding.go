@@ -30,6 +30,14 @@ type Finding struct {
 	Under []Finding
 }
 
+// place is the place of a line in the list: what is down comes first, also a consumer whose every message fails.
+func (f *Finding) place() int {
+	if f.Word == wordDown {
+		return 0
+	}
+	return 1
+}
+
 // Link is a text with an address.
 type Link struct{ Name, Href string }
 

@@ -1,5 +1,5 @@
 // Package flood says that more messages wait for consumers than they handle at once: for which consumers, how many, which of them is the slowest, whether
-// its number rises or falls, and which tenant sends most.
+// its number rises or falls, and which tenant sends at least half of them.
 //
 // # Guarantees
 //

@@ -2,6 +2,7 @@ package flood
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -28,7 +29,7 @@ type Flood struct {
 	Names []string
 	Since time.Time
 	Late  bool
-	// Sender is the tenant that has recorded most events for the topic since then. The zero value: that is not known.
+	// Sender is the tenant that has recorded at least half of the events for the topic since then. The zero value: that is not known, or no tenant has.
 	Sender Sender
 
 	messages  int64 // of all of them, at this topic
@@ -36,6 +37,7 @@ type Flood struct {
 	courses   []*Course
 	oldest    time.Duration // how late the oldest message is; 0: unknown
 	named     bool          // a consumer has other topics, too
+	resumed   string        // sentences about tenants that were resumed just before
 }
 
 // Read returns the floods, by topic. Without events it is not known who sends.
@@ -56,7 +58,7 @@ func Read(ctx context.Context, now time.Time, events *outbox.Store, box *inbox.I
 		return nil, err
 	}
 	for n := range all {
-		if err := all[n].findSender(ctx, now, events, paused); err != nil {
+		if err := errors.Join(all[n].findResumed(ctx, now, events), all[n].findSender(ctx, now, events, paused)); err != nil {
 			return nil, err
 		}
 	}
@@ -138,5 +140,5 @@ func (f *Flood) Text(now time.Time) string {
 	} else {
 		text += slices.MaxFunc(f.courses, compareSlowness).ofSeveral()
 	}
-	return text + f.Sender.text()
+	return text + f.resumed + f.Sender.text()
 }

@@ -14,10 +14,16 @@ import (
 	"github.com/oncebox/oncebox/outbox/tenants"
 )
 
-// asked is how long a flood may go on before the broker is asked the next time.
-const asked = 15 * time.Second
+const (
+	// asked is how long a flood may go on before the broker is asked the next time.
+	asked = 15 * time.Second
+	// released is how long before the beginning of a flood a tenant was resumed whose events may be the flood.
+	released = time.Minute
+	// most is the part of the events, in percent, from which a tenant is named: with less, its pause would not end the flood.
+	most = 50
+)
 
-// Sender is the tenant that has recorded most events for the topic of a flood.
+// Sender is the tenant that has recorded at least half of the events for the topic of a flood.
 type Sender struct {
 	Tenant string
 	// Percent is its part in all events since the flood began. PerMinute is about how many events it has recorded in the last minute.
@@ -49,7 +55,7 @@ func (s *Sender) text() string {
 // findSender reads who has recorded most since the flood began, and how much of that in the last minute.
 func (f *Flood) findSender(ctx context.Context, now time.Time, events *outbox.Store, paused []tenants.Pause) error {
 	all, err := behind.Shares(ctx, events, behind.From(f.Since.Add(-asked), now), f.Topic)
-	if err != nil || len(all) == 0 {
+	if err != nil || len(all) == 0 || all[0].Percent < most {
 		return err
 	}
 	f.Sender = Sender{Tenant: all[0].Tenant, Percent: all[0].Percent}
@@ -59,6 +65,15 @@ func (f *Flood) findSender(ctx context.Context, now time.Time, events *outbox.St
 		if latest[n].Tenant == f.Sender.Tenant {
 			f.Sender.PerMinute = latest[n].Events / tenant.Lately.Minutes()
 		}
+	}
+	return err
+}
+
+// findResumed reads which tenants were resumed just before the flood: their events that had waited came at once, and may have been recorded long before.
+func (f *Flood) findResumed(ctx context.Context, now time.Time, events *outbox.Store) error {
+	list, err := events.Tenants().Resumed(ctx, f.Since.Add(-released), f.Since)
+	for _, r := range list {
+		f.resumed += " The tenant " + r.Tenant + " was resumed at " + words.Since(now, r.At) + ": its events that had waited came at once."
 	}
 	return err
 }
