@@ -131,8 +131,9 @@ func (a *Audience) look(ctx context.Context) error {
 		k.to.Log.InfoContext(ctx, "oncebox: the declared subscriptions of a topic exist again", "topic", k.FullName(a.topic))
 		return nil
 	case missing[0] == "":
-		k.to.Log.WarnContext(ctx, "oncebox: a topic has neither a subscription nor retention, so Pulsar may delete its messages before a "+
-			"consumer subscribes; declare the subscription (Config.Subscriptions)", "topic", k.FullName(a.topic))
+		k.to.Log.WarnContext(ctx, "oncebox: a topic has neither a subscription nor retention, so Pulsar deletes its messages; start a consumer of "+
+			"the topic, or set a retention, and publish the events again that were published meanwhile (Store.Published().Replay)",
+			"topic", k.FullName(a.topic))
 	default:
 		k.to.Log.WarnContext(ctx, "oncebox: declared subscriptions of a topic are missing: the topic was deleted, or a program unsubscribed; "+
 			"Pulsar keeps no messages for them; declare them again (Broker.Declare), and replay the events that were published "+
