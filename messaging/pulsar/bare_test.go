@@ -21,6 +21,8 @@ import (
 // clients send, and what nobody should.
 type bareProducer struct {
 	t    *testing.T
+	cfg  *Config
+	name string
 	conn net.Conn
 	in   *bufio.Reader
 	sent uint64
@@ -55,18 +57,28 @@ func (m pb) properties(field protowire.Number, properties map[string]string) pb 
 // newBareProducer connects to a partition, of the only broker.
 func newBareProducer(t *testing.T, cfg *Config, topic string) *bareProducer {
 	t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(cfg.URL, "pulsar://"))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
-	p := &bareProducer{t: t, conn: conn, in: bufio.NewReader(conn)}
+	p := &bareProducer{t: t, cfg: cfg, name: fmt.Sprintf("persistent://%s/%s/%s", cfg.Tenant, cfg.Namespace, topic)}
+	p.connect()
+	t.Cleanup(func() { _ = p.conn.Close() })
+	return p
+}
+
+// connect makes the first connection, or another one: the broker closes a connection that answers no pings, and they are answered while a command
+// is waited for only.
+func (p *bareProducer) connect() {
+	p.t.Helper()
+	if p.conn != nil {
+		require.NoError(p.t, p.conn.Close())
+	}
+	conn, err := net.Dial("tcp", strings.TrimPrefix(p.cfg.URL, "pulsar://"))
+	require.NoError(p.t, err)
+	p.conn, p.in = conn, bufio.NewReader(conn)
 	p.command(bareConnect, pb{}.text(1, "bare").number(4, 19), nil)
 	p.await(bareConnected)
-	name := fmt.Sprintf("persistent://%s/%s/%s", cfg.Tenant, cfg.Namespace, topic)
-	p.command(bareLookup, pb{}.text(1, name).number(2, 1), nil) // has the broker take the topic
+	p.command(bareLookup, pb{}.text(1, p.name).number(2, 1), nil) // has the broker take the topic
 	p.await(bareFound)
-	p.command(bareCreate, pb{}.text(1, name).number(2, 1).number(3, 1), nil)
+	p.command(bareCreate, pb{}.text(1, p.name).number(2, 1).number(3, 1), nil)
 	p.await(bareCreated)
-	return p
 }
 
 // command writes a frame with a command. In Pulsar's protocol the type of a command is also the number of its field.

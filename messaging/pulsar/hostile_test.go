@@ -316,6 +316,7 @@ func sendHostileMessages(t *testing.T, seed uint64, messages int) {
 			w.follow(sent + goods*goodKeys)
 			goods++
 			w.good(goods)
+			p.connect() // that may have taken longer than the broker waits for a pong
 		}
 		metadata, payload, count := h.message()
 		p.send(metadata, payload)
