@@ -34,8 +34,12 @@ func (f *Facts) flood(o *flood.Flood) Finding {
 // unknown returns the consumers whose broker has not reported how many messages wait.
 func (f *Facts) unknown() (list []Finding) {
 	unknown, reading := consumer.Unknown(f.Consumers, f.Now)
-	for _, name := range unknown {
-		list = append(list, look("Nobody knows what waits for "+name+" at the broker.", frame.Stuck, ""))
+	if len(unknown) > 0 {
+		line := look("nobody knows how many messages wait at the broker, because it has given no answer for a minute.", frame.Consumers,
+			"It is asked again every 15 seconds. If this line stays for minutes, look at the broker's own state.")
+		line.Who = who(unknown...)
+		line.Who[len(unknown)-1].Name += ":"
+		list = append(list, line)
 	}
 	if len(reading) > 0 {
 		list = append(list, wait("How many messages wait for "+strings.Join(reading, ", ")+" at the broker is read again, because they have just connected.",
