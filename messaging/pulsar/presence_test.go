@@ -74,7 +74,7 @@ func TestAdminThatNeverAnswers(t *testing.T) {
 	await.True(t, func() bool {
 		aMinuteLater(b) // each time: it may have been too slow
 		publishTo(t, b, "two")
-		return log.Count(`declare the subscription (Config.Subscriptions)" topic=`+b.keeper.FullName("two")) == 1
+		return log.Count(`(Store.Published().Replay)" topic=`+b.keeper.FullName("two")) == 1
 	}, "the background finds the admin API")
 }
 
