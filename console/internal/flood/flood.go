@@ -2,8 +2,8 @@ package flood
 
 import (
 	"context"
-	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/oncebox/oncebox/console/internal/words"
@@ -12,6 +12,7 @@ import (
 	"github.com/oncebox/oncebox/messaging/count"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/tenants"
 )
 
 const (
@@ -35,9 +36,9 @@ type Flood struct {
 	messages  int64 // of all of them, at this topic
 	precision count.Precision
 	courses   []*Course
-	oldest    time.Duration // how late the oldest message is; 0: unknown
-	named     bool          // a consumer has other topics, too
-	resumed   string        // sentences about tenants that were resumed just before
+	oldest    time.Duration    // how late the oldest message is; 0: unknown
+	named     bool             // a consumer has other topics, too
+	resumed   []tenants.Resume // just before: their events that had waited came at once, and may have been recorded long before
 }
 
 // Read returns the floods, by topic. Without events it is not known who sends.
@@ -58,7 +59,11 @@ func Read(ctx context.Context, now time.Time, events *outbox.Store, box *inbox.I
 		return nil, err
 	}
 	for n := range all {
-		if err := errors.Join(all[n].findResumed(ctx, now, events), all[n].findSender(ctx, now, events, paused)); err != nil {
+		f := &all[n]
+		if f.resumed, err = events.Tenants().Resumed(ctx, f.Since.Add(-released), f.Since); err != nil {
+			return nil, err
+		}
+		if err := f.findSender(ctx, now, events, paused); err != nil {
 			return nil, err
 		}
 	}
@@ -140,5 +145,9 @@ func (f *Flood) Text(now time.Time) string {
 	} else {
 		text += slices.MaxFunc(f.courses, compareSlowness).ofSeveral()
 	}
-	return text + f.resumed + f.Sender.text()
+	var resumed strings.Builder
+	for _, r := range f.resumed {
+		resumed.WriteString(" The tenant " + r.Tenant + " was resumed at " + words.Since(now, r.At) + ": its events that had waited came at once.")
+	}
+	return text + resumed.String() + f.Sender.text()
 }

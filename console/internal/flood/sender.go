@@ -69,15 +69,6 @@ func (f *Flood) findSender(ctx context.Context, now time.Time, events *outbox.St
 	return err
 }
 
-// findResumed reads which tenants were resumed just before the flood: their events that had waited came at once, and may have been recorded long before.
-func (f *Flood) findResumed(ctx context.Context, now time.Time, events *outbox.Store) error {
-	list, err := events.Tenants().Resumed(ctx, f.Since.Add(-released), f.Since)
-	for _, r := range list {
-		f.resumed += " The tenant " + r.Tenant + " was resumed at " + words.Since(now, r.At) + ": its events that had waited came at once."
-	}
-	return err
-}
-
 // perSecond writes a rate.
 func perSecond(rate float64) string {
 	if rate < 10 {
