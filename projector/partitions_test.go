@@ -21,5 +21,5 @@ func TestRunOncePublishesBesideALongReader(t *testing.T) {
 	f.add("a", "a1")
 	require.NoError(t, f.projector(quick()).RunOnce(t.Context()))
 	require.Equal(t, []string{"a1"}, f.pub.types())
-	require.Equal(t, 1, f.rows("outbox_progress_default"), "and moves to its day when that can be made")
+	require.NotZero(t, f.rows("outbox_progress_default p WHERE p.total = 1"), "and its position moves to its day when that can be made")
 }
