@@ -50,8 +50,8 @@ type Config struct {
 	// inside of Config.Middleware. Default: none.
 	Middleware []messaging.Middleware
 	// ContinueAfterDead lets the later messages of an ordering key be handled after a message of the key has become a dead letter. The handlers of the
-	// later messages then do not see the effects of the dead letter. If the dead letter is replayed, it is handled out of order. The option
-	// [ContinueAfterDead] sets the same for one consumer. Default: false, later messages wait until an operator replays or discards the dead letter.
+	// later messages then run although the dead letter was never handled, and a replay handles the dead letter out of order. The option
+	// [ContinueAfterDead] applies to one consumer. Default: false, later messages wait until an operator replays or discards the dead letter.
 	ContinueAfterDead bool `env:"CONTINUE_AFTER_DEAD"`
 	// OnDead is called when a message becomes a dead letter, for example to emit an event about it. The unit of work that OnDead gets also makes the
 	// dead letter. So what OnDead writes in this unit is committed with the dead letter, or not at all. OnDead should emit an event with [uow.Unit.Add]

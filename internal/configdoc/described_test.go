@@ -59,3 +59,13 @@ func TestPageIsThatOfTheSource(t *testing.T) {
 		require.Contains(t, tables, "\n### "+name+"\n", "add it to described")
 	}
 }
+
+// A setting is described although another struct has a setting of its name and type.
+func TestSettingWithTheNameOfAnotherIsDescribed(t *testing.T) {
+	page, err := configdoc.Tables("../..", described()...)
+	require.NoError(t, err)
+	for _, means := range []string{"Refuses a request without a key", "The length of the lease that a process takes on the key of a request"} {
+		require.Contains(t, page, means)
+	}
+	require.Contains(t, page, "`DatabaseWait` ([config.Config](#configconfig)); `Telemetry` ([telemetry.Config](#telemetryconfig))")
+}

@@ -23,6 +23,8 @@ type Struct struct {
 	Else map[string]string
 	// Above lists structs that another part of the page describes.
 	Above []any
+
+	inner bool // the struct is a field of another one, and gets its settings from there if they have the same names
 }
 
 // longestCell is the length of the longest text that fits into a cell.
@@ -30,7 +32,7 @@ const longestCell = 250
 
 // Tables returns the tables of the structs in Markdown, with a section for each type. root is the folder of the module. A cell has the comment of a field.
 // If the comment is too long, the cell has its first sentence and the sentence about -1, and the other sentences are below the table. A
-// field without a variable that a section above has, too, is only named.
+// field without a variable that another section describes is only named, with a link to that section.
 //
 // It returns an error that names each field whose comment states no default, or another one than the code sets.
 func Tables(root string, structs ...Struct) (string, error) {
@@ -54,7 +56,7 @@ func First(root string, structs []Struct, variables ...string) (string, error) {
 }
 
 func written(root string, structs []Struct) *writer {
-	w := &writer{source: source{root: root}, rows: map[string]row{}, seen: map[string]reflect.Type{}}
+	w := &writer{source: source{root: root}, rows: map[string]row{}, seen: map[string]place{}}
 	for _, s := range structs {
 		for _, above := range s.Above {
 			w.done = append(w.done, reflect.TypeOf(above))
@@ -68,11 +70,14 @@ func written(root string, structs []Struct) *writer {
 type writer struct {
 	source source
 	done   []reflect.Type
-	rows   map[string]row          // of fields with a variable, by its name
-	seen   map[string]reflect.Type // fields that a section has, by their names
+	rows   map[string]row   // of fields with a variable, by its name
+	seen   map[string]place // fields that a section has, by their names
 	out    strings.Builder
 	errs   []error
 }
+
+// place is a field's type, and the struct whose section describes the field.
+type place struct{ field, section reflect.Type }
 
 // row is a line of a table, and what is said below the table. minus is the sentence about -1, until fit adds it to meaning.
 type row struct{ variable, field, kind, cell, meaning, minus, more string }
@@ -108,7 +113,7 @@ func (w *writer) add(s Struct, v reflect.Value) {
 		return
 	}
 	var rows []row
-	var again []string
+	var again elsewhere
 	var within []func()
 	for f := range t.Fields() {
 		if !f.IsExported() {
@@ -121,14 +126,14 @@ func (w *writer) add(s Struct, v reflect.Value) {
 		}
 		r := w.row(s, title(t), f, value, said)
 		if w.isAgain(s, f) {
-			again = append(again, "`"+f.Name+"`")
+			again.add(f.Name, w.describes(f))
 			continue
 		}
-		w.seen[f.Name] = f.Type
+		w.seen[f.Name] = place{f.Type, t}
 		rows = append(rows, r)
 		if isConfig(f.Type) {
 			within = append(within, func() {
-				w.add(Struct{Prefix: s.Prefix + f.Tag.Get("envPrefix"), Varies: s.Varies, Else: s.Else}, value)
+				w.add(Struct{Prefix: s.Prefix + f.Tag.Get("envPrefix"), Varies: s.Varies, Else: s.Else, inner: true}, value)
 			})
 		}
 	}
@@ -139,7 +144,7 @@ func (w *writer) add(s Struct, v reflect.Value) {
 }
 
 // section writes the section of a struct.
-func (w *writer) section(t reflect.Type, text string, rows []row, again []string) {
+func (w *writer) section(t reflect.Type, text string, rows []row, again elsewhere) {
 	fmt.Fprintf(&w.out, "\n### %s\n\n%s\n\n| variable | field | type | default | meaning |\n|---|---|---|---|---|\n", title(t), prose(text))
 	var more []string
 	for _, r := range rows {
@@ -154,12 +159,11 @@ func (w *writer) section(t reflect.Type, text string, rows []row, again []string
 	if len(more) > 0 {
 		w.out.WriteString("\n" + strings.Join(more, ""))
 	}
-	if len(again) > 0 {
-		w.out.WriteString("\nFurther fields, which a section above describes: " + strings.Join(again, ", ") + ".\n")
-	}
+	w.out.WriteString(again.String())
 }
 
-// isAgain reports whether a field without a variable is in a section above as well: with a variable, or as something that is not a plain value.
+// isAgain reports whether a field without a variable is in a section above as well. A plain value with the same name may be another setting, unless
+// the section above is that of the struct that contains this one, and so has set it.
 func (w *writer) isAgain(s Struct, f reflect.StructField) bool {
 	if s.variable(f) != "" {
 		return false
@@ -167,15 +171,27 @@ func (w *writer) isAgain(s Struct, f reflect.StructField) bool {
 	if isConfig(f.Type) {
 		return slices.Contains(w.done, f.Type)
 	}
-	if w.seen[f.Name] != f.Type {
+	if w.seen[f.Name].field != f.Type {
 		return false
+	}
+	switch f.Type.Kind() {
+	case reflect.Pointer, reflect.Func, reflect.Interface:
+		return true
 	}
 	for _, r := range w.rows {
 		if r.field == f.Name {
-			return true
+			return s.inner
 		}
 	}
-	return slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Func, reflect.Interface}, f.Type.Kind())
+	return false
+}
+
+// describes returns the struct whose section describes a field that is in a section above as well.
+func (w *writer) describes(f reflect.StructField) reflect.Type {
+	if isConfig(f.Type) {
+		return f.Type
+	}
+	return w.seen[f.Name].section
 }
 
 // row returns the row of a field.
