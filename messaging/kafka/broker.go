@@ -126,7 +126,7 @@ func (b *Broker) Close() error {
 	closing.Go(b.producers.close)
 	ended := adapters.WaitFor(&closing, 2*b.cfg.CloseTimeout)
 	b.client.Close()
-	if ended = b.start.End(time.Second) && ended; !ended {
+	if ended = b.start.End(b.cfg.CloseTimeout) && ended; !ended {
 		return fmt.Errorf("kafka: close: the broker %s has not confirmed the end of the connection within %s", b.cfg.URL, b.cfg.CloseTimeout)
 	}
 	return nil

@@ -38,7 +38,7 @@ func conformance(cfg *Config) messagingtest.Harness {
 			t.Cleanup(func() { linkOf(b).setDown(false) }) // or it would wait for the answer to its goodbye
 			return open(t)
 		},
-		MaxMessageBytes: cfg.WithDefaults().MaxMessageBytes, Patience: time.Minute, Declares: true, Owns: true, Keeps: true, Counts: true,
+		MaxMessageBytes: cfg.WithDefaults().MaxMessageBytes, Patience: 5 * time.Minute, Declares: true, Owns: true, Keeps: true, Counts: true,
 		Types: []messaging.SubscriptionType{messaging.Failover},
 	}
 }

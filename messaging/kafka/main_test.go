@@ -31,12 +31,12 @@ func cluster(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
 	return c
 }
 
-// configOf returns a configuration for a cluster, with topics of its own and the short times of a test.
+// configOf returns a configuration for a cluster, with topics of its own. What is waited for may take long on a busy machine.
 func configOf(url ...string) *Config {
 	return &Config{
 		URL: strings.Join(url, ","), Prefix: "t" + strings.ToLower(rand.Text()[:8]) + ".", Name: "test", Replication: 1,
-		CommitInterval: 50 * time.Millisecond, SessionTimeout: 3 * time.Second, HandoverTimeout: 2 * time.Second,
-		ConnectTimeout: time.Minute, CloseTimeout: 20 * time.Second,
+		CommitInterval: 50 * time.Millisecond, SessionTimeout: 12 * time.Second, HandoverTimeout: 2 * time.Second,
+		ConnectTimeout: 5 * time.Minute, OperationTimeout: 2 * time.Minute, PublishTimeout: 5 * time.Minute, CloseTimeout: 2 * time.Minute,
 		Telemetry: telemetry.Config{Logger: logger()},
 	}
 }

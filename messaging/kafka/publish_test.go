@@ -219,14 +219,16 @@ func refusing(req *kmsg.ProduceRequest, code int16) *kmsg.ProduceResponse {
 func TestBrokerThatIsAwayGetsNothing(t *testing.T) {
 	t.Parallel()
 	cfg, l := configOf(cluster(t).ListenAddrs()...), newLink()
-	cfg.dial, cfg.PublishTimeout = l.dial, time.Second
+	cfg.dial = l.dial
 	b := connect(t, cfg)
 	require.NoError(t, b.Publish(t.Context(), series("order", "a", 1)))
 	l.setDown(true)
 	for range 2 { // with the producer that exists, and with a new one
-		for _, err := range failures(t, b.Publish(t.Context(), series("order", "a", 2))) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		for _, err := range failures(t, b.Publish(ctx, series("order", "a", 2))) {
 			require.ErrorIs(t, err, messaging.ErrBrokerDown)
 		}
+		cancel()
 	}
 	l.setDown(false)
 	require.NoError(t, b.Publish(t.Context(), series("order", "a", 1)))

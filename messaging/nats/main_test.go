@@ -3,7 +3,7 @@ package nats
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/oncebox/oncebox/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Exit(m.Run()) }

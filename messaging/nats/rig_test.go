@@ -20,10 +20,11 @@ func serve(t *testing.T) *natsserver.Server {
 	return s
 }
 
-// config returns a configuration with short times, and without a log.
+// config returns a configuration without a log. The server misses a silent process soon. All that is waited for may take long on a busy machine.
 func config(url string) *Config {
 	return &Config{
 		URL: url, TakeoverTimeout: time.Second, Required: true,
+		ConnectionTimeout: time.Minute, OperationTimeout: time.Minute, ConnectTimeout: 4 * time.Minute, PublishTimeout: 50 * time.Second, CloseTimeout: time.Minute,
 		Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)},
 	}
 }

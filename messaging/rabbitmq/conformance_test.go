@@ -3,7 +3,6 @@ package rabbitmq
 import (
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/oncebox/oncebox/internal/linktest"
 	"github.com/oncebox/oncebox/messaging"
@@ -34,7 +33,7 @@ func TestConformance(t *testing.T) {
 			linkOf(b).SetDown(true)
 			return open(t)
 		},
-		Patience: time.Minute, Declares: true, Owns: true, Forgets: true,
+		Patience: hang, Declares: true, Owns: true, Forgets: true,
 		Types: []messaging.SubscriptionType{messaging.Failover, messaging.Shared},
 	})
 }

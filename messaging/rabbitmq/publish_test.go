@@ -199,7 +199,7 @@ func TestBrokerThatReadsNothing(t *testing.T) {
 	cfg := config(l.URL)
 	cfg.ConnectionTimeout, cfg.Heartbeat, cfg.MaxMessageBytes = time.Second, hang, 32<<20
 	b := connect(t, cfg)
-	require.NoError(t, b.Publish(patient(t), []event.Envelope{envelope("deaf", "a", 1)}))
+	insist(t, b, []event.Envelope{envelope("deaf", "a", 1)})
 	large := envelope("deaf", "a", 2)
 	large.Payload = make([]byte, 24<<20)
 	l.SetFrozen(true)

@@ -16,11 +16,11 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/certtest"
 	"github.com/oncebox/oncebox/internal/devenv"
+	"github.com/oncebox/oncebox/internal/leaktest"
 	"github.com/oncebox/oncebox/telemetry"
 )
 
@@ -31,11 +31,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
-	if err := goleak.Find(); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	leaktest.Exit(code)
 }
 
 // place is a RabbitMQ with the certificates of its TLS. On a server that was found running the tests have a virtual host of their own.
@@ -132,7 +128,7 @@ const hang = 5 * time.Minute
 func config(url string) *Config {
 	return &Config{
 		URL: url, Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)}, LogInterval: -1, MaxMessageBytes: 5 << 20,
-		ConnectTimeout: hang, PublishTimeout: hang, CloseTimeout: hang,
+		ConnectionTimeout: hang, Heartbeat: hang, ConnectTimeout: hang, PublishTimeout: hang, CloseTimeout: hang,
 	}
 }
 

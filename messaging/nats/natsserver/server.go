@@ -27,7 +27,7 @@ type Config struct {
 	Host string
 	// Port is the port to listen on. Default: 0, any free port.
 	Port int
-	// Timeout is how long the server may take to accept connections. Default: 10s.
+	// Timeout is how long the server may take to accept connections. Default: 1m.
 	Timeout time.Duration
 	// Options changes the server's own options, for example to add users. Default: none.
 	Options func(*server.Options)
@@ -54,7 +54,7 @@ func Start(cfg *Config) (*Server, error) {
 	}
 	s.Start()
 	running := &Server{s}
-	if !s.ReadyForConnections(cmp.Or(c.Timeout, 10*time.Second)) {
+	if !s.ReadyForConnections(cmp.Or(c.Timeout, time.Minute)) {
 		running.Stop()
 		return nil, fmt.Errorf("natsserver: the server does not accept connections on %s:%d: is the port in use, or the directory %s not writable?",
 			options.Host, options.Port, c.Dir)
