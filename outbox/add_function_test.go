@@ -12,6 +12,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/operator"
@@ -161,7 +162,9 @@ func TestFunctionInATrigger(t *testing.T) {
 
 func TestFunctionFollowsATenantThatMoved(t *testing.T) {
 	f := newFixture(t, nil)
-	require.NoError(t, f.Tenants().Move(t.Context(), "acme", 1, operator.By{Actor: "ann", Reason: "test"}))
+	await.Nil(t, func() error { // a move gives way after a second
+		return f.Tenants().Move(t.Context(), "acme", 1, operator.By{Actor: "ann", Reason: "test"})
+	}, "the tenant is moved")
 	for range 2 {
 		_, err := f.addBy(f.DB, "a", "e", ", tenant_id => 'acme'")
 		require.NoError(t, err)

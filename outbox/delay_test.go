@@ -30,7 +30,7 @@ func TestDelayIsByTheClockOfTheDatabase(t *testing.T) {
 		require.NoError(t, err)
 		timed, plain = ids[2], ids[1]
 	})
-	require.Equal(t, 2, f.Count("outbox WHERE not_before BETWEEN now() + interval '48 hours 59 minutes' AND now() + interval '49 hours 1 minute'"))
+	require.Equal(t, 2, f.Count("outbox WHERE not_before BETWEEN now() + interval '48 hours 30 minutes' AND now() + interval '49 hours 30 minutes'"))
 	require.Equal(t, 1, f.Count("outbox WHERE id = ? AND not_before IS NULL", plain))
 	require.Equal(t, 1, f.Count("outbox WHERE id = ? AND ordering_key IS NULL", timed), "a delayed event leaves the order of its aggregate")
 }

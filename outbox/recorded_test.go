@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/telemetry"
 )
@@ -45,6 +46,10 @@ func TestRecordedInATransactionOfACallersOwn(t *testing.T) {
 			require.NoError(t, err)
 			_, err = add([]outbox.Draft{again}, nil)
 			require.NoError(t, err)
+			await.True(t, func() bool { // a collection waits for the server's answer for a second
+				now := recorded(t, metrics)
+				return now["order default"] >= before["order default"]+3 && now["parcel t1"] > before["parcel t1"]
+			}, "the server says what was committed")
 			require.Equal(t, before["order default"]+3, recorded(t, metrics)["order default"], "an event that repeats another one is none")
 			require.Equal(t, before["parcel t1"]+1, recorded(t, metrics)["parcel t1"])
 		})

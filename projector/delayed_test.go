@@ -11,7 +11,6 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/outbox/delayed"
-	"github.com/oncebox/oncebox/projector"
 )
 
 func TestDelayedEventBlocksNobody(t *testing.T) {
@@ -155,6 +154,8 @@ func (f *fixture) commitsBehindTheRead(tx bun.Tx, held bool) {
 			}
 		}
 	}}, nil)
-	require.NoError(f.t, f.relay(f.pub, projector.Config{Workers: 1, CleanInterval: -1}, store).RunOnce(f.t.Context()))
+	cfg := patient()
+	cfg.Workers, cfg.CleanInterval = 1, -1
+	require.NoError(f.t, f.relay(f.pub, cfg, store).RunOnce(f.t.Context()))
 	require.True(f.t, committed.Load())
 }

@@ -58,12 +58,13 @@ func TestDueRowsUnderADeadBlockAreLeftAlone(t *testing.T) {
 	}, nil)
 	cfg := patient()
 	cfg.Workers, cfg.CleanInterval = 1, -1
+	began := time.Now()
 	f.run(f.relay(f.pub, cfg, store))
 	f.add("later", "later", event.WithNotBefore(time.Now().Add(time.Second)))
 	f.eventually("what comes later is published", f.published("later"))
 	require.Equal(t, []string{"later"}, f.pub.types())
 	require.LessOrEqual(t, loads.Load(), int32(8), "of the blocks")
-	require.LessOrEqual(t, looks.Load(), int32(30), "at what is due")
+	require.LessOrEqual(t, looks.Load(), 30+int32(time.Since(began)/time.Second), "at what is due, without the regular looks; else there are hundreds a second")
 }
 
 // An operator changes the blocks of a lane while a worker reads them. The worker must not rely on what it

@@ -15,6 +15,9 @@ func Hasten(p *Projector) {
 // ObserveOften makes p read the state of the outbox often. It is called before p runs.
 func ObserveOften(p *Projector) { p.pauses.observe = 50 * time.Millisecond }
 
+// ObserveSeldom makes p read the state of the outbox once an hour. It is called before p runs.
+func ObserveSeldom(p *Projector) { p.pauses.observe = time.Hour }
+
 // Mark returns the low-water mark of p's first store.
 func Mark(p *Projector) int64 {
 	p.mu.Lock()

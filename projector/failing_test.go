@@ -2,6 +2,7 @@ package projector_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -28,9 +29,9 @@ func TestFailureIsStoredWithItsBeginningAndItsEnd(t *testing.T) {
 	f.eventually("the failure is stored", func() bool { return !relay().FailingSince.IsZero() })
 	first := relay()
 	require.Contains(t, first.Error, messaging.ErrBrokerDown.Error())
-	f.eventually("it fails again", func() bool { return relay().FailedAt.After(first.FailedAt) })
-	again := relay()
-	require.Less(t, again.FailingSince.Sub(first.FailingSince).Abs(), again.FailedAt.Sub(first.FailedAt), "it began once")
+	// Both times are ages that the process counts, so a note that is written late moves both of them.
+	lasted := func(is outboxstate.Projector) time.Duration { return is.FailedAt.Sub(is.FailingSince) }
+	f.eventually("it goes on, and began once", func() bool { return lasted(relay()) > lasted(first)+time.Second })
 	f.pub.refuseWith(func(event.Envelope) error { return nil })
 	f.eventually("it is over", func() bool { is := relay(); return is.FailingSince.IsZero() && is.Error != "" })
 }

@@ -175,7 +175,7 @@ func (f *fixture) changeLanes(set string) error {
 
 // patient is for machines that stand still for a while: no lane is lost by that.
 func patient() projector.Config {
-	return projector.Config{Lease: 3 * time.Minute, PublishTimeout: time.Minute}
+	return projector.Config{Lease: 15 * time.Minute, PublishTimeout: 4 * time.Minute}
 }
 
 func quick() projector.Config {

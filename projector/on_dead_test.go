@@ -112,7 +112,7 @@ func TestEachDeadLetterIsAnnouncedOnce(t *testing.T) {
 	f := newFixture(t)
 	var mu sync.Mutex
 	told := map[string]outbox.DeadLetter{}
-	failed := f.alarmed(f.db.DB, time.Minute, func(ctx context.Context, tx bun.Tx, d outbox.DeadLetter) error {
+	failed := f.alarmed(f.db.DB, 10*time.Minute, func(ctx context.Context, tx bun.Tx, d outbox.DeadLetter) error {
 		mu.Lock()
 		defer mu.Unlock()
 		told[d.ID] = d
@@ -161,7 +161,7 @@ func TestEachDeadLetterIsAnnouncedOnce(t *testing.T) {
 func TestAbandonedAndExpiredEventsAreAnnounced(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.alarmed(f.db.DB, time.Minute, nil)
+	f.alarmed(f.db.DB, 10*time.Minute, nil)
 	f.pub.refuse = refusesPoison
 	f.add("a", "poison")
 	f.add("a", "after")
@@ -177,7 +177,7 @@ func TestAbandonedAndExpiredEventsAreAnnounced(t *testing.T) {
 func TestAnnouncementThatDiesIsNotAnnounced(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	failed := f.alarmed(f.db.DB, time.Minute, nil)
+	failed := f.alarmed(f.db.DB, 10*time.Minute, nil)
 	f.pub.refuse = func(event.Envelope) error { return messaging.Permanent(errors.New("never")) }
 	id := f.add("a", "poison")
 	f.run(f.projector(quick()))
@@ -226,7 +226,7 @@ func TestHookThatFailsKeepsNoEventAlive(t *testing.T) {
 			f := newFixture(t)
 			_, err := f.db.ExecContext(t.Context(), "CREATE TABLE later (n int UNIQUE DEFERRABLE INITIALLY DEFERRED)")
 			require.NoError(t, err)
-			timeout := time.Minute
+			timeout := 10 * time.Minute
 			if strings.HasPrefix(name, "hang") {
 				timeout = 200 * time.Millisecond
 			}
@@ -282,7 +282,7 @@ func TestAnnouncementsWhileCommitsLoseTheirAnswers(t *testing.T) {
 			}
 		}
 	}}, func(u *url.URL) { u.Host = wire.Addr })
-	f.alarmed(pool, time.Minute, nil)
+	f.alarmed(pool, 10*time.Minute, nil)
 	f.pub.refuse = refusesPoison
 	cfg := quick()
 	cfg.Workers = 1

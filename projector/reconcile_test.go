@@ -3,6 +3,7 @@ package projector_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,11 +39,13 @@ func TestNoDisorderBesideBusyProjectors(t *testing.T) {
 func disorderBesideProjectors(t *testing.T, d *dice) {
 	f := newFixture(t)
 	require.NoError(t, f.store.Upkeep().EnsurePartitions(t.Context()))
+	var refused atomic.Int32
 	f.pub.refuse = func(event.Envelope) error {
 		switch n := d.below(20); {
 		case n == 0:
 			return messaging.Permanent(errNotNow)
 		case n < 4:
+			refused.Add(1)
 			return errNotNow
 		default:
 			return nil
@@ -55,7 +58,12 @@ func disorderBesideProjectors(t *testing.T, d *dice) {
 	}
 	by := operator.By{Actor: "ann", Reason: "a test"}
 	n := nightly.N(500, 1500)
-	passes, dead, held := 0, int64(0), int64(0)
+	passes, dead := 0, int64(0)
+	replayed := func() {
+		n, err := f.store.Dead().ReplayAll(t.Context(), operator.DeadFilter{}, by, nil)
+		require.NoError(t, err)
+		dead += n
+	}
 	for i := range n {
 		f.add(fmt.Sprint(i%40), fmt.Sprint(i))
 		if i%10 > 0 {
@@ -67,24 +75,19 @@ func disorderBesideProjectors(t *testing.T, d *dice) {
 		require.Empty(t, found)
 		passes++
 		if i%50 == 0 {
-			st, err := f.store.State().Stats(t.Context())
-			require.NoError(t, err)
-			dead, held = dead+st.Dead, held+st.Held
-			_, err = f.store.Dead().ReplayAll(t.Context(), operator.DeadFilter{}, by, nil)
-			require.NoError(t, err)
+			replayed()
 		}
 	}
 	f.eventually("all is sent", func() bool {
 		found, err := f.store.State().Disorder(context.Background())
 		require.NoError(t, err)
 		require.Empty(t, found)
-		_, err = f.store.Dead().ReplayAll(t.Context(), operator.DeadFilter{}, by, nil)
-		require.NoError(t, err)
+		replayed()
 		var sent int
 		require.NoError(t, f.db.QueryRow("SELECT count(*) FROM outbox_messages WHERE status = 'SENT'").Scan(&sent))
 		return sent == n
 	})
 	require.NotZero(t, dead)
-	require.NotZero(t, held)
+	require.NotZero(t, refused.Load())
 	require.Positive(t, passes)
 }

@@ -159,6 +159,7 @@ func TestAStoreHearsOthersAndNotItself(t *testing.T) {
 	ear := listenTo(t, db)
 	// One finds its tables by name, the other by search_path: they meet all the same.
 	mine, other := outbox.NewStore(db.DB, nil), outbox.NewStore(db.Another(t), &outbox.Config{Schema: db.Schema})
+	mine.Handle().ProbeAfter = time.Hour
 	woken, _ := listening(t, mine)
 	await.Receive(t, woken, "at the start, for what was committed before")
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
@@ -42,7 +43,10 @@ func (w *wire) payloads() []string {
 // relay publishes what may be published now, by a relay that is made for this call. So it knows what is in the tables, and nothing else.
 func (f *fixture) relay(w *wire, goOn ...string) {
 	f.t.Helper()
-	p, err := projector.New(w, &projector.Config{ContinueAfterDead: goOn, Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)}}, f.store)
+	p, err := projector.New(w, &projector.Config{
+		Lease: 30 * time.Minute, PublishTimeout: 10 * time.Minute, ContinueAfterDead: goOn,
+		Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)},
+	}, f.store)
 	require.NoError(f.t, err)
 	for range 3 { // rows that become due while others leave
 		require.NoError(f.t, p.RunOnce(f.t.Context()))

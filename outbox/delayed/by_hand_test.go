@@ -31,7 +31,7 @@ func TestDelayedByHand(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, left, 1)
 	require.Equal(t, moved, left[0].ID)
-	require.WithinDuration(t, time.Now().Add(time.Hour), left[0].Delivery.NotBefore, time.Minute)
+	require.WithinDuration(t, time.Now().Add(time.Hour), left[0].Delivery.NotBefore, 30*time.Minute)
 
 	for id, want := range map[string][]string{waiting: {"ann", "cancel", "waiting"}, held: {"ann", "cancel", "held"}, moved: {"bob", "reschedule", "moved"}} {
 		entries, err := f.Audit(ctx, operator.AuditFilter{EventID: id}, nil, 0)
