@@ -118,10 +118,10 @@ func TestIdleTimeoutIsThatOfTheTransaction(t *testing.T) {
 			return value
 		}
 		require.Equal(t, "0", within("0"))
-		require.Equal(t, "35s", within("0", idempotency.WithIdleTimeout(35*time.Second)))
-		require.Equal(t, "1500ms", within("0", idempotency.WithIdleTimeout(1500*time.Millisecond)))
+		require.Equal(t, "35min", within("0", idempotency.WithIdleTimeout(35*time.Minute)))
+		require.Equal(t, "1500500ms", within("0", idempotency.WithIdleTimeout(1500*time.Second+500*time.Millisecond)))
 		require.Equal(t, "2147483647ms", within("0", idempotency.WithIdleTimeout(100*24*time.Hour)))
-		require.Equal(t, "77s", within("77s", idempotency.WithIdleTimeout(35*time.Second)), "the session has a limit of its own")
+		require.Equal(t, "77min", within("77min", idempotency.WithIdleTimeout(35*time.Minute)), "the session has a limit of its own")
 	}
 }
 

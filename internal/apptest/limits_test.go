@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
@@ -19,13 +20,16 @@ import (
 func TestHalfABody(t *testing.T) {
 	vars := variables(t, pgtest.Open(t), map[string]string{"ONCEBOX_SERVE_READ_TIMEOUT": "300ms"})
 	r := run(t, shop(), vars)
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", r.url[len("http://"):])
-	require.NoError(t, err)
-	defer conn.Close()
-	_, err = fmt.Fprintf(conn, "POST /orders/o-1 HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\nContent-Length: 100\r\n\r\n{")
-	require.NoError(t, err)
-	got, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	require.NoError(t, err)
+	var got *http.Response
+	await.Nil(t, func() error { // a machine that stands still does not send even the header in time
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", r.url[len("http://"):])
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		_, err = fmt.Fprintf(conn, "POST /orders/o-1 HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\nContent-Length: 100\r\n\r\n{")
+		require.NoError(t, err)
+		got, err = http.ReadResponse(bufio.NewReader(conn), nil)
+		return err
+	}, "an answer")
 	defer got.Body.Close()
 	require.Equal(t, http.StatusBadRequest, got.StatusCode)
 	require.True(t, got.Close, "the connection is of no use any more")

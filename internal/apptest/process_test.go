@@ -107,7 +107,7 @@ func TestServiceFromItsStartToItsEnd(t *testing.T) {
 		require.Equal(t, http.StatusCreated, status, body)
 	}
 	await.True(t, func() bool { return count(t, db, "SELECT count(*) FROM handled WHERE id = 'o-1'") == 1 }, "the event to be handled")
-	require.Equal(t, 1, count(t, db, "SELECT count(*) FROM outbox_messages WHERE status = 'SENT'"), "through the broker")
+	await.True(t, func() bool { return count(t, db, "SELECT count(*) FROM outbox_messages WHERE status = 'SENT'") == 1 }, "the event to be settled")
 
 	status, metrics := do(t, http.MethodGet, url+"/metrics")
 	require.Equal(t, http.StatusOK, status)

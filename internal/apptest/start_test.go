@@ -133,7 +133,7 @@ func TestBrokerThatComesLater(t *testing.T) {
 	link := linktest.New(t, n.URL)
 	link.SetDown(true)
 	vars := onPulsar(n, link.URL)
-	vars["ONCEBOX_PULSAR_CLOSE_TIMEOUT"] = "1s"
+	vars["ONCEBOX_PULSAR_CLOSE_TIMEOUT"] = "1m"
 	r := run(t, shop(), variables(t, db, vars))
 	ready(t, r.url)
 	status, body := do(t, http.MethodPost, r.url+"/orders/o-1", "Idempotency-Key", "k1")

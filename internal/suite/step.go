@@ -160,7 +160,7 @@ func fuzzSteps(ctx context.Context) (steps []step, err error) {
 			name := string(target[1])
 			steps = append(steps, step{
 				what: short(pkg) + "." + name,
-				args: goTest("-run=^$", "-fuzz=^"+name+"$", "-fuzztime=30s", pkg),
+				args: goTest("-run=^$", "-fuzz=^"+name+"$", "-fuzztime=100000x", pkg),
 			})
 		}
 	}
