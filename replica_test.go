@@ -239,7 +239,7 @@ func (r *replicas) events(app *oncebox.App, broker *memory.Broker, round string)
 	paused := add("plain", key)
 	require.NoError(r.t, app.Outbox.Tenants().Resume(ctx, "default", by))
 	status(paused, "SENT")
-	require.NoError(r.t, app.Outbox.Tenants().Move(ctx, "moved"+round, 1, by))
+	moveTenant(ctx, r.t, app, "moved"+round)
 	_, err := app.Outbox.Upkeep().Reconcile(ctx)
 	require.NoError(r.t, err)
 

@@ -293,7 +293,7 @@ func TestWorkHasATimeoutOfItsOwn(t *testing.T) {
 	kind, _ := got.problem(t)
 	require.Equal(t, "transaction-failed", kind)
 	require.Zero(t, s.payments())
-	s.cfg.Wait = time.Minute // the server may not have noticed the end of the transaction yet
+	s.cfg.Wait = 10 * time.Minute // the server may not have noticed the end of the transaction yet
 	s.start(s.pay)
 	require.Equal(t, http.StatusCreated, s.post(key, "{}").status)
 }

@@ -387,7 +387,7 @@ func TestCallersAtOnceNeverMeet(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			s := newService(t)
 			s.cfg.Lease = lease
-			s.cfg.Wait = time.Minute
+			s.cfg.Wait = 10 * time.Minute
 			s.start(func(w http.ResponseWriter, r *http.Request) {
 				id, err := s.insert(r.Context())
 				noError(t, err)

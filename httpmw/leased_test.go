@@ -186,7 +186,7 @@ func TestRetryAfterOfALease(t *testing.T) {
 func TestLeasedRequestThatIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := newLeased(t)
-	s.cfg.Wait = time.Minute
+	s.cfg.Wait = 10 * time.Minute
 	s.start(func(w http.ResponseWriter, r *http.Request) {
 		noError(t, new(teller).step(r.Context(), "charge"))
 		s.pay(w, r)

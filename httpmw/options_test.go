@@ -30,7 +30,7 @@ func (s *service) ask(key string) <-chan reply {
 func TestWaitForTheAnswer(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
-	s.cfg.Wait = time.Minute
+	s.cfg.Wait = 10 * time.Minute
 	begun, finish := make(chan struct{}), make(chan struct{})
 	s.start(func(w http.ResponseWriter, r *http.Request) {
 		close(begun)
@@ -63,7 +63,7 @@ func TestWaitForTheAnswer(t *testing.T) {
 func TestWaitForAKeyThatIsFreed(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
-	s.cfg.Wait = time.Minute
+	s.cfg.Wait = 10 * time.Minute
 	begun, finish := make(chan struct{}), make(chan struct{})
 	s.start(func(w http.ResponseWriter, r *http.Request) {
 		if s.runs.Load() == 1 {

@@ -129,10 +129,10 @@ func newServiceOn(t *testing.T, db *pgtest.DB) *service {
 		CREATE TABLE IF NOT EXISTS emitted (id text PRIMARY KEY);
 		TRUNCATE payments, emitted, idempotency_keys, idempotency_step RESTART IDENTITY CASCADE`)
 	require.NoError(t, err)
-	s.unitConfig = uow.Config{Source: "test", Telemetry: telemetry.Config{Logger: logger, MeterProvider: meters}}
+	s.unitConfig = uow.Config{Source: "test", Retry: uow.RetryConfig{MaxElapsed: -1}, Telemetry: telemetry.Config{Logger: logger, MeterProvider: meters}}
 	s.watch(nil)
 	s.keys = idempotency.NewStore(&idempotency.Config{Schema: s.db.Schema, Telemetry: telemetry.Config{Logger: logger, MeterProvider: meters}})
-	s.cfg = httpmw.IdempotencyConfig{Telemetry: telemetry.Config{MeterProvider: meters}} // the logger is that of the units
+	s.cfg = httpmw.IdempotencyConfig{Timeout: 10 * time.Minute, Telemetry: telemetry.Config{MeterProvider: meters}} // the logger is that of the units
 	return s
 }
 
@@ -239,7 +239,7 @@ func (s *service) timeOut(h http.HandlerFunc) (key string, got reply) {
 		s.start(h)
 		got = s.post(`"`+key+`"`, "{}")
 	}
-	s.cfg.Timeout = 0
+	s.cfg.Timeout = 10 * time.Minute
 	return `"` + key + `"`, got
 }
 

@@ -1,6 +1,7 @@
 package uow_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,6 +88,7 @@ func (s *service) manager(cfg *uow.Config, pool *bun.DB, sinks ...uow.Sink) *uow
 		c.Registry = event.NewRegistry()
 		event.Register[changed](c.Registry)
 	}
+	c.Retry.MaxElapsed = cmp.Or(c.Retry.MaxElapsed, -1)                     // a machine that stands still costs no try
 	c.Source, c.Telemetry.Logger = "test", quietlog.Every(slog.New(s.logs)) // tests wait for lines
 	return uow.New(pool, &c, sinks...)
 }

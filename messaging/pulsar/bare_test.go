@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/oncebox/oncebox/internal/await"
 )
 
 // bareProducer speaks Pulsar's protocol (PulsarApi.proto) without a client, to send what no client of ours would: what other
@@ -30,7 +32,8 @@ type bareProducer struct {
 
 // numbers of types and fields in PulsarApi.proto that are used here.
 const (
-	bareConnect, bareConnected, bareCreate, bareSend, bareReceipt, bareCreated, barePing, barePong, bareLookup, bareFound = 2, 3, 5, 6, 7, 17, 18, 19, 23, 24
+	bareConnect, bareConnected, bareCreate, bareSend, bareReceipt, bareError = 2, 3, 5, 6, 7, 14
+	bareCreated, barePing, barePong, bareLookup, bareFound                   = 17, 18, 19, 23, 24
 )
 
 // pb is a message of protocol buffers.
@@ -75,10 +78,17 @@ func (p *bareProducer) connect() {
 	p.conn, p.in = conn, bufio.NewReader(conn)
 	p.command(bareConnect, pb{}.text(1, "bare").number(4, 19), nil)
 	p.await(bareConnected)
+	await.True(p.t, p.created, "the broker makes a producer of %s", p.name)
+}
+
+// created asks for a producer. The broker answers with an error while it opens the topic or gives up an earlier connection; each client asks again
+// then.
+func (p *bareProducer) created() bool {
+	p.t.Helper()
 	p.command(bareLookup, pb{}.text(1, p.name).number(2, 1), nil) // has the broker take the topic
 	p.await(bareFound)
 	p.command(bareCreate, pb{}.text(1, p.name).number(2, 1).number(3, 1), nil)
-	p.await(bareCreated)
+	return p.await(bareCreated, bareError) == bareCreated
 }
 
 // command writes a frame with a command. In Pulsar's protocol the type of a command is also the number of its field.
@@ -92,8 +102,8 @@ func (p *bareProducer) command(kind uint64, command pb, rest []byte) {
 	require.NoError(p.t, err)
 }
 
-// await reads frames up to one of a kind.
-func (p *bareProducer) await(kind uint64) {
+// await reads frames up to a frame of one of some kinds, and returns its kind.
+func (p *bareProducer) await(kinds ...uint64) uint64 {
 	p.t.Helper()
 	for {
 		var size [4]byte
@@ -104,13 +114,13 @@ func (p *bareProducer) await(kind uint64) {
 		require.NoError(p.t, err)
 		_, _, n := protowire.ConsumeTag(frame[4:])
 		got, _ := protowire.ConsumeVarint(frame[4+n:])
-		switch got {
-		case kind:
-			return
-		case barePing:
+		switch {
+		case slices.Contains(kinds, got):
+			return got
+		case got == barePing:
 			p.command(barePong, pb{}, nil)
 		default:
-			require.FailNow(p.t, "the broker refuses", "command %d instead of %d: %q", got, kind, frame)
+			require.FailNow(p.t, "the broker refuses", "command %d instead of %v: %q", got, kinds, frame)
 		}
 	}
 }

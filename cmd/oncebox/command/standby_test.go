@@ -22,6 +22,7 @@ import (
 	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/outbox/tenants"
 	"github.com/oncebox/oncebox/projector"
 	"github.com/oncebox/oncebox/telemetry"
 )
@@ -54,7 +55,13 @@ func TestWhatReadsWorksOnAStandby(t *testing.T) {
 	add("delayed", event.WithNotBefore(time.Now().Add(time.Hour)), event.WithOrderingKey("delayed")) // without a key its random id would choose the lane
 	fresh := add("fresh")
 	require.NoError(t, store.Tenants().Pause(ctx, "acme", by))
-	require.NoError(t, store.Tenants().Move(ctx, "globex", 1, by))
+	await.True(t, func() bool {
+		err := store.Tenants().Move(ctx, "globex", 1, by)
+		if !errors.Is(err, tenants.ErrBusy) {
+			require.NoError(t, err)
+		}
+		return err == nil
+	}, "no transaction that has just begun holds up the move of the tenant")
 	_, err = lanedb.Of(store.Handle()).Leases.Claim(ctx, "me", 0, 64, time.Hour)
 	require.NoError(t, err)
 	_, err = db.Exec("INSERT INTO outbox_claim (lane, upto) SELECT lane, max(seq) FROM outbox GROUP BY lane")
