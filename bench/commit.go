@@ -194,21 +194,10 @@ func (c cell) race(ctx context.Context, session session, length time.Duration, m
 		})
 	}
 	pause(ctx, warmUp)
-	before, cpu, allocs, start := count.Load(), m.read(), allocations(), time.Now()
-	pause(ctx, length)
-	done, took := float64(count.Load()-before), time.Since(start)
-	to.add(done/took.Seconds(), m.read().since(cpu, done))
-	to.allocs = append(to.allocs, float64(allocations()-allocs)/done)
+	measureWindow(ctx, length, &count, m, to)
 	over.Store(true)
 	err = group.Wait()
 	return count.Load(), err
-}
-
-// allocations counts the objects that this program has allocated on its heap.
-func allocations() uint64 {
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.Mallocs
 }
 
 func pause(ctx context.Context, d time.Duration) {

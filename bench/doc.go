@@ -1,5 +1,6 @@
 // Command bench compares the speed of oncebox with code written by hand (the floor), which does the same work without the guarantees:
 //
+//	go run -C bench . table
 //	go run -C bench . commit
 //	go run -C bench . relay
 //	go run -C bench . brokers
@@ -15,6 +16,9 @@
 //	go run -C bench . telemetry
 //	go run -C bench . scrape
 //	go run -C bench . console
+//	go run -C bench . long
+//	go run -C bench . objects
+//	go run -C bench . peers
 //
 // Each command prints a table and ends with one line of figures, NAME key=value key=value.
 //
@@ -23,7 +27,8 @@
 // A ratio is the rate of oncebox divided by the rate of its floor. In each round both run directly after each other, and the ratio is computed for
 // the round. The printed figure is the median of the rounds, with its range. Rates alone prove little on a machine that also does other work.
 //
-// A floor uses the best settings that we found for it; the table names them. Each run has a schema of its own, which is empty at the start, and a
+// A floor uses the best settings that we found for it; the table names them. The floor model-hand is the exception: it is written as services with bun
+// are written. Each run has a schema of its own, which is empty at the start, and a
 // topic of its own. The table also has the CPU time per event of this program and of the servers, which depends less on other programs of the
 // machine.
 //
@@ -46,8 +51,8 @@
 // console requests the pages of package console one after the other. The tables are filled within the server, with -rows rows and a day of history,
 // so the overview draws all its plots. The figure is the time to the last byte. The first request of each page does not count.
 //
-// After each run the stored or sent events are counted and compared. If a run has lost, doubled or reordered an event, the program reports that
-// and ends with exit code 1.
+// After each run the stored or sent events are counted and compared. If a run has lost, doubled or reordered an event, the program reports that and
+// ends with exit code 1. The command peers prints the numbers of doubled and reordered events instead, because not every library promises an order.
 //
 // # Servers
 //

@@ -94,11 +94,7 @@ func (l *httpLoad) run(ctx context.Context, m meter, to *series) error {
 		})
 	}
 	pause(ctx, warmUp)
-	before, cpu, allocs, start := l.answered.Load(), m.read(), allocations(), time.Now()
-	pause(ctx, l.length)
-	done, took := float64(l.answered.Load()-before), time.Since(start)
-	to.add(done/took.Seconds(), m.read().since(cpu, done))
-	to.allocs = append(to.allocs, float64(allocations()-allocs)/done)
+	measureWindow(ctx, l.length, &l.answered, m, to)
 	over.Store(true)
 	return group.Wait()
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -16,6 +17,9 @@ func objects(ctx context.Context, args []string) error {
 	rounds := flags.Int("rounds", 3, "how often each number is counted")
 	if err := parse(flags, args); err != nil {
 		return err
+	}
+	if *rounds < 1 {
+		return fmt.Errorf("-rounds %d: at least one round is needed, or no bound is checked", *rounds)
 	}
 	return withPostgres(ctx, func(dsn string) error {
 		o := &objectsBench{dsn: dsn, rounds: *rounds}
@@ -104,8 +108,8 @@ func (o *objectsBench) report() (err error) {
 	for _, c := range o.counts {
 		fmt.Fprintf(out, "%.0f\t%.0f\t%s\n", c.n.median(), c.bound, c.what)
 		if c.n.median() > c.bound {
-			err = fmt.Errorf("%s: %.1f objects, more than %.0f: find them with -memprofile of commit, consume or http: %w",
-				c.what, c.n.median(), c.bound, errWrong)
+			err = errors.Join(err, fmt.Errorf("%s: %.1f objects, more than %.0f: find them with -memprofile of commit, consume or http: %w",
+				c.what, c.n.median(), c.bound, errWrong))
 		}
 	}
 	out.Flush()

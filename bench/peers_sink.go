@@ -70,8 +70,7 @@ func (s *sink) deliver(ctx context.Context, d delivery) error {
 		s.mu.Unlock()
 		err = <-confirmed
 	}
-	s.count(1)
-	return err
+	return s.counted(err)
 }
 
 // deliverAlone is deliver for a library that calls it for one event after the other: no batch is waited for.
@@ -81,7 +80,14 @@ func (s *sink) deliverAlone(ctx context.Context, d delivery) error {
 	}
 	s.tally.add(d.Account, d.Version)
 	_, err := s.producer.Send(ctx, d.message())
-	s.count(1)
+	return s.counted(err)
+}
+
+// counted counts one event that was sent without an error.
+func (s *sink) counted(err error) error {
+	if err == nil {
+		s.count(1)
+	}
 	return err
 }
 
