@@ -32,7 +32,8 @@
 //
 // # Errors
 //
-// Each error at the start names the variable and what to do. If several settings are wrong, one error names all of them.
+// Each error at the start names the variable and what to do. If several variables cannot be read, one error names all of them. Values that can be read
+// and are not allowed, and missing addresses, are reported after that, when the process starts.
 //
 // Read first: service.go:Service, then run.go:Run.
 package serve

@@ -36,8 +36,8 @@ type Config struct {
 	Tenant string `env:"TENANT"`
 	// Namespace is the name of the Pulsar namespace that has all topics. Default: default.
 	Namespace string `env:"NAMESPACE"`
-	// Name is the name of this process at the broker, and the beginning of the names of its consumers. Give a process the same name after a restart.
-	// Then few ordering keys move to other processes. Default: the name of the host.
+	// Name is the name of this process at the broker. The name of each of its connections to a subscription begins with it. Pulsar gives out partitions
+	// and ordering keys by these names: if a process has the same name after a restart, few keys move to other processes. Default: the name of the host.
 	Name string `env:"NAME"`
 
 	// Topics are the names of topics that are made at the start, with Partitions. An existing topic is used as it is. Name every topic to which the
