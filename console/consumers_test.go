@@ -283,6 +283,12 @@ func TestAFloodIsOneLine(t *testing.T) {
 	exec("UPDATE outbox SET created_at = created_at - interval '61 seconds'")
 	exec("UPDATE inbox_topic SET many_since = now() - interval '5 minutes'")
 	require.Contains(t, b.page("").text(), "which has sent nothing in the last minute: a pause of the tenant changes nothing")
+	for n, tenant := range []string{"initech", "acme", "globex"} {
+		s.placeWith(fmt.Sprint("usual-", n), event.WithTenantID(tenant))
+	}
+	require.Contains(t, b.page("").text(), "which has sent only about 1 of them in the last minute: a pause of the tenant changes little")
+	require.NotContains(t, b.page("").body, "Pause initech")
+	exec("DELETE FROM outbox WHERE created_at > now() - interval '1 minute'")
 
 	// The events of a tenant that was just resumed were recorded long before, so a share of the latest events accuses others.
 	exec("UPDATE inbox_topic SET many_since = clock_timestamp(), oldest_at = clock_timestamp()")

@@ -29,12 +29,14 @@ type Sender struct {
 	// Percent is its part in all events since the flood began. PerMinute is about how many events it has recorded in the last minute.
 	Percent   int
 	PerMinute float64
+	// Lately is its part in the events of the last minute, in percent.
+	Lately int
 	// IsPaused: its events are not published.
 	IsPaused bool
 }
 
-// Sends reports whether a pause of the tenant would hold events back.
-func (s *Sender) Sends() bool { return s.PerMinute >= 1 && !s.IsPaused }
+// Sends reports whether a pause of the tenant would hold the flood back: its events are also most of the latest ones.
+func (s *Sender) Sends() bool { return s.PerMinute >= 1 && s.Lately >= most && !s.IsPaused }
 
 // text returns a sentence with a space before it, "" if the sender is not known.
 func (s *Sender) text() string {
@@ -47,6 +49,8 @@ func (s *Sender) text() string {
 		return text + ", which is paused: its messages at the broker are handled, and its other events wait until it is resumed."
 	case s.Sends():
 		return text + ", which still sends about " + words.Group(int64(s.PerMinute+0.5)) + " of them a minute: a pause of the tenant holds these back."
+	case s.PerMinute >= 1:
+		return text + ", which has sent only about " + words.Group(int64(s.PerMinute+0.5)) + " of them in the last minute: a pause of the tenant changes little."
 	default:
 		return text + ", which has sent nothing in the last minute: a pause of the tenant changes nothing."
 	}
@@ -63,7 +67,7 @@ func (f *Flood) findSender(ctx context.Context, now time.Time, events *outbox.St
 	latest, err := behind.Shares(ctx, events, now.Add(-tenant.Lately), f.Topic)
 	for n := range latest {
 		if latest[n].Tenant == f.Sender.Tenant {
-			f.Sender.PerMinute = latest[n].Events / tenant.Lately.Minutes()
+			f.Sender.PerMinute, f.Sender.Lately = latest[n].Events/tenant.Lately.Minutes(), latest[n].Percent
 		}
 	}
 	return err
