@@ -220,11 +220,14 @@ func TestBacklogOfAConsumerThatNobodyRuns(t *testing.T) {
 	defer cancel()
 	watching = make(chan struct{})
 	go func() { defer close(watching); w.hasty(nil).State().WatchBrokers(ctx, broker) }()
-	await.True(t, func() bool { return w.trouble().Error != "" }, "it is unknown")
-	require.False(t, w.trouble().Waiting.Known)
+	await.True(t, func() bool { return w.trouble().Error != "" }, "the request has failed")
 	require.Contains(t, w.trouble().Error, "403 Forbidden")
 	cancel()
 	<-watching
+	w.exec("UPDATE inbox_topic SET asked_at = now() - interval '15 seconds'")
+	require.True(t, w.trouble().Waiting.Known, "the answer before is as good as it was")
+	w.exec("UPDATE inbox_topic SET asked_at = now() - interval '61 seconds'")
+	require.False(t, w.trouble().Waiting.Known)
 	require.NoError(t, w.operator().Consumers().Forget(t.Context(), "billing", ann))
 	require.Empty(t, w.consumer())
 }

@@ -53,7 +53,8 @@ func (a *states) sorted() []Consumer {
 		a.of(p.consumer)
 	}
 	for _, s := range a.subscriptions {
-		s.Known = s.At.After(a.now.Add(-freshFor)) && s.Error == ""
+		// One request that failed makes an answer no older: a broker that is busy answers the next one.
+		s.Known = s.At.After(a.now.Add(-freshFor))
 		a.of(s.consumer).topic(s.topic).Waiting = s.Waiting
 	}
 	for _, b := range a.beats {
