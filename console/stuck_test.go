@@ -234,6 +234,10 @@ func TestWholeLifeOfAnEvent(t *testing.T) {
 		require.Contains(t, a.text(), want)
 	}
 	require.Regexp(t, `<b>\d\d:\d\d:\d\d\.\d{3}</b>`, a.body, "the time to the millisecond")
+	require.Equal(t, []string{"dead?id=" + id}, a.links("dead?"))
+	require.Contains(t, b.page("dead?id="+id).body, "letter?", "the dead letter is there, and can be opened")
+	require.NoError(t, s.App.Inbox.Dead().Discard(t.Context(), letters[0].Key, operator.By{Actor: "ann", Reason: "a test"}))
+	require.Empty(t, b.page("event?id="+id).links("dead?"), "nothing is left to decide")
 	require.Regexp(t, `published`, a.text())
 	require.GreaterOrEqual(t, strings.Count(a.body, `data-label="Later" class="number">+`), 2, "each row but the first says how much later it was")
 	require.NotContains(t, a.body, "<script")

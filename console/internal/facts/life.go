@@ -35,6 +35,8 @@ type Moment struct {
 	Day, Clock, Later string
 	// Front is the address of the page about the event or message that it waits behind.
 	Front string
+	// Decide is the address of the dead letter that it became, "" if there is none or an operator has decided.
+	Decide string
 }
 
 // LifeOf prepares the life of an event. traceURL is the address of a trace, with [TraceID].
@@ -117,6 +119,9 @@ func momentOf(l *ops.Life, m *ops.Moment) Moment {
 		add("", formerPayload(l, m))
 	}
 	view.Text = strings.Join(parts, ", ")
+	if m.What == ops.Dead && !m.Before {
+		view.Decide = frame.Address("dead", frame.Set(map[string]string{string(ops.FieldID): l.ID}))
+	}
 	if m.Behind != "" {
 		view.Front = frame.Event(m.Behind, l.Source)
 	}
