@@ -35,10 +35,10 @@ func objects(ctx context.Context, args []string) error {
 // The bounds are a few objects above the latest numbers, because a connection that is opened or a batch that the broker's client cuts differs from run
 // to run. Lower them with the numbers.
 const (
-	boundFirst   = 116
-	boundFurther = 15
-	boundMessage = 208
-	boundRequest = 284
+	boundFirst   = 112
+	boundFurther = 13
+	boundMessage = 203
+	boundRequest = 272
 )
 
 // objectsBench is the state of the command.

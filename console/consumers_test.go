@@ -64,7 +64,7 @@ func TestConsumersOfEachStateAreShown(t *testing.T) {
 	}
 	require.Contains(t, text, "At least: the broker counts batches")
 	require.Regexp(t, "look mailer has been behind at the topic parcel since [-0-9 ]*\\d\\d:\\d\\d: at least 2 712 messages wait at the broker\\. "+
-		"80 % of the events since then are of the tenant initech, which still sends about 8 of them a minute: a pause of the tenant holds these back\\. ", text)
+		"80 % of the events since then are of the tenant initech, which has sent about 8 of them in the last minute: a pause of the tenant holds further ones back, and what waits at the broker is handled\\. ", text)
 	require.Contains(t, b.page("").links("tenants?"), "tenants?form=pause&tenant=initech#pause")
 	require.Empty(t, b.as("bob", "read").page("").links("tenants?"), "bob may look only")
 	_, err = s.DB.ExecContext(t.Context(), `UPDATE inbox_topic SET backlog_precision = 'ESTIMATED', oldest_at = asked_at - interval '130 seconds'
@@ -254,7 +254,8 @@ func TestAFloodIsOneLine(t *testing.T) {
 	require.NotContains(t, page.text(), "all is well")
 	require.Regexp(t, `wait ledger , mailer , stats have had more than 1 000 messages to handle since \d\d:\d\d:\d\d: 54 000 messages wait for them at the `+
 		`broker, late by about 14 s\. The slowest is ledger: 18 000 messages wait for it\. 95 % of the events since then are of the tenant initech, which `+
-		`still sends about 19 of them a minute: a pause of the tenant holds these back\. Nothing is lost`, page.text())
+		`has sent about 19 of them in the last minute: a pause of the tenant holds further ones back, and what waits at the broker is handled\. `+
+		`Nothing is lost`, page.text())
 	require.Contains(t, page.text(), "mailer many wait 18 000")
 	for _, name := range []string{"ledger", "mailer", "stats"} {
 		require.Contains(t, page.links("consumer?"), "consumer?name="+name)

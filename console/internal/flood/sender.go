@@ -48,7 +48,8 @@ func (s *Sender) text() string {
 	case s.IsPaused:
 		return text + ", which is paused: its messages at the broker are handled, and its other events wait until it is resumed."
 	case s.Sends():
-		return text + ", which still sends about " + words.Group(int64(s.PerMinute+0.5)) + " of them a minute: a pause of the tenant holds these back."
+		return text + ", which has sent about " + words.Group(int64(s.PerMinute+0.5)) +
+			" of them in the last minute: a pause of the tenant holds further ones back, and what waits at the broker is handled."
 	case s.PerMinute >= 1:
 		return text + ", which has sent only about " + words.Group(int64(s.PerMinute+0.5)) + " of them in the last minute: a pause of the tenant changes little."
 	default:
