@@ -64,7 +64,8 @@ func TestConsumersOfEachStateAreShown(t *testing.T) {
 	}
 	require.Contains(t, text, "At least: the broker counts batches")
 	require.Regexp(t, "look mailer has been behind at the topic parcel since [-0-9 ]*\\d\\d:\\d\\d: at least 2 712 messages wait at the broker\\. "+
-		"80 % of the events since then are of the tenant initech, which has sent about 8 of them in the last minute: a pause of the tenant holds further ones back, and what waits at the broker is handled\\. ", text)
+		"80 % of the events since then are of the tenant initech, which has sent about 8 of them in the last minute: "+
+		"a pause of the tenant holds further ones back, and what waits at the broker is handled\\. ", text)
 	require.Contains(t, b.page("").links("tenants?"), "tenants?form=pause&tenant=initech#pause")
 	require.Empty(t, b.as("bob", "read").page("").links("tenants?"), "bob may look only")
 	_, err = s.DB.ExecContext(t.Context(), `UPDATE inbox_topic SET backlog_precision = 'ESTIMATED', oldest_at = asked_at - interval '130 seconds'

@@ -51,7 +51,8 @@ func (s *Sender) text() string {
 		return text + ", which has sent about " + words.Group(int64(s.PerMinute+0.5)) +
 			" of them in the last minute: a pause of the tenant holds further ones back, and what waits at the broker is handled."
 	case s.PerMinute >= 1:
-		return text + ", which has sent only about " + words.Group(int64(s.PerMinute+0.5)) + " of them in the last minute: a pause of the tenant changes little."
+		return text + ", which has sent only about " + words.Group(int64(s.PerMinute+0.5)) +
+			" of them in the last minute: a pause of the tenant changes little."
 	default:
 		return text + ", which has sent nothing in the last minute: a pause of the tenant changes nothing."
 	}
