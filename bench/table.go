@@ -26,7 +26,7 @@ func table(ctx context.Context, args []string) (err error) {
 	if err := parse(flags, args); err != nil {
 		return err
 	}
-	// Shorter than by themselves, so that all of them end within 25 minutes.
+	// Shorter than by themselves, so that all of them end within half an hour.
 	rows := named([][]string{
 		{"commit", "-time", "1s"}, {"consume", "-single", "10000", "-batch", "100000"}, {"http", "-time", "1s"}, {"relay", "-n", "200000"},
 		{"latency", "-seconds", "5"}, {"peers", "-n", "20000", "-time", "2s", "-bound", "5s"},

@@ -289,7 +289,7 @@ func TestAFloodIsOneLine(t *testing.T) {
 		s.placeWith(fmt.Sprint("usual-", n), event.WithTenantID(tenant))
 	}
 	require.Contains(t, b.page("").text(), "which has sent only about 1 of them in the last minute: a pause of the tenant changes little")
-	require.NotContains(t, b.page("").body, "Pause initech")
+	require.Empty(t, b.page("").links("tenants?form=pause"))
 	exec("DELETE FROM outbox WHERE created_at > now() - interval '1 minute'")
 
 	// The events of a tenant that was just resumed were recorded long before, so a share of the latest events accuses others.

@@ -169,7 +169,7 @@ func defaults(schema string, log io.Writer) config.Config {
 	c.UoW.Source = "test"
 	c.Projector.Retry.Delay = pause
 	// A machine that stands still loses no lane: a publication that is repeated would be one too many in a test.
-	c.Projector.PublishTimeout, c.Projector.Renew, c.Projector.Lease = 5*time.Minute, 5*time.Minute, time.Hour
+	c.Projector.PublishTimeout, c.Projector.Lease = 5*time.Minute, time.Hour
 	c.Inbox.Retry.Tries = 1
 	c.Inbox.Retry.Delay = pause
 	c.Inbox.Retry.MaxDelay = pause

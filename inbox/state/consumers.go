@@ -104,8 +104,7 @@ type Process struct {
 
 // Waiting is the answer of a broker about a subscription.
 type Waiting struct {
-	// Known says that the answer is at most a minute old. Otherwise the other fields are the answer of the time At (zero if there never was
-	// one), and Error is why there was none since, as far as that is known.
+	// Known says that the answer is at most a minute old. The other fields are the answer of the time At, which is zero if there never was one.
 	Known bool
 	At    time.Time
 	// Messages is the number of unsettled messages, including messages that processes have in hand, and Precision how far to trust it.
@@ -120,7 +119,8 @@ type Waiting struct {
 	// Stands is the time since which messages wait and none was settled. Zero if messages are being settled, or none wait.
 	Stands time.Time
 	// Many is the time since which more than [Many] messages wait. Zero if no more wait.
-	Many  time.Time
+	Many time.Time
+	// Error is why the latest request failed, "" if it was answered.
 	Error string
 }
 

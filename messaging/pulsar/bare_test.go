@@ -78,17 +78,21 @@ func (p *bareProducer) connect() {
 	p.conn, p.in = conn, bufio.NewReader(conn)
 	p.command(bareConnect, pb{}.text(1, "bare").number(4, 19), nil)
 	p.await(bareConnected)
-	await.True(p.t, p.created, "the broker makes a producer of %s", p.name)
+	await.Nil(p.t, p.create, "the broker makes a producer of %s", p.name)
 }
 
-// created asks for a producer. The broker answers with an error while it opens the topic or gives up an earlier connection; each client asks again
+// create asks for a producer. The broker may answer with an error while it opens the topic or gives up an earlier connection; each client asks again
 // then.
-func (p *bareProducer) created() bool {
+func (p *bareProducer) create() error {
 	p.t.Helper()
 	p.command(bareLookup, pb{}.text(1, p.name).number(2, 1), nil) // has the broker take the topic
 	p.await(bareFound)
 	p.command(bareCreate, pb{}.text(1, p.name).number(2, 1).number(3, 1), nil)
-	return p.await(bareCreated, bareError) == bareCreated
+	kind, frame := p.await(bareCreated, bareError)
+	if kind == bareError {
+		return fmt.Errorf("the broker answers %q", frame)
+	}
+	return nil
 }
 
 // command writes a frame with a command. In Pulsar's protocol the type of a command is also the number of its field.
@@ -102,21 +106,21 @@ func (p *bareProducer) command(kind uint64, command pb, rest []byte) {
 	require.NoError(p.t, err)
 }
 
-// await reads frames up to a frame of one of some kinds, and returns its kind.
-func (p *bareProducer) await(kinds ...uint64) uint64 {
+// await reads frames up to a frame of one of some kinds, and returns its kind and the frame.
+func (p *bareProducer) await(kinds ...uint64) (kind uint64, frame []byte) {
 	p.t.Helper()
 	for {
 		var size [4]byte
 		_, err := io.ReadFull(p.in, size[:])
 		require.NoError(p.t, err)
-		frame := make([]byte, binary.BigEndian.Uint32(size[:]))
+		frame = make([]byte, binary.BigEndian.Uint32(size[:]))
 		_, err = io.ReadFull(p.in, frame)
 		require.NoError(p.t, err)
 		_, _, n := protowire.ConsumeTag(frame[4:])
 		got, _ := protowire.ConsumeVarint(frame[4+n:])
 		switch {
 		case slices.Contains(kinds, got):
-			return got
+			return got, frame
 		case got == barePing:
 			p.command(barePong, pb{}, nil)
 		default:
