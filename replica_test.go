@@ -22,6 +22,7 @@ import (
 	"github.com/oncebox/oncebox/internal/apptest"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/nightly"
+	"github.com/oncebox/oncebox/internal/outboxtest"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
@@ -239,7 +240,7 @@ func (r *replicas) events(app *oncebox.App, broker *memory.Broker, round string)
 	paused := add("plain", key)
 	require.NoError(r.t, app.Outbox.Tenants().Resume(ctx, "default", by))
 	status(paused, "SENT")
-	moveTenant(ctx, r.t, app, "moved"+round)
+	outboxtest.Move(r.t, app.Outbox, "moved"+round, 1)
 	_, err := app.Outbox.Upkeep().Reconcile(ctx)
 	require.NoError(r.t, err)
 

@@ -27,12 +27,12 @@ import (
 	"github.com/oncebox/oncebox/inbox/readmodel"
 	"github.com/oncebox/oncebox/internal/apptest"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/outboxtest"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox/published"
-	"github.com/oncebox/oncebox/outbox/tenants"
 	"github.com/oncebox/oncebox/step"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -103,23 +103,10 @@ func handledBy(t *testing.T, app *oncebox.App, consumer string, placed uow.Token
 	return await.Receive(t, handled, "consumer %s has handled the event", consumer)
 }
 
-// moveTenant moves a tenant to the lanes of group 1, once no transaction that has just begun holds up the move.
-func moveTenant(ctx context.Context, t *testing.T, app *oncebox.App, tenant string) {
-	t.Helper()
-	await.Nil(t, func() error {
-		err := app.Outbox.Tenants().Move(ctx, tenant, 1, operator.By{Actor: "test"})
-		if err != nil {
-			require.ErrorIs(t, err, tenants.ErrBusy)
-			require.NotContains(t, err.Error(), "dead letters", "they do not end by themselves")
-		}
-		return err
-	}, "the tenant is moved")
-}
-
 func outboxOf(ctx context.Context, t *testing.T, app *oncebox.App, summary *readmodel.Model) {
 	t.Helper()
 	require.NoError(t, summary.Rebuild(ctx, func(context.Context, *uow.Unit) error { return nil }, app.Outbox.Published().History(published.Filter{}), nil))
-	moveTenant(ctx, t, app, "moved")
+	outboxtest.Move(t, app.Outbox, "moved", 1)
 	require.NoError(t, app.UoW.Do(event.WithTenant(ctx, "moved"), func(_ context.Context, u *uow.Unit) error { return u.Add("order", []byte("{}")) }))
 	_, err := app.Outbox.Upkeep().Reconcile(ctx)
 	require.NoError(t, err)

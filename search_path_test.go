@@ -33,8 +33,8 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// tenantSchemas is a database with the tables of the service in one schema, and tables of the same names in the schema of a tenant.
-type tenantSchemas struct {
+// tenants is a database with the tables of the service in one schema, and tables of the same names in the schema of a tenant.
+type tenants struct {
 	*pgtest.DB
 
 	t      *testing.T
@@ -43,9 +43,9 @@ type tenantSchemas struct {
 	names  []string // of our tables, views, sequences and functions
 }
 
-func newTenants(t *testing.T) *tenantSchemas {
+func newTenants(t *testing.T) *tenants {
 	t.Helper()
-	s := &tenantSchemas{DB: pgtest.Migrated(t), t: t}
+	s := &tenants{DB: pgtest.Migrated(t), t: t}
 	s.tenant = s.Schema + "_tenant"
 	require.NoError(t, migrations.Up(t.Context(), s.DB.DB, &migrations.Config{Schema: s.tenant, Logger: apptest.Config().Telemetry.Logger}))
 	t.Cleanup(func() {
@@ -60,7 +60,7 @@ func newTenants(t *testing.T) *tenantSchemas {
 }
 
 // pool opens a pool whose sessions are all prepared with a script.
-func (s *tenantSchemas) pool(script string, tracer pgx.QueryTracer) *bun.DB {
+func (s *tenants) pool(script string, tracer pgx.QueryTracer) *bun.DB {
 	s.t.Helper()
 	cfg, err := pgx.ParseConfig(s.DSN)
 	require.NoError(s.t, err)
@@ -75,7 +75,7 @@ func (s *tenantSchemas) pool(script string, tracer pgx.QueryTracer) *bun.DB {
 }
 
 // requireUntouched looks whether anything was written into the tenant's tables.
-func (s *tenantSchemas) requireUntouched() {
+func (s *tenants) requireUntouched() {
 	s.t.Helper()
 	for _, table := range []string{"outbox", "outbox_tenant", "outbox_held", "outbox_progress", "outbox_dedup", "inbox", "inbox_consumer", "inbox_parked",
 		"inbox_dead", "idempotency_keys", "idempotency_step", "oncebox_lease"} {
@@ -87,9 +87,9 @@ func (s *tenantSchemas) requireUntouched() {
 
 // Whatever a session says about names, oncebox finds its own tables: those where the connections begin.
 func TestSessionsWithOtherTablesOfOurNames(t *testing.T) {
-	for name, script := range map[string]func(*tenantSchemas) string{
-		"search_path": func(s *tenantSchemas) string { return "SET search_path = " + s.tenant },
-		"temporary tables": func(s *tenantSchemas) string {
+	for name, script := range map[string]func(*tenants) string{
+		"search_path": func(s *tenants) string { return "SET search_path = " + s.tenant },
+		"temporary tables": func(s *tenants) string {
 			return "CREATE TEMPORARY TABLE " + strings.Join(s.tables, " (x int); CREATE TEMPORARY TABLE ") + " (x int)"
 		},
 	} {

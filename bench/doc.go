@@ -28,9 +28,8 @@
 // the round. The printed figure is the median of the rounds, with its range. Rates alone prove little on a machine that also does other work.
 //
 // A floor uses the best settings that we found for it; the table names them. The floor model-hand is the exception: it is written as services with bun
-// are written. Each run has a schema of its own, which is empty at the start, and a
-// topic of its own. The table also has the CPU time per event of this program and of the servers, which depends less on other programs of the
-// machine.
+// are written. Each run has a schema of its own, which is empty at the start, and a topic of its own. The table also has the CPU time per event of this
+// program and of the servers, which depends less on other programs of the machine.
 //
 // relay-flat and scaling run each projector in a process of its own, so that its memory can be measured and the process can be killed. With its
 // defaults relay-flat needs most of an hour, and 40 GB of free disk for the rows and for the messages that Pulsar keeps until it cleans up.

@@ -3,7 +3,6 @@ package outbox_test
 import (
 	"context"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,11 +12,9 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/internal/outboxtest"
 	"github.com/oncebox/oncebox/internal/pgerr"
-	"github.com/oncebox/oncebox/operator"
-	"github.com/oncebox/oncebox/outbox/tenants"
 )
 
 // addBy adds an event of the aggregate "order" with the function of the database. args are further parameters by name.
@@ -164,13 +161,7 @@ func TestFunctionInATrigger(t *testing.T) {
 
 func TestFunctionFollowsATenantThatMoved(t *testing.T) {
 	f := newFixture(t, nil)
-	await.True(t, func() bool { // a move gives way after a second
-		err := f.Tenants().Move(t.Context(), "acme", 1, operator.By{Actor: "ann", Reason: "test"})
-		if !errors.Is(err, tenants.ErrBusy) {
-			require.NoError(t, err)
-		}
-		return err == nil
-	}, "the tenant is moved")
+	outboxtest.Move(t, f.Store, "acme", 1)
 	for range 2 {
 		_, err := f.addBy(f.DB, "a", "e", ", tenant_id => 'acme'")
 		require.NoError(t, err)

@@ -81,8 +81,11 @@ func (p *bareProducer) connect() {
 	await.Nil(p.t, p.create, "the broker makes a producer of %s", p.name)
 }
 
+// Errors of the broker (ServerError in PulsarApi.proto) after which a client asks again.
+const bareUnknown, bareNotReady, bareBusy = 0, 6, 16
+
 // create asks for a producer. The broker may answer with an error while it opens the topic or gives up an earlier connection; each client asks again
-// then.
+// then. Any other error fails the test.
 func (p *bareProducer) create() error {
 	p.t.Helper()
 	p.command(bareLookup, pb{}.text(1, p.name).number(2, 1), nil) // has the broker take the topic
@@ -90,9 +93,33 @@ func (p *bareProducer) create() error {
 	p.command(bareCreate, pb{}.text(1, p.name).number(2, 1).number(3, 1), nil)
 	kind, frame := p.await(bareCreated, bareError)
 	if kind == bareError {
+		require.Contains(p.t, []uint64{bareUnknown, bareNotReady, bareBusy}, serverError(frame), "the broker refuses: %q", frame)
 		return fmt.Errorf("the broker answers %q", frame)
 	}
 	return nil
+}
+
+// serverError returns the code of an error: the second field of the command, which stands after the type of the frame.
+func serverError(frame []byte) uint64 {
+	rest := frame[4:] // without its length
+	for range 2 {     // the type, and the head of the command
+		_, _, n := protowire.ConsumeTag(rest)
+		rest = rest[n:]
+		_, n = protowire.ConsumeVarint(rest)
+		rest = rest[n:]
+	}
+	_, _, n := protowire.ConsumeField(rest) // the request
+	_, _, tag := protowire.ConsumeTag(rest[n:])
+	code, _ := protowire.ConsumeVarint(rest[n+tag:])
+	return code
+}
+
+func TestCodeOfAnErrorOfTheBroker(t *testing.T) {
+	for code := range uint64(30) {
+		command := pb{}.number(1, 7).number(2, code).text(3, "busy")
+		require.Equal(t, code, serverError(append(make([]byte, 4), pb{}.number(1, bareError).bytes(bareError, command)...)))
+	}
+	require.EqualValues(t, bareUnknown, serverError([]byte("\x00\x00\x00\n\b\x0er\x06\b\x01\x10\x00\x1a\x00")), "as a broker has sent it")
 }
 
 // command writes a frame with a command. In Pulsar's protocol the type of a command is also the number of its field.

@@ -3,7 +3,6 @@ package tenants_test
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/internal/outboxtest"
 	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/operator"
@@ -50,22 +50,10 @@ func (f *fixture) flush(tenant string, n int) {
 	f.Commit(func(tx bun.Tx) { require.NoError(f.T, f.Flush(f.T.Context(), tx, evs)) })
 }
 
-// move moves a tenant without unpublished events. That fails if it takes a second because the machine stands still.
-func (f *fixture) move(tenant string, group int16) {
-	f.T.Helper()
-	await.True(f.T, func() bool {
-		err := f.Tenants().Move(f.T.Context(), tenant, group, ann)
-		if !errors.Is(err, outboxtenants.ErrBusy) {
-			require.NoError(f.T, err)
-		}
-		return err == nil
-	}, "%s is moved", tenant)
-}
-
 func TestTenantsAreMoved(t *testing.T) {
 	ctx := t.Context()
 	f := newFixture(t, nil)
-	f.move("big", 2)
+	outboxtest.Move(t, f.Store, "big", 2)
 	for _, n := range []int{1, 3, 200} { // each a statement of its own
 		f.flush("big", n)
 		f.flush("small", n)
@@ -93,7 +81,7 @@ func TestTenantsAreMoved(t *testing.T) {
 	require.Equal(t, "big 2", fmt.Sprint(tenants[0].Tenant, " ", tenants[0].Group))
 
 	f.publishAll()
-	f.move("big", 0)
+	outboxtest.Move(t, f.Store, "big", 0)
 	f.flush("big", 100)
 	low, high = f.lanesOf("big")
 	require.True(t, low >= 0 && high < 64, "%d to %d", low, high)
@@ -121,7 +109,7 @@ func TestMoveIsRefused(t *testing.T) {
 	} {
 		require.ErrorContains(t, f.Tenants().Move(t.Context(), c.tenant, c.group, c.by), name)
 	}
-	f.move("big", 510)
+	outboxtest.Move(t, f.Store, "big", 510)
 	f.flush("big", 100)
 }
 
@@ -151,14 +139,14 @@ func TestBusyTenantIsNotMoved(t *testing.T) {
 	require.NoError(t, f.GiveUp(lease, f.Change(lease.Lane), rows[0].Sequence, "no"))
 	refused("1 dead letters")
 	require.NoError(t, f.Dead().Discard(ctx, rows[0].ID, ann))
-	f.move("default", 1)
+	outboxtest.Move(t, f.Store, "default", 1)
 }
 
 // A flush that was waiting for the move has a snapshot from before it.
 func TestFlushThatWaitedForTheMoveSeesIt(t *testing.T) {
 	ctx := t.Context()
 	f := newFixture(t, nil)
-	f.move("another", 1) // so that flushes ask at all
+	outboxtest.Move(t, f.Store, "another", 1) // so that flushes ask at all
 	tx, err := f.DB.BeginTx(ctx, nil)
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback() }()
@@ -192,7 +180,7 @@ func TestTransactionOlderThanTheMove(t *testing.T) {
 			err := f.DB.RunInTx(ctx, &sql.TxOptions{Isolation: level}, func(ctx context.Context, tx bun.Tx) error {
 				var n int
 				require.NoError(t, tx.QueryRow("SELECT count(*) FROM outbox_tenant").Scan(&n))
-				f.move("default", 1)
+				outboxtest.Move(t, f.Store, "default", 1)
 				_, err := f.Add(ctx, tx, "order", []byte("x"), event.WithAggregate("order", "a", 1), event.WithType("a1"))
 				return err
 			})
@@ -247,7 +235,7 @@ func TestRoleThatCannotSeeMovesStoresNothing(t *testing.T) {
 	f := newFixture(t, nil)
 	f.flush("acme", 1)
 	f.publishAll()
-	f.move("acme", 1)
+	outboxtest.Move(t, f.Store, "acme", 1)
 	role := "app_" + f.DB.Schema
 	f.Exec("CREATE ROLE " + role)
 	t.Cleanup(func() {
@@ -299,7 +287,7 @@ func TestFurtherTenantsAreNotEntered(t *testing.T) {
 	others, err = lanedb.Of(f.Handle()).Leases.OtherTenants(t.Context(), all)
 	require.NoError(t, err)
 	require.True(t, others, "it is not known which they are")
-	f.move("moved", 1)
+	outboxtest.Move(t, f.Store, "moved", 1)
 	require.Equal(t, 1001, entered(), "it has a row whatever their number")
 }
 

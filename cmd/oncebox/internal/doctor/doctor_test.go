@@ -228,7 +228,7 @@ var plants = map[string]plant{
 			s.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'elsewhere'", "DROP DATABASE elsewhere WITH (FORCE)")
 		},
 		change: func(_ *setUp, t *doctor.Target) { t.LongTransaction = time.Nanosecond },
-		check:  "snapshots", says: "database elsewhere) is 00:",
+		check:  "snapshots", says: "database elsewhere) is 00:00:0",
 	},
 	"a pooler of transactions": {
 		change: func(s *setUp, t *doctor.Target) { t.DB = s.db.Pooled(s.t).DB },
