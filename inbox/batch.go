@@ -182,9 +182,8 @@ func (b *batch) enter(ctx context.Context, u *uow.Unit) error {
 	}
 	queued := &pgsql.Batch{}
 	queued.Query(func(rows *pgsql.Result) error { return entering.Read(rows, b.became) }, place.Text(enterAll), args...)
-	bounded, cancel := b.of.box.store.Bounded(ctx)
-	defer cancel()
-	if err := unit.Of(ctx).Send(bounded, queued); err != nil {
+	queued.Within = b.of.box.store.Patience()
+	if err := unit.Of(ctx).Send(ctx, queued); err != nil {
 		return fmt.Errorf("inbox: enter %d messages of consumer %s: %w", len(entering.Keys), b.of.name, store.Explain(err))
 	}
 	unit.Of(ctx).Identified(entering.Xid)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -152,11 +151,7 @@ func (t *transaction) commitWith(ctx context.Context, batch *pgsql.Batch) (sent 
 	if batch.Len() == 0 {
 		ctx = context.WithoutCancel(ctx)
 	}
-	if end, has := ctx.Deadline(); !has || time.Until(end) > t.limit { // most requests end earlier than that
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, t.limit)
-		defer cancel()
-	}
+	batch.Within = t.limit
 	t.committing(true)
 	open, err := pgsql.SendCommit(ctx, t.conn, batch)
 	if ended := errors.Is(err, ErrTransactionEnded); ended || open {

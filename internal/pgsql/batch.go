@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -17,6 +18,10 @@ type Batch struct {
 	statements []statement
 	// room is that of the first two statements. Most batches have no other.
 	room [2]statement
+
+	// Within is the time that the server has for all answers, that to COMMIT included. A connection that is silent for longer is closed, and the error is
+	// a [context.DeadlineExceeded]. 0: no limit but the context's.
+	Within time.Duration
 }
 
 // statement is one statement of a [Batch].
@@ -151,6 +156,11 @@ func (r *Result) RawValues() [][]byte {
 // oneByOne sends the statements one after the other, as the connection sends statements: its pool may stand behind a pooler that it knows of. The
 // first error ends it.
 func (b *Batch) oneByOne(ctx context.Context, tx *sql.Tx) error {
+	if b.Within > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, b.Within)
+		defer cancel()
+	}
 	for i := range b.statements {
 		if err := b.statements[i].alone(ctx, tx); err != nil {
 			return err

@@ -2,6 +2,8 @@ package pgsql
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -82,6 +84,10 @@ func (c *conn) send(ctx context.Context, b *Batch, commit bool) (last pgconn.Com
 	if err := c.ending.refusal(true); err != nil {
 		return last, true, err
 	}
+	if b.Within > 0 {
+		c.expire(time.Now().Add(b.Within))
+		defer func() { err = c.answered(ctx, b.Within, err) }()
+	}
 	if err := c.prepare(ctx, b, commit); err != nil {
 		return last, c.open(), err
 	}
@@ -116,6 +122,23 @@ func (c *conn) send(ctx context.Context, b *Batch, commit bool) (last pgconn.Com
 		c.ending.leave(endedByCommit)
 	}
 	return last, open, err
+}
+
+// expire sets the time at which the connection gives up what it reads or writes. A context with a deadline would do the same, but it costs a timer and
+// a context, and pgx watches it: for a COMMIT that nothing else can cancel, these are ten objects.
+func (c *conn) expire(at time.Time) { _ = c.Conn().PgConn().Conn().SetDeadline(at) }
+
+// answered ends what expire has begun. err is the error of the round trip. A closed connection keeps its deadline: pgx says goodbye on it, and has set
+// another one.
+func (c *conn) answered(ctx context.Context, limit time.Duration, err error) error {
+	switch {
+	case !c.Conn().IsClosed():
+		c.expire(time.Time{})
+	case pgconn.Timeout(err) && ctx.Err() == nil:
+		TroubleOf(c.Conn()).cancelled.Store(true)
+		return fmt.Errorf("the database has not answered for %s: %w: %w", limit, context.DeadlineExceeded, err)
+	}
+	return err
 }
 
 // committed returns the error of COMMIT. PostgreSQL rolls back a failed transaction without reporting an error: the answer says so.

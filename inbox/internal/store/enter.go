@@ -145,9 +145,8 @@ func (t entryTable) CountRows(ctx context.Context, u *uow.Unit, statement string
 		}
 		return rows.Err()
 	}, place.Text(statement), args...)
-	bounded, cancel := t.Bounded(ctx)
-	defer cancel()
-	if err = unit.Of(ctx).Send(bounded, &s.batch); err == nil && s.xid != "" {
+	s.batch.Within = t.Patience()
+	if err = unit.Of(ctx).Send(ctx, &s.batch); err == nil && s.xid != "" {
 		unit.Of(ctx).Identified(s.xid)
 	}
 	return s.n, err

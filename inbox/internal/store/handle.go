@@ -47,7 +47,7 @@ type Handle struct {
 // AnswerWithin sets how long each statement of SQL may take, not counting the wait for locks.
 func (h *Handle) AnswerWithin(d time.Duration) {
 	h.answer = d
-	h.SQL = h.Patient.Within(h.patience())
+	h.SQL = h.Patient.Within(h.Patience())
 }
 
 // DB returns the transaction of the unit in ctx, or the pool if there is none.
@@ -70,12 +70,12 @@ func (h *Handle) Count(ctx context.Context, statement string, args []any, dest .
 	return h.SQL.QueryRow(context.WithoutCancel(ctx), h.DB(ctx), statement, args, dest...)
 }
 
-// patience is how long a statement may take in all: the time for the answer, plus the time for which it may wait for a lock.
-func (h *Handle) patience() time.Duration { return h.answer + h.LockTimeout }
+// Patience is how long a statement may take in all: the time for the answer, plus the time for which it may wait for a lock.
+func (h *Handle) Patience() time.Duration { return h.answer + h.LockTimeout }
 
 // Bounded returns a context with the same time limit, for statements that SQL does not run.
 func (h *Handle) Bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, h.patience(), (*silentError)(h))
+	return context.WithTimeoutCause(ctx, h.Patience(), (*silentError)(h))
 }
 
 // LockMillis is LockTimeout in milliseconds, at least 1: PostgreSQL takes 0 for no limit.
@@ -85,7 +85,7 @@ func (h *Handle) LockMillis() int64 { return max(h.LockTimeout.Milliseconds(), 1
 type silentError Handle
 
 func (e *silentError) Error() string {
-	return fmt.Sprintf("inbox: the database has not answered for %s", (*Handle)(e).patience())
+	return fmt.Sprintf("inbox: the database has not answered for %s", (*Handle)(e).Patience())
 }
 
 // Pauses are the pauses of the loops that need an answer of the database and try again without end.

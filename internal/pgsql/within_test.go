@@ -1,0 +1,69 @@
+package pgsql_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgtest"
+)
+
+// within is a batch of one statement that takes a while.
+func within(limit time.Duration, seconds string) *pgsql.Batch {
+	b := &pgsql.Batch{Within: limit}
+	b.Queue("SELECT pg_sleep(" + seconds + ")")
+	return b
+}
+
+func TestSendWithinATime(t *testing.T) {
+	for name, connector := range map[string]func(pgx.ConnConfig) *sql.DB{
+		"one round trip":  func(cfg pgx.ConnConfig) *sql.DB { return sql.OpenDB(pgsql.NewConnector(cfg)) },
+		"somebody else's": func(cfg pgx.ConnConfig) *sql.DB { return stdlib.OpenDB(cfg) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg, err := pgx.ParseConfig(pgtest.Open(t).DSN)
+			require.NoError(t, err)
+			pool := bun.NewDB(connector(*cfg), pgdialect.New())
+			defer pool.Close()
+			c, err := pool.Conn(t.Context())
+			require.NoError(t, err)
+			defer c.Close()
+			tx, err := c.BeginTx(pgsql.BeginLater(t.Context(), time.Minute), nil)
+			require.NoError(t, err)
+			defer func() { _ = tx.Rollback() }()
+			require.NoError(t, pgsql.Send(t.Context(), c, tx, within(time.Second, "0")))
+			require.NoError(t, pgsql.Send(t.Context(), c, tx, within(0, "1.2")), "the limit of a batch is not that of the next one")
+			require.ErrorIs(t, pgsql.Send(t.Context(), c, tx, within(100*time.Millisecond, "5")), context.DeadlineExceeded)
+			require.Error(t, pgsql.Send(t.Context(), c, tx, within(0, "0")), "the connection is closed")
+		})
+	}
+}
+
+// A connection that was closed for its silence is not a lost one: a unit of work would be run again at once.
+func TestSendCommitWithinATime(t *testing.T) {
+	_, conn, _ := pipelined(t)
+	open, err := pgsql.SendCommit(t.Context(), bun.Conn{Conn: conn}, within(100*time.Millisecond, "5"))
+	require.False(t, open, "nobody knows whether it is committed")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "the database has not answered for 100ms")
+	_, _, lost := trouble(t, conn)
+	require.False(t, lost)
+}
+
+// The end of the caller's context has its own error.
+func TestSendCommitUntilTheContextEnds(t *testing.T) {
+	_, conn, _ := pipelined(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := pgsql.SendCommit(ctx, bun.Conn{Conn: conn}, within(4*time.Second, "5"))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NotContains(t, err.Error(), "has not answered")
+}
