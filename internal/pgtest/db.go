@@ -19,6 +19,7 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/migrations"
 )
 
@@ -137,9 +138,22 @@ func (db *DB) drop(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	_, err := db.ExecContext(ctx, "DROP SCHEMA "+db.Schema+" CASCADE")
+	err := despiteDeadlocks(ctx, func() error {
+		_, err := db.ExecContext(ctx, "DROP SCHEMA "+db.Schema+" CASCADE")
+		return err
+	})
 	if err != nil {
 		t.Errorf("pgtest: drop the schema of the test, which may have left a transaction open: %v", err)
+	}
+}
+
+// despiteDeadlocks calls fn again as long as PostgreSQL chooses it as the victim of a deadlock. The server may still run the last statements of relays
+// and consumers whose contexts have ended, and these take the tables in another order.
+func despiteDeadlocks(ctx context.Context, fn func() error) error {
+	for {
+		if err := fn(); pgerr.Code(err) != pgerr.Deadlock || ctx.Err() != nil {
+			return err
+		}
 	}
 }
 

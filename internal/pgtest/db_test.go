@@ -1,10 +1,14 @@
 package pgtest_test
 
 import (
+	"context"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/migrations"
 )
@@ -67,4 +71,39 @@ func count(t *testing.T, db *pgtest.DB, query string, args ...any) int {
 	var n int
 	require.NoError(t, db.NewRaw(query, args...).Scan(t.Context(), &n))
 	return n
+}
+
+// The server may still run a statement of the test when the schema is dropped, and take the tables in another order.
+func TestSchemaIsDroppedDespiteDeadlocks(t *testing.T) {
+	var schema string
+	watch := pgtest.Open(t)
+	ended := make(chan error, 1)
+	t.Run("a test", func(t *testing.T) {
+		db := pgtest.Open(t)
+		schema = db.Schema
+		ctx := context.WithoutCancel(t.Context())
+		other, err := pgx.Connect(ctx, db.DSN)
+		require.NoError(t, err)
+		run := func(script string) error {
+			_, err := other.PgConn().Exec(ctx, script).ReadAll()
+			return err
+		}
+		require.NoError(t, run("CREATE TABLE a (); CREATE TABLE b (); CREATE TABLE c ()"))
+		// DROP is the victim: PostgreSQL looks for its deadlock after a second.
+		require.NoError(t, run("SET deadlock_timeout = '20s'; BEGIN; LOCK TABLE b"))
+		go func() {
+			defer other.Close(ctx)
+			for waits := 0; waits == 0; {
+				err := watch.NewRaw("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = '?.b'::regclass", bun.Safe(schema)).Scan(ctx, &waits)
+				if err != nil {
+					ended <- err
+					return
+				}
+			}
+			// DROP waits for b, and has locked a or c before.
+			ended <- run("LOCK TABLE a, c; COMMIT")
+		}()
+	})
+	require.NoError(t, await.Receive(t, ended, "the other session ends"))
+	require.Equal(t, 0, count(t, watch, "SELECT count(*) FROM pg_namespace WHERE nspname = ?", schema))
 }

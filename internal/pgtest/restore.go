@@ -48,23 +48,26 @@ func TakeDump(t testing.TB, db *DB) *Dump {
 // Restore replaces all rows of db by the dump and runs further statements, in one transaction.
 func (d *Dump) Restore(t testing.TB, db *DB, further ...string) {
 	t.Helper()
+	var tables []string
+	for table := range d.tables {
+		tables = append(tables, table)
+	}
 	onConn(t, db, func(ctx context.Context, conn *pgx.Conn) {
-		tx, err := conn.Begin(ctx)
-		require.NoError(t, err)
-		var tables []string
-		for table := range d.tables {
-			tables = append(tables, table)
-		}
-		_, err = tx.Exec(ctx, "TRUNCATE "+strings.Join(tables, ", "))
-		require.NoError(t, err)
-		for table, rows := range d.tables {
-			_, err := conn.PgConn().CopyFrom(ctx, bytes.NewReader(rows), "COPY "+table+" FROM STDIN")
-			require.NoError(t, err, table)
-		}
-		// All at the end, because a sequence changes at once and not with the commit.
-		_, err = tx.Conn().PgConn().Exec(ctx, strings.Join(append(d.sequences, further...), ";")).ReadAll()
-		require.NoError(t, err)
-		require.NoError(t, tx.Commit(ctx))
+		require.NoError(t, despiteDeadlocks(ctx, func() error {
+			return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+				if _, err := tx.Exec(ctx, "TRUNCATE "+strings.Join(tables, ", ")); err != nil {
+					return err
+				}
+				for table, rows := range d.tables {
+					if _, err := conn.PgConn().CopyFrom(ctx, bytes.NewReader(rows), "COPY "+table+" FROM STDIN"); err != nil {
+						return fmt.Errorf("%s: %w", table, err)
+					}
+				}
+				// All at the end, because a sequence changes at once and not with the commit.
+				_, err := conn.PgConn().Exec(ctx, strings.Join(append(d.sequences, further...), ";")).ReadAll()
+				return err
+			})
+		}))
 	})
 }
 
