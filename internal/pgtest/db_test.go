@@ -9,6 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/migrations"
 )
@@ -104,6 +105,9 @@ func TestSchemaIsDroppedDespiteDeadlocks(t *testing.T) {
 			ended <- run("LOCK TABLE a, c; COMMIT")
 		}()
 	})
-	require.NoError(t, await.Receive(t, ended, "the other session ends"))
+	// On a machine that is so busy that PostgreSQL looked before there was a deadlock, the other session is the victim.
+	if err := await.Receive(t, ended, "the other session ends"); pgerr.Code(err) != pgerr.Deadlock {
+		require.NoError(t, err)
+	}
 	require.Equal(t, 0, count(t, watch, "SELECT count(*) FROM pg_namespace WHERE nspname = ?", schema))
 }
