@@ -19,8 +19,8 @@ type Batch struct {
 	// room is that of the first two statements. Most batches have no other.
 	room [2]statement
 
-	// Within is the time that the server has for all answers, that to COMMIT included. A connection that is silent for longer is closed, and the error is
-	// a [context.DeadlineExceeded]. 0: no limit but the context's.
+	// Within is the time that the server has for all answers, that to COMMIT included. After it the connection is closed, and the error is a
+	// [context.DeadlineExceeded]. 0: no limit but the context's.
 	Within time.Duration
 }
 

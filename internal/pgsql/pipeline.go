@@ -2,7 +2,9 @@ package pgsql
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -84,9 +86,11 @@ func (c *conn) send(ctx context.Context, b *Batch, commit bool) (last pgconn.Com
 	if err := c.ending.refusal(true); err != nil {
 		return last, true, err
 	}
-	if b.Within > 0 {
-		c.expire(time.Now().Add(b.Within))
-		defer func() { err = c.answered(ctx, b.Within, err) }()
+	// A connection that is closed or busy sends nothing, and its deadline is one of pgx.
+	if b.Within > 0 && !c.Conn().IsClosed() && !c.Conn().PgConn().IsBusy() {
+		end := time.Now().Add(b.Within)
+		c.expire(end)
+		defer func() { err = c.answered(b.Within, end, err) }()
 	}
 	if err := c.prepare(ctx, b, commit); err != nil {
 		return last, c.open(), err
@@ -128,14 +132,18 @@ func (c *conn) send(ctx context.Context, b *Batch, commit bool) (last pgconn.Com
 // a context, and pgx watches it: for a COMMIT that nothing else can cancel, these are ten objects.
 func (c *conn) expire(at time.Time) { _ = c.Conn().PgConn().Conn().SetDeadline(at) }
 
-// answered ends what expire has begun. err is the error of the round trip. A closed connection keeps its deadline: pgx says goodbye on it, and has set
-// another one.
-func (c *conn) answered(ctx context.Context, limit time.Duration, err error) error {
-	switch {
-	case !c.Conn().IsClosed():
+// answered ends what expire has begun. err is the error of the round trip. A closed connection keeps its deadline: pgx sets one of its own before it
+// says goodbye.
+func (c *conn) answered(limit time.Duration, end time.Time, err error) error {
+	if !c.Conn().IsClosed() {
 		c.expire(time.Time{})
-	case pgconn.Timeout(err) && ctx.Err() == nil:
+		return err
+	}
+	if !time.Now().Before(end) { // also if err is an earlier one: the connection was given up, and not lost
 		TroubleOf(c.Conn()).cancelled.Store(true)
+	}
+	// Only the end of the deadline has this error. The kernel's own timeouts have another one, and if a context has ended, pgx returns its error.
+	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Errorf("the database has not answered for %s: %w: %w", limit, context.DeadlineExceeded, err)
 	}
 	return err

@@ -3,6 +3,10 @@ package pgsql_test
 import (
 	"context"
 	"database/sql"
+	"net"
+	"os"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -66,4 +70,46 @@ func TestSendCommitUntilTheContextEnds(t *testing.T) {
 	_, err := pgsql.SendCommit(ctx, bun.Conn{Conn: conn}, within(4*time.Second, "5"))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.NotContains(t, err.Error(), "has not answered")
+}
+
+// The kernel gives up a connection whose host has vanished, at any time. That connection is lost, whatever time the batch has.
+func TestSendOnAConnectionThatTimedOut(t *testing.T) {
+	cfg, err := pgx.ParseConfig(pgtest.Open(t).DSN)
+	require.NoError(t, err)
+	var vanished atomic.Bool
+	dial := cfg.DialFunc
+	cfg.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dial(ctx, network, address)
+		return &unreachable{c, &vanished}, err
+	}
+	pool := sql.OpenDB(pgsql.NewConnector(*cfg))
+	defer pool.Close()
+	conn, err := pool.Conn(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	tx, err := conn.BeginTx(pgsql.BeginLater(t.Context(), time.Minute), nil)
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
+	_, err = pgsql.SendTogether(t.Context(), bun.Conn{Conn: conn}, within(time.Minute, "0"))
+	require.NoError(t, err)
+	vanished.Store(true)
+	_, err = pgsql.SendTogether(t.Context(), bun.Conn{Conn: conn}, within(time.Minute, "0"))
+	require.ErrorIs(t, err, syscall.ETIMEDOUT)
+	require.NotErrorIs(t, err, context.DeadlineExceeded)
+	_, _, lost := trouble(t, conn)
+	require.True(t, lost)
+}
+
+// unreachable is a connection to a host that may have vanished.
+type unreachable struct {
+	net.Conn
+
+	vanished *atomic.Bool
+}
+
+func (u *unreachable) Write(p []byte) (int, error) {
+	if u.vanished.Load() {
+		return 0, &net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", syscall.ETIMEDOUT)}
+	}
+	return u.Conn.Write(p)
 }
