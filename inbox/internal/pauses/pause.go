@@ -35,7 +35,7 @@ func (p *Pause) IsSet() bool { return p.Actor != "" }
 
 // Read lists the pauses that have not ended, by the names of their consumers.
 func Read(ctx context.Context, h *store.Handle) ([]Pause, error) {
-	ctx, cancel := h.Bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, h.Patience())
 	defer cancel()
 	list, err := pgsql.Collect(h.SQL.Query(ctx, h.DB(ctx), listPauses), func(scan pgsql.Scan, p *Pause) error {
 		var until *time.Time

@@ -68,7 +68,7 @@ func (c *Consumers) Subscribers(ctx context.Context, topic string) ([]Subscripti
 	}
 	// The age counts from before the question, so an answer that took long is not kept for longer than PollInterval.
 	asked := time.Now()
-	ctx, cancel := c.h.Bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, c.h.Patience())
 	defer cancel()
 	all, err := pgsql.Collect(c.h.SQL.Query(ctx, c.h.DB(ctx), subscribers, topic), func(scan pgsql.Scan, s *Subscription) error {
 		s.Topic = topic

@@ -73,20 +73,8 @@ func (h *Handle) Count(ctx context.Context, statement string, args []any, dest .
 // Patience is how long a statement may take in all: the time for the answer, plus the time for which it may wait for a lock.
 func (h *Handle) Patience() time.Duration { return h.answer + h.LockTimeout }
 
-// Bounded returns a context with the same time limit, for statements that SQL does not run.
-func (h *Handle) Bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, h.Patience(), (*silentError)(h))
-}
-
 // LockMillis is LockTimeout in milliseconds, at least 1: PostgreSQL takes 0 for no limit.
 func (h *Handle) LockMillis() int64 { return max(h.LockTimeout.Milliseconds(), 1) }
-
-// silentError is the cause with which a statement without answer is cancelled.
-type silentError Handle
-
-func (e *silentError) Error() string {
-	return fmt.Sprintf("inbox: the database has not answered for %s", (*Handle)(e).Patience())
-}
 
 // Pauses are the pauses of the loops that need an answer of the database and try again without end.
 func (h *Handle) Pauses() retry.Policy {

@@ -140,7 +140,7 @@ func (t headTable) Begin(ctx context.Context, k ParkedKey) (c Count, err error) 
 
 // Take locks and reads the first message of a key. The error is ErrOthers if another process has the key, or still runs the message.
 func (t headTable) Take(ctx context.Context, tx bun.IDB, k ParkedKey) (h Head, err error) {
-	ctx, cancel := t.Bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, t.Patience())
 	defer cancel()
 	found, err := pgsql.One(t.SQL.Query(ctx, tx, takeHead, k.Consumer, k.Lock, t.Owner), func(scan pgsql.Scan) (err error) {
 		var unknown, failing float64

@@ -92,7 +92,7 @@ type keyTable struct{ *Handle }
 
 // Claim takes up to n due keys of a consumer whose first messages are of these topics; nil: of all topics.
 func (t keyTable) Claim(ctx context.Context, consumer string, n int, topics []string) (keys []ParkedKey, err error) {
-	ctx, cancel := t.Bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, t.Patience())
 	defer cancel()
 	rows := t.SQL.Query(ctx, t.DB(ctx), ClaimKeys, []string{consumer}, n, t.Owner, t.ParkedLease, topics)
 	keys, err = pgsql.Collect(rows, func(scan pgsql.Scan, k *ParkedKey) error {

@@ -98,7 +98,7 @@ type stepTable struct{ *Handle }
 
 // Load returns the results of the steps of a message, by name.
 func (t stepTable) Load(ctx context.Context, id Identity) (map[string][]byte, error) {
-	ctx, cancel := t.Bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, t.Patience())
 	defer cancel()
 	return pgsql.Map[[]byte](t.SQL.Query(ctx, t.DB(ctx), loadSteps, id.Args()...))
 }

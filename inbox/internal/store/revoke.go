@@ -23,7 +23,7 @@ func (t entryTable) Revoke(ctx context.Context, consumer string, cause error, id
 	for n, id := range ids {
 		keys[n] = id.Key.String()
 	}
-	ctx, cancel := t.Bounded(context.WithoutCancel(ctx))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.Patience())
 	defer cancel()
 	if _, err := t.SQL.Exec(ctx, t.DB(ctx), revokeEntries, keys, consumer, xid); err != nil {
 		return fmt.Errorf("inbox: take back the entries of %d messages of consumer %s, whose handler has sent COMMIT: %w", len(ids), consumer, err)
