@@ -297,6 +297,7 @@ func repeats(text string) bool {
 
 // Whatever is away for a hundred seconds, under load: each process writes ten lines of its own about it at most, and ten of Pulsar's client's.
 func TestOutageOfAHundredSecondsIsTenLines(t *testing.T) {
+	t.Parallel() // beside TestDatabaseIsRestoredUnderProjectors: it waits for half an hour, on servers of its own
 	w := newTown(t)
 	for range manyKeys {
 		w.order(t.Context())

@@ -78,6 +78,7 @@ func TestPageOnRestoresHasTheCommands(t *testing.T) {
 // published, in the order of their keys. Before the projectors connect again, an import moves the sequence beyond its number before the restore: then
 // only the mark of the server's incarnation shows that this is another past.
 func TestDatabaseIsRestoredUnderProjectors(t *testing.T) {
+	t.Parallel()
 	for name, save := range map[string]func(e *estate) (restore func()){
 		"dump": func(e *estate) func() {
 			e.sh(dumpShop)

@@ -56,6 +56,9 @@ const raced = "^TestTopic.*UnderLoad$|^TestLoopOutlivesItsTopic$|^TestConformanc
 const longest = ". ./httpmw ./cmd/oncebox/command ./projector ./messaging/pulsar ./inbox ./migrations ./examples/orders/kills/pulsar ./examples/orders " +
 	"./examples/orders/shop ./console ./cmd/oncebox/internal/doctor ./oncetest ./uow"
 
+// longestAtNight are those of make nightly. The first waits for most of its time, for outages that last as long as in life.
+const longestAtNight = "./internal/endurance ./messaging/pulsar ./httpmw ./projector . ./inbox ./projector/internal/progress ./uow"
+
 // testSteps are the steps of make test. The modules within this one are tested beside it, because neither keeps the cores busy all the time.
 // The steps of messaging/pulsar are in one row: a report knows a test by its package and its name. Its short step, which mostly waits, comes
 // first, when the modules compile.
@@ -129,7 +132,7 @@ func nightlySteps(ctx context.Context, seed string) (rows [][]step, err error) {
 	return [][]step{append([]step{
 		{
 			what: "all packages at full size, with the race detector", env: env,
-			args: goTest("-race", "-tags=nightly", "-count=1", "-timeout=3h", "-p=2", everything),
+			args: append(append(goTest("-race", "-tags=nightly", "-count=1", "-timeout=3h", "-p=3"), strings.Fields(longestAtNight)...), everything),
 		},
 		{
 			what: "what runs without it", env: env,

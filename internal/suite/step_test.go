@@ -60,15 +60,21 @@ func TestRowsRunAtTheSameTime(t *testing.T) {
 
 // Go tests a package once if two arguments name it, and a package name that does not exist fails the step.
 func TestThePackagesThatTakeLongestAreThereAndBeginFirst(t *testing.T) {
-	rows, err := testSteps()
+	day, err := testSteps()
 	require.NoError(t, err)
-	main := rows[0][len(rows[0])-1]
-	dirs := strings.Fields(longest)
-	require.Equal(t, append(slices.Clone(dirs), everything), main.args[slices.Index(main.args, dirs[0]):])
-	for _, dir := range dirs {
-		tests, err := filepath.Glob(filepath.Join("../..", dir, "*_test.go"))
-		require.NoError(t, err)
-		require.NotEmpty(t, tests, dir)
+	night, err := nightlySteps(t.Context(), "1")
+	require.NoError(t, err)
+	for _, c := range []struct {
+		longest string
+		step    step
+	}{{longest, day[0][len(day[0])-1]}, {longestAtNight, night[0][0]}} {
+		dirs := strings.Fields(c.longest)
+		require.Equal(t, append(slices.Clone(dirs), everything), c.step.args[slices.Index(c.step.args, dirs[0]):])
+		for _, dir := range dirs {
+			tests, err := filepath.Glob(filepath.Join("../..", dir, "*_test.go"))
+			require.NoError(t, err)
+			require.NotEmpty(t, tests, dir)
+		}
 	}
 }
 
