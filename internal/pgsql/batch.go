@@ -156,17 +156,13 @@ func (r *Result) RawValues() [][]byte {
 // oneByOne sends the statements one after the other, as the connection sends statements: its pool may stand behind a pooler that it knows of. The
 // first error ends it.
 func (b *Batch) oneByOne(ctx context.Context, tx *sql.Tx) error {
-	if b.Within > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, b.Within)
-		defer cancel()
-	}
+	ctx, done := limited(ctx, b.Within)
 	for i := range b.statements {
 		if err := b.statements[i].alone(ctx, tx); err != nil {
-			return err
+			return done(err)
 		}
 	}
-	return nil
+	return done(nil)
 }
 
 func (s *statement) alone(ctx context.Context, tx *sql.Tx) error {

@@ -76,21 +76,24 @@ func (r *Runner) Within(limit time.Duration) *Runner {
 	return &other
 }
 
-// bounded returns the context of one statement, and the function to call with its error when it has ended.
-func (r *Runner) bounded(ctx context.Context) (bounded context.Context, done func(err error) error) {
-	if r.limit == 0 {
+// limited returns a context with a time limit (0: without one), and the function to call when its statements have ended, with their error.
+func limited(ctx context.Context, limit time.Duration) (within context.Context, done func(err error) error) {
+	if limit == 0 {
 		return ctx, func(err error) error { return err }
 	}
-	bounded, cancel := context.WithTimeout(ctx, r.limit)
-	return bounded, func(err error) error {
-		late := bounded.Err() != nil && ctx.Err() == nil
+	within, cancel := context.WithTimeout(ctx, limit)
+	return within, func(err error) error {
+		late := within.Err() != nil && ctx.Err() == nil
 		cancel()
 		if err != nil && late {
-			return fmt.Errorf("the database has not answered for %s: %w", r.limit, err)
+			return fmt.Errorf("%s: %w", unanswered(limit), err)
 		}
 		return err
 	}
 }
+
+// unanswered says for how long the server was silent.
+func unanswered(limit time.Duration) string { return fmt.Sprintf("the database has not answered for %s", limit) }
 
 // QueryRow runs a statement that returns one row, and scans it into dest.
 func (r *Runner) QueryRow(ctx context.Context, db bun.IDB, constant string, args []any, dest ...any) error {
@@ -116,7 +119,7 @@ func (r *Runner) Exec(ctx context.Context, db bun.IDB, constant string, args ...
 
 // run calls fn with the handle for a statement, and commits the statement if it is a transaction of its own.
 func (r *Runner) run(ctx context.Context, db bun.IDB, constant string, fn func(ctx context.Context, conn handle, text string) error) error {
-	ctx, done := r.bounded(ctx)
+	ctx, done := limited(ctx, r.limit)
 	text, err := r.TextFor(ctx, db, constant)
 	if err != nil {
 		return done(err)

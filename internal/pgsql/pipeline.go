@@ -144,7 +144,7 @@ func (c *conn) answered(limit time.Duration, end time.Time, err error) error {
 	}
 	// Only the end of the deadline has this error. The kernel's own timeouts have another one, and if a context has ended, pgx returns its error.
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return fmt.Errorf("the database has not answered for %s: %w: %w", limit, context.DeadlineExceeded, err)
+		return fmt.Errorf("%s: %w: %w", unanswered(limit), context.DeadlineExceeded, err)
 	}
 	return err
 }

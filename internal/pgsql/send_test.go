@@ -27,16 +27,8 @@ func TestSend(t *testing.T) {
 			db := pgtest.Open(t)
 			_, err := db.Exec("CREATE TABLE t (n int)")
 			require.NoError(t, err)
-			cfg, err := pgx.ParseConfig(db.DSN)
-			require.NoError(t, err)
-			pool := bun.NewDB(connector(*cfg), pgdialect.New())
-			defer pool.Close()
-			c, err := pool.Conn(t.Context())
-			require.NoError(t, err)
-			defer c.Close()
+			c, tx := begun(t, db, connector)
 			require.Equal(t, name == "one round trip", pgsql.CanPipeline(c))
-			tx, err := c.BeginTx(pgsql.BeginLater(t.Context(), time.Minute), nil)
-			require.NoError(t, err)
 
 			var one, skipped string
 			var raw []string
@@ -84,4 +76,20 @@ func TestSend(t *testing.T) {
 			require.Zero(t, count(t, db))
 		})
 	}
+}
+
+// begun begins a transaction on a connection of a pool of its own.
+func begun(t *testing.T, db *pgtest.DB, connector func(pgx.ConnConfig) *sql.DB) (bun.Conn, bun.Tx) {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(db.DSN)
+	require.NoError(t, err)
+	pool := bun.NewDB(connector(*cfg), pgdialect.New())
+	t.Cleanup(func() { _ = pool.Close() })
+	c, err := pool.Conn(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	tx, err := c.BeginTx(pgsql.BeginLater(t.Context(), time.Minute), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback() })
+	return c, tx
 }

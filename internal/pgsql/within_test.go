@@ -14,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/pgtest"
@@ -33,19 +32,12 @@ func TestSendWithinATime(t *testing.T) {
 		"somebody else's": func(cfg pgx.ConnConfig) *sql.DB { return stdlib.OpenDB(cfg) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg, err := pgx.ParseConfig(pgtest.Open(t).DSN)
-			require.NoError(t, err)
-			pool := bun.NewDB(connector(*cfg), pgdialect.New())
-			defer pool.Close()
-			c, err := pool.Conn(t.Context())
-			require.NoError(t, err)
-			defer c.Close()
-			tx, err := c.BeginTx(pgsql.BeginLater(t.Context(), time.Minute), nil)
-			require.NoError(t, err)
-			defer func() { _ = tx.Rollback() }()
+			c, tx := begun(t, pgtest.Open(t), connector)
 			require.NoError(t, pgsql.Send(t.Context(), c, tx, within(3*time.Second, "0")))
 			require.NoError(t, pgsql.Send(t.Context(), c, tx, within(0, "3.2")), "the limit of a batch is not that of the next one")
-			require.ErrorIs(t, pgsql.Send(t.Context(), c, tx, within(100*time.Millisecond, "5")), context.DeadlineExceeded)
+			err := pgsql.Send(t.Context(), c, tx, within(100*time.Millisecond, "5"))
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.ErrorContains(t, err, "the database has not answered for 100ms")
 			require.Error(t, pgsql.Send(t.Context(), c, tx, within(0, "0")), "the connection is closed")
 		})
 	}
