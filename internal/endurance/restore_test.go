@@ -19,6 +19,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/event"
@@ -193,11 +194,11 @@ func newEstate(t *testing.T) *estate {
 	e.sh("createdb shop")
 	e.db = pgtest.MigratedAt(t, e.shop())
 	e.db.SetMaxIdleConns(-1) // none is left over from before
-	store := outbox.NewStore(e.db.DB, &outbox.Config{Source: "endurance"})
+	db, store := e.connect()
 	writing, stop := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	for n := range 4 {
-		w := &relayWriter{db: e.db.DB, store: store, name: fmt.Sprintf("w%d", n), sure: map[effect]bool{}, next: map[string]int{}, done: &e.done}
+		w := &relayWriter{db: db, store: store, name: fmt.Sprintf("w%d", n), sure: map[effect]bool{}, next: map[string]int{}, done: &e.done}
 		group.Go(func() {
 			for writing.Err() == nil {
 				before := e.done.Load()
@@ -213,6 +214,7 @@ func newEstate(t *testing.T) *estate {
 	t.Cleanup(func() {
 		stop()
 		group.Wait()
+		require.NoError(t, db.Close())
 	})
 	return e
 }
@@ -230,11 +232,10 @@ func (e *estate) at(database string) string {
 // relay starts a projector with connections of its own.
 func (e *estate) relay() {
 	e.t.Helper()
-	log := slog.New(slog.DiscardHandler)
-	db, err := config.OpenDB(e.t.Context(), config.Config{DatabaseURL: e.db.DSN, Telemetry: telemetry.Config{Logger: log}})
-	require.NoError(e.t, err)
-	p, err := projector.New(&e.tape, &projector.Config{Lease: time.Minute, PublishTimeout: 10 * time.Second, Telemetry: telemetry.Config{Logger: log}},
-		outbox.NewStore(db, &outbox.Config{Source: "endurance"}))
+	db, store := e.connect()
+	p, err := projector.New(&e.tape, &projector.Config{
+		Lease: time.Minute, PublishTimeout: 10 * time.Second, Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)},
+	}, store)
 	require.NoError(e.t, err)
 	ctx, cancel := context.WithCancel(e.t.Context())
 	ended := make(chan error, 1)
@@ -244,6 +245,16 @@ func (e *estate) relay() {
 		require.NoError(e.t, await.Receive(e.t, ended, "the projector ends"))
 		require.NoError(e.t, db.Close())
 	})
+}
+
+// connect opens the store of a service, with connections that last as long as the server lets them.
+func (e *estate) connect() (*bun.DB, *outbox.Store) {
+	e.t.Helper()
+	db, err := config.OpenDB(e.t.Context(), config.Config{
+		DatabaseURL: e.db.DSN, Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)},
+	})
+	require.NoError(e.t, err)
+	return db, outbox.NewStore(db, &outbox.Config{Source: "endurance"})
 }
 
 // sh runs a command as an operator does.

@@ -132,7 +132,7 @@ func nightlySteps(ctx context.Context, seed string) (rows [][]step, err error) {
 	return [][]step{append([]step{
 		{
 			what: "all packages at full size, with the race detector", env: env,
-			args: append(append(goTest("-race", "-tags=nightly", "-count=1", "-timeout=3h", "-p=3"), strings.Fields(longestAtNight)...), everything),
+			args: append(append(goTest("-race", "-tags=nightly", "-count=1", "-timeout=3h", "-p=2"), strings.Fields(longestAtNight)...), everything),
 		},
 		{
 			what: "what runs without it", env: env,
