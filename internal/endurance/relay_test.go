@@ -168,14 +168,19 @@ func TestProjectorsAndServerAreKilled(t *testing.T) {
 	p := pgtest.Start(t, nil)
 	db := p.Migrated(t)
 	db.SetMaxIdleConns(-1) // none is left over from before a crash
-	store := outbox.NewStore(db.DB, &outbox.Config{Source: "endurance"})
+	kept, err := config.OpenDB(t.Context(), config.Config{
+		DatabaseURL: db.DSN, Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)},
+	})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, kept.Close()) }()
+	store := outbox.NewStore(kept, &outbox.Config{Source: "endurance"})
 	var done atomic.Int64
 	var writers []*relayWriter
 	writing, stop := context.WithCancel(t.Context())
 	defer stop()
 	var group sync.WaitGroup
 	for n := range 4 {
-		w := &relayWriter{db: db.DB, store: store, name: fmt.Sprintf("w%d", n), sure: map[effect]bool{}, next: map[string]int{}, done: &done}
+		w := &relayWriter{db: kept, store: store, name: fmt.Sprintf("w%d", n), sure: map[effect]bool{}, next: map[string]int{}, done: &done}
 		writers = append(writers, w)
 		group.Go(func() {
 			for writing.Err() == nil {
