@@ -93,7 +93,9 @@ func limited(ctx context.Context, limit time.Duration) (within context.Context, 
 }
 
 // unanswered says for how long the server was silent.
-func unanswered(limit time.Duration) string { return fmt.Sprintf("the database has not answered for %s", limit) }
+func unanswered(limit time.Duration) string {
+	return fmt.Sprintf("the database has not answered for %s", limit)
+}
 
 // QueryRow runs a statement that returns one row, and scans it into dest.
 func (r *Runner) QueryRow(ctx context.Context, db bun.IDB, constant string, args []any, dest ...any) error {
