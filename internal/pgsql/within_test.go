@@ -66,29 +66,22 @@ func TestSendCommitUntilTheContextEnds(t *testing.T) {
 
 // The kernel gives up a connection whose host has vanished, at any time. That connection is lost, whatever time the batch has.
 func TestSendOnAConnectionThatTimedOut(t *testing.T) {
-	cfg, err := pgx.ParseConfig(pgtest.Open(t).DSN)
-	require.NoError(t, err)
 	var vanished atomic.Bool
-	dial := cfg.DialFunc
-	cfg.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := dial(ctx, network, address)
-		return &unreachable{c, &vanished}, err
-	}
-	pool := sql.OpenDB(pgsql.NewConnector(*cfg))
-	defer pool.Close()
-	conn, err := pool.Conn(t.Context())
-	require.NoError(t, err)
-	defer conn.Close()
-	tx, err := conn.BeginTx(pgsql.BeginLater(t.Context(), time.Minute), nil)
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback() }()
-	_, err = pgsql.SendTogether(t.Context(), bun.Conn{Conn: conn}, within(time.Minute, "0"))
+	conn, _ := begun(t, pgtest.Open(t), func(cfg pgx.ConnConfig) *sql.DB {
+		dial := cfg.DialFunc
+		cfg.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+			c, err := dial(ctx, network, address)
+			return &unreachable{c, &vanished}, err
+		}
+		return sql.OpenDB(pgsql.NewConnector(cfg))
+	})
+	_, err := pgsql.SendTogether(t.Context(), conn, within(time.Minute, "0"))
 	require.NoError(t, err)
 	vanished.Store(true)
-	_, err = pgsql.SendTogether(t.Context(), bun.Conn{Conn: conn}, within(time.Minute, "0"))
+	_, err = pgsql.SendTogether(t.Context(), conn, within(time.Minute, "0"))
 	require.ErrorIs(t, err, syscall.ETIMEDOUT)
 	require.NotErrorIs(t, err, context.DeadlineExceeded)
-	_, _, lost := trouble(t, conn)
+	_, _, lost := trouble(t, conn.Conn)
 	require.True(t, lost)
 }
 
