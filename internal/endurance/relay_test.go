@@ -168,10 +168,7 @@ func TestProjectorsAndServerAreKilled(t *testing.T) {
 	p := pgtest.Start(t, nil)
 	db := p.Migrated(t)
 	db.SetMaxIdleConns(-1) // none is left over from before a crash
-	kept, err := config.OpenDB(t.Context(), config.Config{
-		DatabaseURL: db.DSN, Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)},
-	})
-	require.NoError(t, err)
+	kept := openQuietly(t, db.DSN)
 	defer func() { require.NoError(t, kept.Close()) }()
 	store := outbox.NewStore(kept, &outbox.Config{Source: "endurance"})
 	var done atomic.Int64

@@ -5,7 +5,6 @@ package endurance
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"os"
 	"os/exec"
@@ -234,7 +233,7 @@ func (e *estate) relay() {
 	e.t.Helper()
 	db, store := e.connect()
 	p, err := projector.New(&e.tape, &projector.Config{
-		Lease: time.Minute, PublishTimeout: 10 * time.Second, Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)},
+		Lease: time.Minute, PublishTimeout: 10 * time.Second, Telemetry: telemetry.Config{Logger: quiet()},
 	}, store)
 	require.NoError(e.t, err)
 	ctx, cancel := context.WithCancel(e.t.Context())
@@ -247,14 +246,19 @@ func (e *estate) relay() {
 	})
 }
 
-// connect opens the store of a service, with connections that last as long as the server lets them.
+// connect opens the store of a service.
 func (e *estate) connect() (*bun.DB, *outbox.Store) {
 	e.t.Helper()
-	db, err := config.OpenDB(e.t.Context(), config.Config{
-		DatabaseURL: e.db.DSN, Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)},
-	})
-	require.NoError(e.t, err)
+	db := openQuietly(e.t, e.db.DSN)
 	return db, outbox.NewStore(db, &outbox.Config{Source: "endurance"})
+}
+
+// openQuietly opens a database as a service does, with connections that last as long as the server lets them.
+func openQuietly(t *testing.T, dsn string) *bun.DB {
+	t.Helper()
+	db, err := config.OpenDB(t.Context(), config.Config{DatabaseURL: dsn, Telemetry: telemetry.Config{Logger: quiet()}})
+	require.NoError(t, err)
+	return db
 }
 
 // sh runs a command as an operator does.
