@@ -20,19 +20,23 @@ import (
 func TestHalfABody(t *testing.T) {
 	vars := variables(t, pgtest.Open(t), map[string]string{"ONCEBOX_SERVE_READ_TIMEOUT": "300ms"})
 	r := run(t, shop(), vars)
-	var got *http.Response
+	var status int
+	var closes bool
 	await.Nil(t, func() error { // a machine that stands still does not send even the header in time
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", r.url[len("http://"):])
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
 		_, err = fmt.Fprintf(conn, "POST /orders/o-1 HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\nContent-Length: 100\r\n\r\n{")
 		require.NoError(t, err)
-		got, err = http.ReadResponse(bufio.NewReader(conn), nil)
-		return err
+		got, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			return err
+		}
+		status, closes = got.StatusCode, got.Close
+		return got.Body.Close()
 	}, "an answer")
-	defer got.Body.Close()
-	require.Equal(t, http.StatusBadRequest, got.StatusCode)
-	require.True(t, got.Close, "the connection is of no use any more")
+	require.Equal(t, http.StatusBadRequest, status)
+	require.True(t, closes, "the connection is of no use any more")
 }
 
 // The context of a request ends, so that a handler does not wait for ever.

@@ -15,14 +15,15 @@ type group struct {
 	names   []string
 }
 
-func (e *elsewhere) add(field string, section reflect.Type) {
-	for _, g := range *e {
+// with returns the list with one more field.
+func (e elsewhere) with(field string, section reflect.Type) elsewhere {
+	for _, g := range e {
 		if g.section == section {
 			g.names = append(g.names, "`"+field+"`")
-			return
+			return e
 		}
 	}
-	*e = append(*e, &group{section, []string{"`" + field + "`"}})
+	return append(e, &group{section, []string{"`" + field + "`"}})
 }
 
 // String returns a sentence with a link to each section. It is empty without fields.

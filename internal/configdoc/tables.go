@@ -126,7 +126,7 @@ func (w *writer) add(s Struct, v reflect.Value) {
 		}
 		r := w.row(s, title(t), f, value, said)
 		if w.isAgain(s, f) {
-			again.add(f.Name, w.describes(f))
+			again = again.with(f.Name, w.describes(f))
 			continue
 		}
 		w.seen[f.Name] = place{f.Type, t}
@@ -174,8 +174,7 @@ func (w *writer) isAgain(s Struct, f reflect.StructField) bool {
 	if w.seen[f.Name].field != f.Type {
 		return false
 	}
-	switch f.Type.Kind() {
-	case reflect.Pointer, reflect.Func, reflect.Interface:
+	if slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Func, reflect.Interface}, f.Type.Kind()) {
 		return true
 	}
 	for _, r := range w.rows {
