@@ -19,8 +19,8 @@ nightly: ## run all tests at full size, with the race detector and fresh seeds; 
 	go run ./internal/suite -nightly
 
 lint: $(GOLANGCI) ## run the linters; .golangci.yml says why others are off
-	$(GOLANGCI) run
-	@git ls-files '*/go.mod' | while read -r m; do (cd "$${m%/go.mod}" && $(CURDIR)/$(GOLANGCI) run) || exit 1; done
+	@failed=0; for m in $$(git ls-files go.mod '*/go.mod'); do \
+		(cd "$$(dirname "$$m")" && $(CURDIR)/$(GOLANGCI) run) || failed=1; done; exit $$failed
 
 fmt: $(GOLANGCI) ## format the code
 	$(GOLANGCI) fmt

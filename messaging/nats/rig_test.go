@@ -24,8 +24,9 @@ func serve(t *testing.T) *natsserver.Server {
 func config(url string) *Config {
 	return &Config{
 		URL: url, TakeoverTimeout: time.Second, Required: true,
-		ConnectionTimeout: time.Minute, OperationTimeout: time.Minute, ConnectTimeout: 4 * time.Minute, PublishTimeout: 50 * time.Second, CloseTimeout: time.Minute,
-		Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)},
+		ConnectionTimeout: time.Minute, OperationTimeout: time.Minute, ConnectTimeout: 4 * time.Minute, PublishTimeout: 50 * time.Second,
+		CloseTimeout: time.Minute,
+		Telemetry:    telemetry.Config{Logger: slog.New(slog.DiscardHandler)},
 	}
 }
 
