@@ -157,7 +157,22 @@ func (f *fixture) run(p *projector.Projector) (stop func()) {
 		})
 	}
 	f.t.Cleanup(stop)
+	f.t.Cleanup(f.sayRows)
 	return stop
+}
+
+// sayRows logs the rows of a test that failed, by status and reason: an event that became a dead letter is otherwise a wait in vain.
+func (f *fixture) sayRows() {
+	if !f.t.Failed() {
+		return
+	}
+	var rows []struct {
+		Status, Reason string
+		Count          int
+	}
+	err := f.db.NewRaw(`SELECT status, coalesce(error_message, '') AS reason, count(*) FROM outbox_messages GROUP BY 1, 2`).
+		Scan(context.Background(), &rows) // that of the test is done
+	f.t.Logf("the rows of the outbox: %+v %v", rows, err)
 }
 
 func (f *fixture) eventually(what string, ok func() bool) {
