@@ -68,11 +68,15 @@ func run(ctx context.Context, args []string) int {
 			return 1
 		}
 	}
-	fmt.Fprintln(os.Stderr, "usage: go run -C bench . COMMAND [-flag ...]     (-h after a command lists its flags)")
-	for _, c := range commands() {
-		fmt.Fprintf(os.Stderr, "  %-10s %s\n", c.name, c.summary)
+	out, code := os.Stderr, 2
+	if len(args) == 0 {
+		out, code = os.Stdout, 0 // the list is the answer
 	}
-	return 2
+	fmt.Fprintln(out, "usage: go run -C bench . COMMAND [-flag ...]     (-h after a command lists its flags)")
+	for _, c := range commands() {
+		fmt.Fprintf(out, "  %-10s %s\n", c.name, c.summary)
+	}
+	return code
 }
 
 // errUsage means that a flag is wrong. The reason was printed already.

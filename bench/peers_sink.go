@@ -140,12 +140,6 @@ type nowhere struct{}
 // Publish does nothing.
 func (nowhere) Publish(context.Context, []event.Envelope) error { return nil }
 
-func (s *sink) counts() tally {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return *s.tally
-}
-
 func (s *sink) close(ctx context.Context) error {
 	if s.producer == nil {
 		return nil
