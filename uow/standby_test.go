@@ -129,36 +129,56 @@ func TestCommitThatTheStandbyConfirmsLate(t *testing.T) {
 func TestWaitForTheStandbyThatIsEnded(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)
-	end := func(t *testing.T) {
-		t.Helper()
-		await.True(t, func() bool {
-			return len(lines(t, r, "SELECT pg_cancel_backend(pid)::text FROM pg_stat_activity WHERE wait_event = 'SyncRep'")) > 0
-		}, "the wait for the standby is ended")
-	}
 	r.eachPool(t, func(t *testing.T, pool *bun.DB) {
 		for _, confirmed := range []bool{false, true} {
-			_, err := r.Exec("TRUNCATE accounts")
-			require.NoError(t, err)
-			release := r.primary.Stall(t)
-			r.whenAsked(func() {
-				if confirmed {
-					release()
-				}
-			})
-			var ending sync.WaitGroup
-			ending.Go(func() { end(t) })
-			err = r.saveIn(t, pool, 3*time.Second)
-			ending.Wait()
-			require.Equal(t, []string{"a"}, r.accounts(t), "everybody sees it")
-			if confirmed {
+			patiently(t, 3*time.Second, func(timeout time.Duration) bool {
+				_, err := r.Exec("TRUNCATE accounts")
 				require.NoError(t, err)
-			} else {
+				release := r.primary.Stall(t)
+				defer release()
+				r.whenAsked(func() {
+					if confirmed {
+						release()
+					}
+				})
+				over, ended := make(chan struct{}), false
+				var ending sync.WaitGroup
+				ending.Go(func() { ended = r.endWait(t, over) })
+				err = r.saveIn(t, pool, timeout)
+				close(over)
+				ending.Wait()
+				if !ended {
+					return false // the time was up before COMMIT was there
+				}
+				require.Equal(t, []string{"a"}, r.accounts(t), "everybody sees it")
+				if confirmed {
+					if errors.Is(err, context.DeadlineExceeded) {
+						return false // the time was up before the standby had confirmed
+					}
+					require.NoError(t, err)
+					return true
+				}
 				require.ErrorIs(t, err, uow.ErrCommitUnknown)
-				require.ErrorContains(t, err, "the wait for the synchronous standby was ended")
-			}
-			release()
+				return strings.Contains(err.Error(), "the wait for the synchronous standby was ended") // else the time was up before that
+			})
 		}
 	})
+}
+
+// endWait ends the first wait for the standby that it sees. It reports false if there was none until over is closed.
+func (r *replicated) endWait(t *testing.T, over <-chan struct{}) bool {
+	t.Helper()
+	seen := false
+	await.True(t, func() bool {
+		select {
+		case <-over:
+			return true
+		default:
+		}
+		seen = len(lines(t, r, "SELECT pg_cancel_backend(pid)::text FROM pg_stat_activity WHERE wait_event = 'SyncRep'")) > 0
+		return seen
+	}, "the wait for the standby is ended")
+	return seen
 }
 
 // The standby takes over without the transaction.
