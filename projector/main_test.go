@@ -171,7 +171,7 @@ func (f *fixture) sayRows() {
 		Count          int
 	}
 	err := f.db.NewRaw(`SELECT status, coalesce(error_message, '') AS reason, count(*) FROM outbox_messages GROUP BY 1, 2`).
-		Scan(context.Background(), &rows) // that of the test is done
+		Scan(context.Background(), &rows) // the context of the test is done
 	f.t.Logf("the rows of the outbox: %+v %v", rows, err)
 }
 
