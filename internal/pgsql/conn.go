@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -135,7 +136,18 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 	if err := c.ready(ctx, args); err != nil {
 		return nil, err
 	}
-	return c.beneath.ExecContext(ctx, query, args)
+	result, err := c.beneath.ExecContext(ctx, query, args)
+	return result, c.unsent(ctx, err)
+}
+
+// unsent returns the error of ctx if a statement was not sent because ctx had ended. pgx/stdlib says [driver.ErrBadConn] then, as if the connection
+// were lost: [database/sql] would drop a good connection, and callers would take the end of their time for trouble with the database. database/sql
+// looks at ctx before it calls the driver, but a BEGIN that was put off is sent after that.
+func (c *conn) unsent(ctx context.Context, err error) error {
+	if errors.Is(err, driver.ErrBadConn) && ctx.Err() != nil && !c.Conn().IsClosed() {
+		return ctx.Err()
+	}
+	return err
 }
 
 // execFirst sends BEGIN and the statement in one round trip.
@@ -155,7 +167,8 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 	if err := c.ready(ctx, args); err != nil {
 		return nil, err
 	}
-	return c.beneath.QueryContext(ctx, query, args)
+	rows, err := c.beneath.QueryContext(ctx, query, args)
+	return rows, c.unsent(ctx, err)
 }
 
 // PrepareContext prepares a statement. Each execution is checked again, because database/sql keeps statements that were prepared on a pool. If
@@ -194,7 +207,8 @@ func (s stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver
 	if err := s.conn.ready(ctx, args); err != nil {
 		return nil, err
 	}
-	return s.Stmt.ExecContext(ctx, args)
+	result, err := s.Stmt.ExecContext(ctx, args)
+	return result, s.conn.unsent(ctx, err)
 }
 
 // QueryContext runs the statement, which returns rows.
@@ -202,7 +216,8 @@ func (s stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (drive
 	if err := s.conn.ready(ctx, args); err != nil {
 		return nil, err
 	}
-	return s.Stmt.QueryContext(ctx, args)
+	rows, err := s.Stmt.QueryContext(ctx, args)
+	return rows, s.conn.unsent(ctx, err)
 }
 
 // tx is a transaction that may not have begun yet, or have ended already with its last statement.

@@ -3,6 +3,7 @@ package pgsql_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"testing"
 	"time"
 
@@ -113,6 +114,33 @@ func TestLostIsNotCancelled(t *testing.T) {
 			require.Equal(t, c.lost, lost)
 		})
 	}
+}
+
+// The context of a statement may end between the look of database/sql at it and that of pgx. Nothing was sent then, and the transaction goes on.
+func TestContextThatEndsBeforeTheStatementIsSent(t *testing.T) {
+	_, conn, tx := pipelined(t)
+	_, err := tx.Exec("SELECT 1") // the transaction has begun
+	require.NoError(t, err)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	answers := map[string]error{}
+	require.NoError(t, conn.Raw(func(of any) error {
+		prepared, err := of.(driver.ConnPrepareContext).PrepareContext(t.Context(), "SELECT 1")
+		if err != nil {
+			return err
+		}
+		_, answers["exec"] = of.(driver.ExecerContext).ExecContext(ended, "SELECT 1", nil)
+		_, answers["query"] = of.(driver.QueryerContext).QueryContext(ended, "SELECT 1", nil)
+		_, answers["prepared exec"] = prepared.(driver.StmtExecContext).ExecContext(ended, nil)
+		_, answers["prepared query"] = prepared.(driver.StmtQueryContext).QueryContext(ended, nil)
+		return nil
+	}))
+	for name, err := range answers {
+		require.ErrorIs(t, err, context.Canceled, name)
+	}
+	_, err = tx.Exec("SELECT 1")
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
 }
 
 // Hooks that a configuration set on its connections still run.
