@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/internal/pgerr"
 	"github.com/oncebox/oncebox/internal/pgsql"
@@ -135,6 +136,12 @@ func TestContextThatEndsBeforeTheStatementIsSent(t *testing.T) {
 		_, answers["prepared query"] = prepared.(driver.StmtQueryContext).QueryContext(ended, nil)
 		return nil
 	}))
+	b := &pgsql.Batch{}
+	b.Queue("SELECT 1")
+	_, answers["batch that is prepared first"] = pgsql.SendTogether(ended, bun.Conn{Conn: conn}, b)
+	_, err = pgsql.SendTogether(t.Context(), bun.Conn{Conn: conn}, b)
+	require.NoError(t, err)
+	_, answers["batch"] = pgsql.SendTogether(ended, bun.Conn{Conn: conn}, b)
 	for name, err := range answers {
 		require.ErrorIs(t, err, context.Canceled, name)
 	}
