@@ -54,7 +54,7 @@ type library struct {
 	faults               [2]faults // in all runs of none and of pulsar
 }
 
-// faults counts deliveries in the wrong order and repeated ones.
+// faults counts events that came out of order, and events that came twice.
 type faults struct{ disordered, doubled int }
 
 // peersBench is the state of the command.

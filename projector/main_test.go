@@ -170,8 +170,10 @@ func (f *fixture) sayRows() {
 		Status, Reason string
 		Count          int
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // the context of the test is done, and its database may be silent
+	defer cancel()
 	err := f.db.NewRaw(`SELECT status, coalesce(error_message, '') AS reason, count(*) FROM outbox_messages GROUP BY 1, 2`).
-		Scan(context.Background(), &rows) // the context of the test is done
+		Scan(ctx, &rows)
 	f.t.Logf("the rows of the outbox: %+v %v", rows, err)
 }
 
