@@ -36,15 +36,13 @@ func TestMessageOfAnotherProgram(t *testing.T) {
 	t.Parallel()
 	b := declared(t, billing("foreign.text"))
 	at := time.Unix(1_700_000_000, 0).UTC()
-	operator(t, func(ch *amqp.Channel) error {
-		return ch.Publish("oncebox", "foreign.text", true, false, amqp.Publishing{
-			MessageId: "m-1", Type: "order.placed", AppId: "legacy", Timestamp: at, ContentType: "text/plain", CorrelationId: "c-1", ReplyTo: "answers",
-			Body: []byte("hello"), Headers: amqp.Table{
-				"text": "Köln", "bytes": []byte("raw"), "binary": []byte{0xff, 0xfe}, "yes": true, "int": int32(-7), "long": int64(1) << 40, "float": 1.5,
-				"time": at, "nothing": nil, "decimal": amqp.Decimal{Scale: 2, Value: -5}, "list": []any{"a", int32(1), nil, []byte("b")},
-				"table": amqp.Table{"in": amqp.Table{"deep": true}}, "cloudEvents:subject": "o-7", "x-delivery-count": int32(9),
-			},
-		})
+	foreign(t, "oncebox", "foreign.text", amqp.Publishing{
+		MessageId: "m-1", Type: "order.placed", AppId: "legacy", Timestamp: at, ContentType: "text/plain", CorrelationId: "c-1", ReplyTo: "answers",
+		Body: []byte("hello"), Headers: amqp.Table{
+			"text": "Köln", "bytes": []byte("raw"), "binary": []byte{0xff, 0xfe}, "yes": true, "int": int32(-7), "long": int64(1) << 40, "float": 1.5,
+			"time": at, "nothing": nil, "decimal": amqp.Decimal{Scale: 2, Value: -5}, "list": []any{"a", int32(1), nil, []byte("b")},
+			"table": amqp.Table{"in": amqp.Table{"deep": true}}, "cloudEvents:subject": "o-7", "x-delivery-count": int32(9),
+		},
 	})
 	m := receive(t, subscribe(t, b, billing("foreign.text")))
 	require.Equal(t, event.Envelope{
@@ -64,14 +62,7 @@ func TestMessagesWithoutAnID(t *testing.T) {
 	t.Parallel()
 	b := declared(t, billing("nameless"))
 	r := subscribe(t, b, billing("nameless"))
-	operator(t, func(ch *amqp.Channel) error {
-		for range 2 {
-			if err := ch.Publish("oncebox", "nameless", true, false, amqp.Publishing{Body: []byte("x")}); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	foreign(t, "oncebox", "nameless", amqp.Publishing{Body: []byte("x")}, amqp.Publishing{Body: []byte("x")})
 	seen := map[string]int{} // the attempt by id
 	for range 20 {
 		m := receive(t, r)

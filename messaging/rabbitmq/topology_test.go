@@ -114,11 +114,10 @@ func TestQueueWithOtherArguments(t *testing.T) {
 		args := queueArgs(3, messaging.Failover)
 		args[argument] = value
 		operator(t, func(ch *amqp.Channel) error {
-			if _, err := ch.QueueDeclare(queue, true, false, false, false, args); err != nil {
-				return err
-			}
-			return ch.Publish("", queue, true, false, amqp.Publishing{DeliveryMode: amqp.Persistent})
+			_, err := ch.QueueDeclare(queue, true, false, false, false, args)
+			return err
 		})
+		foreign(t, "", queue, amqp.Publishing{DeliveryMode: amqp.Persistent})
 		_, err := b.Subscribe(patient(t), s)
 		_, isTopic := errors.AsType[*messaging.TopicError](err)
 		require.True(t, isTopic, "%s: %v", argument, err)
@@ -282,9 +281,7 @@ func TestProgramWithoutLanes(t *testing.T) {
 	t.Parallel()
 	b := declared(t, billing("plain"))
 	require.NoError(t, b.Declare(patient(t), nil, []messaging.Subscription{billing("plain.created"), {Topic: "plain", Name: "all", Type: messaging.Shared}}))
-	operator(t, func(ch *amqp.Channel) error {
-		return ch.Publish("oncebox", "plain.created", true, false, amqp.Publishing{MessageId: "m"})
-	})
+	foreign(t, "oncebox", "plain.created", amqp.Publishing{MessageId: "m"})
 	require.Equal(t, "m", receive(t, subscribe(t, b, billing("plain.created"))).ID)
 	require.NoError(t, b.Publish(patient(t), []event.Envelope{envelope("plain", "a", 1)}))
 	for _, s := range []messaging.Subscription{billing("plain"), {Topic: "plain", Name: "all", Type: messaging.Shared}} {
