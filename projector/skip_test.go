@@ -188,6 +188,23 @@ func (r *recorder) before(tenant, other string) (before int) {
 	return before
 }
 
+// turns returns, for each lane, the tenants in the order in which their rows arrived. The number after a tenant is how many rows of the lane had
+// arrived before.
+func (r *recorder) turns() map[string]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	turns, latest, rows := map[string]string{}, map[string]string{}, map[string]int{}
+	for _, m := range r.taken {
+		_, lane, _ := strings.Cut(m.RoutingKey, "|") // see fill
+		if latest[lane] != m.TenantID {
+			turns[lane] += fmt.Sprintf(" %s %d", m.TenantID, rows[lane])
+			latest[lane] = m.TenantID
+		}
+		rows[lane]++
+	}
+	return turns
+}
+
 // Behind the backlogs of two tenants a third one waits for neither, and the second one does not wait for the first.
 func TestBacklogsOfTwoTenantsDelayNoThird(t *testing.T) {
 	for name, topic := range map[string]string{"all topics sound": "order", "a topic paused": "down"} {
@@ -207,7 +224,7 @@ func TestBacklogsOfTwoTenantsDelayNoThird(t *testing.T) {
 				}
 			}
 			cfg := quick()
-			cfg.BatchSize = 200
+			cfg.BatchSize = 64 // three rows of a lane, because three workers share the lanes
 			p := f.projector(cfg)
 			f.run(p)
 			f.fill(64, "other", topic, "other")
@@ -220,9 +237,10 @@ func TestBacklogsOfTwoTenantsDelayNoThird(t *testing.T) {
 			f.eventually("the lanes may be searched", func() bool { return projector.Mark(p) >= int64(64+first+second+128) })
 			down.Store(false)
 			f.eventually("all are sent", func() bool { return f.pub.of("first", "second", "third") == first+second+128 })
-			require.Less(t, f.pub.before("third", "first"), first/2, "the third tenant waited for the first one")
-			require.Less(t, f.pub.before("third", "second"), second/2, "the third tenant waited for the second one")
-			require.Greater(t, f.pub.before("first", "second"), second/2, "the second tenant waited for the first one")
+			require.Less(t, f.pub.before("third", "first"), first/2, "the third tenant waited for the first one: %v", f.pub.turns())
+			// More than two batches: a turn of the second tenant takes as long as that of the heads, and may have many searches on a busy machine.
+			require.Less(t, f.pub.before("third", "second"), second*3/4, "the third tenant waited for the second one: %v", f.pub.turns())
+			require.Greater(t, f.pub.before("first", "second"), second/2, "the second tenant waited for the first one: %v", f.pub.turns())
 			last := map[string]int64{}
 			for _, m := range f.pub.events() {
 				require.Greater(t, m.Sequence, last[m.RoutingKey], "in order per key")
