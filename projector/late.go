@@ -25,6 +25,9 @@ type catchUp struct {
 // A fetch would find these rows too. But it would walk over the dead index entries of all rows that left meanwhile,
 // which can be millions, and it would do so in each lane. A scan by pages of the table is much cheaper. Each stretch
 // is tried once: if there are too many rows, or a row stays, the fetches do the rest.
+//
+// All rows of the stretch leave here, one batch after the other, and no tenant has a turn meanwhile. So the fetches also
+// do the work if one transaction has brought many rows to a short stretch: they give the other tenants their turns.
 func (c *catchUp) late(ctx context.Context, group []*progress.Lane) (moved int, err error) {
 	ctx, cancel := c.limit.begun(ctx)
 	defer cancel()
@@ -44,6 +47,9 @@ func (c *catchUp) late(ctx context.Context, group []*progress.Lane) (moved int, 
 				ids = append(ids, outboxdb.RowID{Lane: c.Lease.Lane, Seq: seq})
 			}
 		}
+	}
+	if len(ids) > c.send.fetch.size && found.IsDense() {
+		return 1, nil
 	}
 	moved, err = c.deliverAll(ctx, b, ids)
 	if err != nil {

@@ -48,6 +48,8 @@ func TestLongTransactionHoldsUpNoOther(t *testing.T) {
 					event.WithType("slow"+strconv.FormatInt(i, 10)))
 				require.NoError(t, err)
 			}
+			_, err = f.db.Exec("SELECT setval('outbox_seq', 10000)") // few rows in a long stretch are not left to the fetches
+			require.NoError(t, err)
 			f.run(p)
 			added := 1
 			f.eventually("fetches take a shortcut", func() bool {
@@ -75,4 +77,34 @@ func TestLongTransactionHoldsUpNoOther(t *testing.T) {
 			f.eventually("the statistics begin at the position again", func() bool { return f.rows(ofB) == 0 })
 		})
 	}
+}
+
+// One transaction brings many rows of a tenant while others commit. The rows of another tenant, of the same transaction, do not wait for all of them.
+func TestBulkOfALongTransactionDelaysNoOtherTenant(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var late atomic.Bool
+	cfg := quick()
+	cfg.Renew = 20 * time.Millisecond
+	cfg.BatchSize = 64
+	p := f.relay(f.pub, cfg, f.tapped(&tap{sent: func(statement string, _ []any) {
+		if strings.Contains(statement, "LIMIT 50001") {
+			late.Store(true)
+		}
+	}}, nil))
+	long, err := f.db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = long.Rollback() })
+	const backlog = 64 * 100
+	f.fillIn(long, backlog, "big", "order", "big")
+	f.fillIn(long, 64, "small", "order", "small")
+	f.run(p)
+	f.eventually("all lanes have taken a shortcut past these rows", func() bool {
+		f.fill(64, "steady", "order", "steady")
+		return f.rows("outbox_lane WHERE open_to > "+strconv.Itoa(backlog+64)) == 64
+	})
+	require.NoError(t, long.Commit())
+	f.eventually("all are sent", func() bool { return f.pub.of("big", "small") == backlog+64 })
+	require.True(t, late.Load(), "the rows were left behind on the shortcut")
+	require.Less(t, f.pub.before("small", "big"), backlog/2, "the small tenant waited for the big one: %v", f.pub.turns())
 }

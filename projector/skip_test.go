@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/lanedb"
@@ -20,11 +21,17 @@ import (
 // fill inserts n rows of one key per lane, as a backlog. Keys and types begin with name.
 func (f *fixture) fill(n int, tenant, topic, name string) {
 	f.t.Helper()
-	_, err := f.db.Exec(`INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, ordering_key, routing_key, event_type, source, payload)
+	f.fillIn(f.db, n, tenant, topic, name)
+}
+
+// fillIn is fill in a transaction. The tenant is entered before its first row becomes visible, as each writer does.
+func (f *fixture) fillIn(tx bun.IDB, n int, tenant, topic, name string) {
+	f.t.Helper()
+	_, err := f.db.Exec("INSERT INTO outbox_tenant (tenant_id) VALUES (?) ON CONFLICT DO NOTHING", tenant)
+	require.NoError(f.t, err)
+	_, err = tx.ExecContext(f.t.Context(), `INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, ordering_key, routing_key, event_type, source, payload)
 		SELECT gen_random_uuid(), now(), i % 64, ?, ?, ? || '|' || i % 64, ? || '|' || i % 64, ? || '-' || i, 'test', 'x' FROM generate_series(0, ? - 1) i`,
 		tenant, topic, name, name, name, n)
-	require.NoError(f.t, err)
-	_, err = f.db.Exec("INSERT INTO outbox_tenant (tenant_id) VALUES (?) ON CONFLICT DO NOTHING", tenant)
 	require.NoError(f.t, err)
 }
 

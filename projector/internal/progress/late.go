@@ -41,6 +41,16 @@ func (f *LateRows) Covers(group []*Lane, short Shortcut) bool {
 	})
 }
 
+// IsDense reports whether at least every eighth number of the stretch belongs to a row in the log. Then a fetch from the lanes walks over few entries
+// of rows that have left.
+func (f *LateRows) IsDense() bool {
+	rows := 0
+	for _, of := range f.Rows {
+		rows += len(of)
+	}
+	return int64(rows)*8 >= f.To-f.From
+}
+
 // NewLateRows begins a scan for lanes: the stretch of all of them together.
 func NewLateRows(group []*Lane, low int64, short Shortcut) LateRows {
 	f := LateRows{Low: low, Short: short, Of: map[int16]bool{}, From: group[0].At.Sent, Rows: map[int16][]int64{}}
