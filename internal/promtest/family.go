@@ -17,6 +17,8 @@ type Family struct {
 	Series, Labels map[string]bool
 	// Counted is the sum of a counter, or the number of values of a histogram, over all labels.
 	Counted float64
+	// Highest is the highest value of a gauge, over all labels. Zero: there is none above zero.
+	Highest float64
 }
 
 // Gather returns the metrics of oncebox, by their bare names.
@@ -32,6 +34,7 @@ func Gather(t testing.TB, from prometheus.Gatherer) map[string]Family {
 		is := Family{Series: map[string]bool{f.GetName(): true}, Labels: map[string]bool{}}
 		for _, m := range f.GetMetric() {
 			is.Counted += m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			is.Highest = max(is.Highest, m.GetGauge().GetValue())
 			for _, b := range m.GetHistogram().GetBucket() {
 				is.Labels[fmt.Sprint("le=", b.GetUpperBound())] = true
 			}

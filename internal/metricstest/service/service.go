@@ -76,6 +76,8 @@ func Run(t testing.TB, names []string) *Service {
 	for _, name := range names {
 		await.True(t, func() bool { return promtest.Gather(t, s.Registry)[name].Series != nil }, "%s is shown", name)
 	}
+	// The series exist before a consumer has written its first report.
+	await.True(t, func() bool { return promtest.Gather(t, s.Registry)["oncebox_inbox_processes"].Highest > 0 }, "the processes of consumers are counted")
 	return s
 }
 
