@@ -60,8 +60,9 @@ func TestASearchLeadsToALife(t *testing.T) {
 		s.placeOf("many", "req-51")
 	}
 	s.Drain()
-	// Else a search in the first quarter of an hour of a day has searched everything.
-	_, err := s.DB.ExecContext(t.Context(), "SELECT outbox_make_partition((now() AT TIME ZONE 'UTC')::date - 1)")
+	// The day before needs a partition: in the first 15 minutes of a day (UTC), the first span of a search covers the whole day, and nothing would
+	// be left to search.
+	_, err := s.DB.ExecContext(t.Context(), "SELECT outbox_make_partition((now() AT TIME ZONE 'UTC')::date - 1, '1 minute')")
 	require.NoError(t, err)
 	newest := find("req-51")
 	require.Contains(t, newest.text(), "The newest 50 are shown")

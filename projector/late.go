@@ -26,8 +26,9 @@ type catchUp struct {
 // which can be millions, and it would do so in each lane. A scan by pages of the table is much cheaper. Each stretch
 // is tried once: if there are too many rows, or a row stays, the fetches do the rest.
 //
-// All rows of the stretch leave here, one batch after the other, and no tenant has a turn meanwhile. So the fetches also
-// do the work if one transaction has brought many rows to a short stretch: they give the other tenants their turns.
+// All rows of the stretch leave here, one batch after the other, and no tenant has a turn meanwhile. So the fetches do the
+// work if a worker has more rows than a batch and the stretch is dense, see LateRows.IsDense: fetches give the other
+// tenants their turns.
 func (c *catchUp) late(ctx context.Context, group []*progress.Lane) (moved int, err error) {
 	ctx, cancel := c.limit.begun(ctx)
 	defer cancel()

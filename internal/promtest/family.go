@@ -17,7 +17,7 @@ type Family struct {
 	Series, Labels map[string]bool
 	// Counted is the sum of a counter, or the number of values of a histogram, over all labels.
 	Counted float64
-	// Highest is the highest value of a gauge, over all labels. Zero: there is none above zero.
+	// Highest is the highest value of a gauge, over all labels; 0 if none is above 0.
 	Highest float64
 }
 

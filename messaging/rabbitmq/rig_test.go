@@ -160,9 +160,9 @@ func operator(t *testing.T, do func(ch *amqp.Channel) error) {
 	require.NoError(t, conn.Close())
 }
 
-// foreign publishes messages of another program, and waits until each is stored. A program that closes its connection before may lose a message that
-// its channel has routed already: a quorum queue forgets a channel that has ended, and drops the messages it gets from that channel later (seen with
-// 3.10, on a busy machine).
+// foreign publishes messages of another program, and waits until each is stored. If a program closes its connection before that, a message that its
+// channel has routed may be lost: a quorum queue forgets a channel that has ended, and drops messages of that channel that come later (seen with 3.10,
+// on a busy machine).
 func foreign(t *testing.T, exchange, key string, messages ...amqp.Publishing) {
 	t.Helper()
 	operator(t, func(ch *amqp.Channel) error {

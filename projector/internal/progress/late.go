@@ -41,8 +41,8 @@ func (f *LateRows) Covers(group []*Lane, short Shortcut) bool {
 	})
 }
 
-// IsDense reports whether at least every eighth number of the stretch belongs to a row in the log. Then a fetch from the lanes walks over few entries
-// of rows that have left.
+// IsDense reports whether at least every eighth number of the stretch belongs to a row in the log, published rows included. Such a stretch is short,
+// because a scan returns at most [lanedb.MaxLate] rows. So fetches walk over few index entries there.
 func (f *LateRows) IsDense() bool {
 	rows := 0
 	for _, of := range f.Rows {

@@ -34,7 +34,7 @@ func TestScanServesOtherWorkers(t *testing.T) {
 	require.False(t, (&LateRows{}).Covers([]*Lane{at(1, 0, 0)}, Shortcut{}), "nothing was found yet")
 }
 
-// A fetch walks over the index entries of rows that have left. So it is used only where few of them lie between the rows.
+// Fetches are used only for a dense stretch: it is short, so they walk over few index entries.
 func TestStretchWithManyRowsIsDense(t *testing.T) {
 	found := LateRows{From: 100, To: 132, Rows: map[int16][]int64{1: {101, 120}, 2: {110, 132}}}
 	require.True(t, found.IsDense())
