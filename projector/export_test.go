@@ -3,6 +3,7 @@ package projector
 import (
 	"time"
 
+	"github.com/oncebox/oncebox/projector/internal/progress"
 	"github.com/oncebox/oncebox/retry"
 )
 
@@ -20,13 +21,23 @@ func ObserveSeldom(p *Projector) { p.pauses.observe = time.Hour }
 
 // Mark returns the low-water mark of p's first store.
 func Mark(p *Projector) int64 {
+	low, _ := marks(p)
+	return low
+}
+
+// SearchLimit returns the number up to which searches in p's first store remember what they have passed.
+func SearchLimit(p *Projector) int64 {
+	low, short := marks(p)
+	return short.Limit(low)
+}
+
+func marks(p *Projector) (low int64, short progress.Shortcut) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.relays) == 0 {
-		return 0
+	if len(p.relays) > 0 {
+		low, short = p.relays[0].mark.now()
 	}
-	low, _ := p.relays[0].mark.now()
-	return low
+	return low, short
 }
 
 // PausedTenants returns the tenants that a running projector knows to be paused.

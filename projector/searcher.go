@@ -49,7 +49,7 @@ type picked struct {
 	moved  int            // the number of rows that left their lanes
 	rows   []outboxdb.Row // the rows that were fetched
 	more   bool           // the search can go on
-	beyond map[int16]bool // lanes with rows behind the last row that was looked at or taken
+	beyond map[int16]bool // lanes with rows behind the last row that was looked at or taken; nil: unknown
 }
 
 // pick publishes a batch of rows that the filter lets through, wherever in the lanes they are. which returns the
@@ -57,22 +57,29 @@ type picked struct {
 //
 // The steps are a scan, which reads the keys and topics of rows but no payloads; a choice among them; and a fetch,
 // publication and settle of the chosen rows. The position of a search moves up to the last row that was looked at,
-// but not beyond the mark, and not if a row of the lane stayed for another try: this row has to be found again.
+// but not beyond the mark or the end of the shortcut, and not if a row of the lane stayed for another try: this row has to
+// be found again.
 func (s *searcher) pick(ctx context.Context, group []*progress.Lane, keep lanedb.Filter, which func(*progress.Lane) *schedule.Search) (p picked, err error) {
 	ctx, cancel := s.limit.begun(ctx)
 	defer cancel()
 	if same, err := s.server.isSame(ctx); !same {
 		return p, err
 	}
-	low, _ := s.server.mark.now() // before the scan begins: a later mark could be beyond a row that the scan did not see
-	byLane := map[int16]*progress.Lane{}
+	low, short := s.server.mark.now() // before the scan begins: a later mark could be beyond a row that the scan did not see
+	limit := short.Limit(low)
+	byLane, begins := map[int16]*progress.Lane{}, map[int16]int64{}
 	cursors := make([]lanedb.Cursor, len(group))
+	jumps := false
 	for i, l := range group {
-		byLane[l.Lease.Lane] = l
-		cursors[i] = lanedb.Cursor{Lease: l.Lease, Position: l.At, After: which(l).To}
+		cursors[i] = short.Search(l, which(l))
+		byLane[l.Lease.Lane], begins[l.Lease.Lane] = l, cursors[i].After
+		jumps = jumps || len(cursors[i].While) > 0
 	}
 	infos, err := s.db.Log.Scan(ctx, cursors, keep)
-	if err != nil {
+	if err == nil && len(infos) == 0 && jumps { // perhaps the shortcut has ended, and its progress is void
+		p.more, err = s.server.mark.lookAgain(ctx, short)
+	}
+	if err != nil || p.more {
 		return p, err
 	}
 	ids, seen := schedule.Choose(infos, schedule.Share(infos, s.rows), s.seed, func(n int16) *schedule.Search { return which(byLane[n]) })
@@ -80,7 +87,7 @@ func (s *searcher) pick(ctx context.Context, group []*progress.Lane, keep lanedb
 	b.Low = low
 	for n, e := range seen {
 		// No row has been left in front of these rows, so they count as the heads of the lane.
-		b.InTurn[n] = e.Whole && which(byLane[n]).To <= byLane[n].At.Sent
+		b.InTurn[n] = e.Whole && begins[n] <= byLane[n].At.Sent
 	}
 	if len(ids) > 0 {
 		if p.rows, err = s.send.fetch.fetchPicked(ctx, byLane, ids); err != nil {
@@ -95,13 +102,14 @@ func (s *searcher) pick(ctx context.Context, group []*progress.Lane, keep lanedb
 	for n, e := range seen {
 		p.beyond[n] = e.More || b.Cut[n]
 		p.more = p.more || b.Cut[n] && b.Moved > 0
-		position := which(byLane[n])
-		if e.To > low {
-			position.Stuck = low
+		search := which(byLane[n])
+		if e.To > limit {
+			search.Stuck = limit
 		}
-		if !b.Left[n] && min(e.To, low) > position.To {
-			position.To = min(e.To, low)
-			p.more = p.more || e.More && position.Stuck != low
+		if reached := min(e.To, limit); !b.Left[n] && reached > begins[n] {
+			search.To = max(search.To, min(reached, low))
+			short.Advance(&search.Short, reached)
+			p.more = p.more || e.More && search.Stuck != limit
 		}
 	}
 	return p, nil
@@ -117,37 +125,37 @@ const (
 )
 
 // far publishes rows far behind the rows that stay, in lanes whose search is stuck. A search is stuck if a
-// transaction that writes for long holds the mark where it is, and if the rows that stay fill the whole window of the
-// search. Then the rows behind them would wait for that transaction.
+// transaction that writes for long holds the mark where it is, and there is no shortcut, or its end stands still as well.
+// Then the rows behind the place of the search would wait for that transaction.
 //
 // It remembers nothing and begins at the same place each time. That is the price for going past rows beyond the mark,
 // where rows may still appear. It is safe for the order, because the whole stretch is read in one snapshot: a
 // snapshot that shows a row shows all earlier rows of its key.
-func (s *searcher) far(ctx context.Context, group []*progress.Lane) (moved int, err error) {
+func (s *searcher) far(ctx context.Context, group []*progress.Lane, keep lanedb.Filter, which func(*progress.Lane) *schedule.Search) (moved int, err error) {
 	ctx, cancel := s.limit.begun(ctx)
 	defer cancel()
 	if same, err := s.server.isSame(ctx); !same {
 		return 0, err
 	}
-	low, _ := s.server.mark.now()
+	low, short := s.server.mark.now()
 	byLane := map[int16]*progress.Lane{}
 	var cursors []lanedb.Cursor
-	oldest := slices.SortedFunc(slices.Values(group), func(a, b *progress.Lane) int { return a.FarSeen.Compare(b.FarSeen) })
+	oldest := slices.SortedFunc(slices.Values(group), func(a, b *progress.Lane) int { return which(a).FarSeen.Compare(which(b).FarSeen) })
 	for _, l := range oldest {
-		if l.Full && l.Topics.Stuck == low && len(cursors) < farLanes && time.Since(l.FarSeen) >= farInterval {
-			l.FarSeen = time.Now()
+		if search := which(l); l.Full && search.Stuck == short.Limit(low) && len(cursors) < farLanes && time.Since(search.FarSeen) >= farInterval {
+			search.FarSeen = time.Now()
 			byLane[l.Lease.Lane] = l
-			cursors = append(cursors, lanedb.Cursor{Lease: l.Lease, Position: l.At, After: l.Topics.To})
+			cursors = append(cursors, short.Search(l, search))
 		}
 	}
 	if len(cursors) == 0 {
 		return 0, nil
 	}
-	infos, err := s.db.Log.ScanFar(ctx, cursors, s.stay)
+	infos, err := s.db.Log.ScanFar(ctx, cursors, keep)
 	if err != nil {
 		return 0, err
 	}
-	ids := schedule.ChooseFar(infos, schedule.Share(infos, s.rows), s.seed, func(n int16) *schedule.Search { return &byLane[n].Topics })
+	ids := schedule.ChooseFar(infos, schedule.Share(infos, s.rows), s.seed, func(n int16) *schedule.Search { return which(byLane[n]) })
 	if len(ids) == 0 {
 		return 0, nil
 	}
@@ -189,19 +197,18 @@ func (s *searcher) fair(ctx context.Context, group []*progress.Lane, budget time
 	if len(full) == 0 {
 		return 0, nil
 	}
-	low, _ := s.server.mark.now()
-	alone, err := s.alone(ctx, full, low)
+	alone, err := s.alone(ctx, full)
 	if err != nil {
 		return 0, err
 	}
 	// First all tenants without a backlog, together: each of them has few rows, so they need little time.
 	if !alone {
-		if moved, err = s.give(ctx, full, schedule.OtherTenants, low, budget); err != nil {
+		if moved, err = s.give(ctx, full, schedule.OtherTenants, budget); err != nil {
 			return moved, err
 		}
 	}
 	for _, tenant := range s.backlogged.Behind() {
-		n, err := s.give(ctx, full, tenant, low, budget)
+		n, err := s.give(ctx, full, tenant, budget)
 		if moved += n; n > 0 || err != nil { // one backlogged tenant has a turn in each pass, the next one in the next
 			s.backlogged.Last = slices.Index(s.backlogged.Tenants, tenant)
 			return moved, err
@@ -214,18 +221,22 @@ func (s *searcher) fair(ctx context.Context, group []*progress.Lane, budget time
 //
 // The search may find tenants that have a backlog too. They join the backlogged ones and are skipped from then on.
 // Their own search begins where the search of the other tenants is now, because their rows up to there have left with it.
-func (s *searcher) give(ctx context.Context, full []*progress.Lane, tenant string, low int64, budget time.Duration) (moved int, err error) {
+func (s *searcher) give(ctx context.Context, full []*progress.Lane, tenant string, budget time.Duration) (moved int, err error) {
 	stay := s.staying() // read again: topics may have got into trouble since the last turn
 	if slices.Contains(stay.Tenants, tenant) {
 		return 0, nil
 	}
-	lanes := slices.DeleteFunc(slices.Clone(full), func(l *progress.Lane) bool { return l.Past(tenant).Stuck == low })
+	low, short := s.server.mark.now()
+	search := func(l *progress.Lane) *schedule.Search { return l.Past(tenant) }
+	keep := func() lanedb.Filter {
+		return lanedb.Filter{Topics: stay.Topics, Tenants: slices.Concat(stay.Tenants, s.backlogged.But(tenant))}
+	}
+	lanes := slices.DeleteFunc(slices.Clone(full), func(l *progress.Lane) bool { return search(l).Stuck == short.Limit(low) })
 	for end, more := time.Now().Add(budget), true; more && time.Now().Before(end) && ctx.Err() == nil; {
 		if lanes = s.owned.StillReady(lanes); len(lanes) == 0 {
-			return moved, nil
+			break
 		}
-		keep := lanedb.Filter{Topics: stay.Topics, Tenants: slices.Concat(stay.Tenants, s.backlogged.But(tenant))}
-		p, err := s.pick(ctx, lanes, keep, func(l *progress.Lane) *schedule.Search { return l.Past(tenant) })
+		p, err := s.pick(ctx, lanes, keep(), search)
 		moved, more = moved+p.moved, p.more
 		if err != nil {
 			return moved, err
@@ -236,7 +247,8 @@ func (s *searcher) give(ctx context.Context, full []*progress.Lane, tenant strin
 			}
 		}
 	}
-	return moved, nil
+	n, err := s.far(ctx, s.owned.StillReady(full), keep(), search)
+	return moved + n, err
 }
 
 // aloneFor is the time for which the answer of alone is kept. The first event of a new tenant may wait this much
@@ -247,10 +259,11 @@ const aloneFor = 50 * time.Millisecond
 // low, and the search of the other tenants moves there at once. That misses no row: all rows up to the mark were visible
 // when the mark was taken, and a tenant is entered in its table before its first row becomes visible. So a tenant
 // with a row up to the mark would be in the table that is asked here.
-func (s *searcher) alone(ctx context.Context, full []*progress.Lane, low int64) (bool, error) {
+func (s *searcher) alone(ctx context.Context, full []*progress.Lane) (bool, error) {
 	if time.Now().Before(s.aloneUntil) {
 		return true, nil
 	}
+	low, _ := s.server.mark.now() // before the question is asked
 	ctx, cancel := s.limit.bounded(ctx)
 	defer cancel()
 	others, err := s.db.Leases.OtherTenants(ctx, slices.Concat(s.backlogged.Tenants, s.stay.Tenants))

@@ -2,14 +2,18 @@ package projector
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/projector/internal/progress"
 	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
 
@@ -21,42 +25,97 @@ func (c *counter) Publish(_ context.Context, msgs []event.Envelope) error {
 	return nil
 }
 
-// A search beyond a backlog goes on for long. Each part of it asks which server there is, and ends if the cursors do not hold
-// there.
-func TestSearchEndsWhenTheServerIsAnother(t *testing.T) {
-	t.Parallel()
+// driven is a relay with one worker, which a test drives by hand.
+type driven struct {
+	t      *testing.T
+	db     *pgtest.DB
+	store  *outbox.Store
+	pub    *counter
+	mark   *mark
+	worker *worker
+}
+
+func drive(t *testing.T) *driven {
+	t.Helper()
 	db := pgtest.Migrated(t, pgtest.Outbox)
 	store := outbox.NewStore(db.DB, &outbox.Config{Source: "test"})
 	pub := &counter{}
 	p, err := New(pub, &Config{Workers: 1, Lease: 3 * time.Minute, PublishTimeout: time.Minute}, store)
 	require.NoError(t, err)
+	Hasten(p)
 	r := newRelay(p, store)
 	require.NoError(t, r.leases.Coordinate(t.Context()))
-	w := r.workers[0]
-	add := func() {
-		_, err := pgtest.Add(t.Context(), db.DB, store, "order", []byte("x"), event.WithAggregate("order", "1", 1), event.WithType("e"))
-		require.NoError(t, err)
-	}
-	pass := func() {
-		_, err := w.pass(t.Context())
-		require.NoError(t, err)
-	}
-	search := func() {
-		low, _ := r.mark.now()
-		_, err := w.search.give(t.Context(), w.owned.Ready(), schedule.OtherTenants, low+1, time.Minute)
-		require.NoError(t, err)
-	}
-	pass()
-	add()
-	search()
-	require.Equal(t, 1, pub.n)
+	d := &driven{t: t, db: db, store: store, pub: pub, mark: r.mark, worker: r.workers[0]}
+	d.pass()
+	return d
+}
 
-	add()
-	_, err = db.Exec("DELETE FROM outbox_incarnation") // as a crash does
+// add records an event of a key and commits it.
+func (d *driven) add(key string) {
+	d.t.Helper()
+	_, err := pgtest.Add(d.t.Context(), d.db.DB, d.store, "order", []byte("x"), event.WithAggregate("order", key, 1), event.WithType("e"))
+	require.NoError(d.t, err)
+}
+
+func (d *driven) pass() {
+	d.t.Helper()
+	_, err := d.worker.pass(d.t.Context())
+	require.NoError(d.t, err)
+}
+
+func (d *driven) search() picked {
+	d.t.Helper()
+	p, err := d.worker.search.pick(d.t.Context(), d.worker.owned.Ready(), lanedb.Filter{}, func(l *progress.Lane) *schedule.Search { return &l.Topics })
+	require.NoError(d.t, err)
+	return p
+}
+
+// A search beyond a backlog goes on for long. Each part of it asks which server there is, and ends if the cursors do not hold
+// there.
+func TestSearchEndsWhenTheServerIsAnother(t *testing.T) {
+	t.Parallel()
+	d := drive(t)
+	d.add("1")
+	d.search()
+	require.Equal(t, 1, d.pub.n)
+
+	d.add("1")
+	_, err := d.db.Exec("DELETE FROM outbox_incarnation") // as a crash does
 	require.NoError(t, err)
-	r.mark.seen = time.Time{} // the last look was long ago
-	search()
-	require.Equal(t, 1, pub.n)
-	pass()
-	require.Equal(t, 2, pub.n)
+	d.mark.seen = time.Time{} // the last look was long ago
+	d.search()
+	require.Equal(t, 1, d.pub.n)
+	d.pass()
+	require.Equal(t, 2, d.pub.n)
+}
+
+// A search has passed an open transaction. When this has ended, the search begins again behind the mark at once, without waiting
+// for the next look at the sequence.
+func TestSearchBeginsAgainWhenATransactionHasEnded(t *testing.T) {
+	t.Parallel()
+	d := drive(t)
+	d.add("1") // the first event of a tenant makes the tenant's other events wait
+	long, err := d.db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = long.Rollback() })
+	_, err = d.store.Add(t.Context(), long, "order", []byte("x"), event.WithAggregate("order", "2", 1), event.WithType("e"))
+	require.NoError(t, err)
+	others := 1
+	await.True(t, func() bool { // again if transactions of other tests, on which the shortcut rests as well, end meanwhile
+		d.add("1")
+		others++
+		require.NoError(t, d.mark.look(t.Context()))
+		require.NoError(t, d.mark.look(t.Context()))
+		d.search()
+		_, short := d.mark.now()
+		return slices.ContainsFunc(d.worker.owned.All(), func(l *progress.Lane) bool { return short.Reached(l.Topics.Short) > 2 })
+	}, "the search has passed the number of the open transaction")
+	require.Equal(t, others, d.pub.n)
+
+	require.NoError(t, long.Commit())
+	d.mark.seen = time.Now().Add(time.Hour) // no look comes
+	require.True(t, d.search().more)
+	require.Equal(t, others, d.pub.n)
+	d.search()
+	require.Equal(t, others+1, d.pub.n)
 }

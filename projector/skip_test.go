@@ -27,11 +27,17 @@ func (f *fixture) fill(n int, tenant, topic, name string) {
 // fillIn is fill in a transaction. The tenant is entered before its first row becomes visible, as each writer does.
 func (f *fixture) fillIn(tx bun.IDB, n int, tenant, topic, name string) {
 	f.t.Helper()
+	f.fillLanes(tx, 64, n, tenant, topic, name)
+}
+
+// fillLanes is fillIn for the first lanes alone.
+func (f *fixture) fillLanes(tx bun.IDB, lanes, n int, tenant, topic, name string) {
+	f.t.Helper()
 	_, err := f.db.Exec("INSERT INTO outbox_tenant (tenant_id) VALUES (?) ON CONFLICT DO NOTHING", tenant)
 	require.NoError(f.t, err)
 	_, err = tx.ExecContext(f.t.Context(), `INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, ordering_key, routing_key, event_type, source, payload)
-		SELECT gen_random_uuid(), now(), i % 64, ?, ?, ? || '|' || i % 64, ? || '|' || i % 64, ? || '-' || i, 'test', 'x' FROM generate_series(0, ? - 1) i`,
-		tenant, topic, name, name, name, n)
+		SELECT gen_random_uuid(), now(), i % ?, ?, ?, ? || '|' || i % ?, ? || '|' || i % ?, ? || '-' || i, 'test', 'x' FROM generate_series(0, ? - 1) i`,
+		lanes, tenant, topic, name, lanes, name, lanes, name, n)
 	require.NoError(f.t, err)
 }
 

@@ -259,14 +259,16 @@ func (w *worker) past(ctx context.Context, group []*progress.Lane) (moved int, e
 		return p.moved, err
 	}
 	for _, l := range group {
-		l.More = true                   // the heads of the lanes were not fetched, so they are in question afterwards
-		l.Full = p.beyond[l.Lease.Lane] // then a tenant may wait behind the rows that were picked, see fair
+		l.More = true // the heads of the lanes were not fetched, so they are in question afterwards
+		if p.beyond != nil {
+			l.Full = p.beyond[l.Lease.Lane] // then a tenant may wait behind the rows that were picked, see fair
+		}
 		if len(w.search.stay.Topics) == 0 {
 			l.Passed = l.Topics.To
 		}
 	}
 	w.search.backlogged.Leads(p.rows, w.cfg.BatchSize)
-	beyond, err := w.search.far(ctx, group)
+	beyond, err := w.search.far(ctx, group, w.search.stay, func(l *progress.Lane) *schedule.Search { return &l.Topics })
 	if moved = p.moved + beyond; err != nil {
 		return moved, err
 	}

@@ -20,8 +20,8 @@ type Cursor struct {
 	// After is the number behind which a scan begins, if it is higher than Position.Sent. 0: the scan begins behind
 	// Position.Sent. [Log.Fetch] uses it only if While names transactions.
 	After int64
-	// While has the ids of transactions that must be open. If one of them has ended, Fetch returns nothing. All
-	// cursors of a fetch that have a list have the same one.
+	// While has the ids of transactions that must be open. If one of them has ended, Fetch and Scan return nothing. All
+	// cursors of a call that have a list have the same one.
 	While []int64
 	// Quota is the largest number of rows to take. It is at most [MaxFetch], and at most [FewRows] for
 	// [Log.FetchFew].
@@ -47,11 +47,15 @@ const (
 // asynchronous, first in a FROM, makes the statement's own commit not wait for the disk or for standbys.
 const asynchronous = `(SELECT set_config('synchronous_commit', 'off', true)) asynchronous CROSS JOIN`
 
-// fetchStart: $1 lanes, $2 after, $3 ahead, $4 quota, $5 incarnation, $6 what is large, $7 while.
+// areOpen, behind a list of transaction ids, is a condition. It is false if one of these transactions has ended for the
+// snapshot of the statement.
 //
-// The rows of a transaction that is open for this snapshot are not visible, so a fetch that begins behind them misses
+// The rows of a transaction that is open for this snapshot are not visible, so a statement that begins behind them misses
 // none of them. If the transaction has ended, all its rows are visible, and some may lie before the place where the
-// fetch begins.
+// statement begins.
+const areOpen = `::text::xid8[] <@ ARRAY(SELECT pg_snapshot_xip(pg_current_snapshot()))`
+
+// fetchStart: $1 lanes, $2 after, $3 ahead, $4 quota, $5 incarnation, $6 what is large, $7 while.
 const fetchStart = `
 SELECT ` + boundedStart + `$6` + boundedEnd + ` FROM (
 	SELECT o.* FROM unnest($1::smallint[], $2::bigint[], $3::text[]::int8multirange[], $4::int[]) c(lane, after, ahead, quota)
@@ -62,7 +66,7 @@ SELECT ` + boundedStart + `$6` + boundedEnd + ` FROM (
 
 const fetchEnd = `) x
 		ORDER BY x.seq LIMIT c.quota) o
-	WHERE ` + sameServer + `$5::text AND $7::text::xid8[] <@ ARRAY(SELECT pg_snapshot_xip(pg_current_snapshot()))) f`
+	WHERE ` + sameServer + `$5::text AND $7` + areOpen + `) f`
 
 // Fetch reads the next rows of the lanes, ordered by lane and sequence. The rows stay where they are until they are
 // settled. Before any of them is published, [Log.Take] must be called, which reports the lanes that are still held.

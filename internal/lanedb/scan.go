@@ -51,9 +51,10 @@ FROM ` + unsentRows + ` CROSS JOIN LATERAL (
 	FROM (
 		SELECT o.seq, o.ordering_key, o.topic, o.tenant_id FROM {schema}.outbox o
 		WHERE o.lane = c.lane AND o.seq > c.after AND NOT o.seq <@ c.ahead ORDER BY o.seq LIMIT 500) x) w
-WHERE (w.pass OR w.paused OR w.seq = w.last) AND ` + sameServer + `$4::text`
+WHERE (w.pass OR w.paused OR w.seq = w.last) AND ` + sameServer + `$4::text AND $7` + areOpen
 
-// unsentRows are the lanes of a scan: $1 lanes, $2 after, $3 ahead. $4 is the incarnation.
+// unsentRows are the lanes of a scan: $1 lanes, $2 after, $3 ahead. $4 is the incarnation, and the last parameter of
+// a scan is the list of transactions that must be open.
 const unsentRows = `unnest($1::smallint[], $2::bigint[], $3::text[]::int8multirange[]) c(lane, after, ahead)`
 
 // lookTenants is lookRows for a filter that names tenants alone. No row of another tenant waits behind their rows, so
@@ -65,16 +66,18 @@ FROM ` + unsentRows + ` CROSS JOIN LATERAL (
 	FROM (
 		SELECT o.seq, o.tenant_id FROM {schema}.outbox o
 		WHERE o.lane = c.lane AND o.seq > c.after AND NOT o.seq <@ c.ahead ORDER BY o.seq LIMIT 500) x) w
-WHERE w.size > 0 AND ` + sameServer + `$4::text`
+WHERE w.size > 0 AND ` + sameServer + `$4::text AND $6` + areOpen
 
-// Scan looks at the next rows of each lane, from the cursor on. The result is ordered by lane and sequence.
+// Scan looks at the next rows of each lane, from the cursor on. The result is ordered by lane and sequence. It is empty if one
+// of the transactions that a cursor names has ended.
 func (s Log) Scan(ctx context.Context, cursors []Cursor, keep Filter) ([]RowInfo, error) {
 	var out []RowInfo
 	var err error
+	starts, while := shortcuts(cursors)
 	if len(keep.Topics) == 0 {
-		out, err = s.scanTenants(ctx, cursors, keep.Tenants)
+		out, err = s.scanTenants(ctx, starts, keep.Tenants, while)
 	} else {
-		out, err = s.scanTopics(ctx, cursors, keep)
+		out, err = s.scanTopics(ctx, starts, keep, while)
 	}
 	slices.SortFunc(out, func(a, b RowInfo) int { return compareIDs(a.RowID, b.RowID) })
 	return out, outboxdb.Wrap("scan lanes", err)
@@ -89,15 +92,15 @@ func from(cursors []Cursor) []any {
 	return []any{lanes, after, ahead, incarnation}
 }
 
-func (s Log) scanTopics(ctx context.Context, cursors []Cursor, keep Filter) ([]RowInfo, error) {
-	rows := s.box.Run.Query(ctx, s.box.DB, lookRows, append(from(cursors), keep.Topics, notNil(keep.Tenants))...)
+func (s Log) scanTopics(ctx context.Context, cursors []Cursor, keep Filter, while string) ([]RowInfo, error) {
+	rows := s.box.Run.Query(ctx, s.box.DB, lookRows, append(from(cursors), keep.Topics, notNil(keep.Tenants), while)...)
 	return pgsql.Collect(rows, func(scan pgsql.Scan, g *RowInfo) error {
 		return scan(&g.Lane, &g.Seq, &g.Key, &g.Topic, &g.Pass, &g.Paused, &g.More, &g.Kept)
 	})
 }
 
-func (s Log) scanTenants(ctx context.Context, cursors []Cursor, tenants []string) (out []RowInfo, err error) {
-	err = pgsql.Each(s.box.Run.Query(ctx, s.box.DB, lookTenants, append(from(cursors), notNil(tenants))...), func(scan pgsql.Scan) error {
+func (s Log) scanTenants(ctx context.Context, cursors []Cursor, tenants []string, while string) (out []RowInfo, err error) {
+	err = pgsql.Each(s.box.Run.Query(ctx, s.box.DB, lookTenants, append(from(cursors), notNil(tenants), while)...), func(scan pgsql.Scan) error {
 		var last RowInfo
 		var pass string
 		if err := scan(&last.Lane, &last.Seq, &last.More, &pass, &last.Kept); err != nil {
@@ -175,13 +178,14 @@ FROM ` + unsentRows + ` CROSS JOIN LATERAL (
 			SELECT o.seq, o.ordering_key, o.topic, o.tenant_id FROM {schema}.outbox o
 			WHERE o.lane = c.lane AND o.seq > c.after AND NOT o.seq <@ c.ahead ORDER BY o.seq LIMIT 10000) x) y
 	WHERE y.pass AND NOT y.behind ORDER BY y.seq LIMIT 100) w
-WHERE ` + sameServer + `$4::text`
+WHERE ` + sameServer + `$4::text AND $7` + areOpen
 
 // ScanFar is [Log.Scan] for rows far behind the rows that stay. It looks at [FarWindow] rows of each lane. It
 // returns, ordered by lane and sequence, the first hundred rows that the filter lets through, without rows that have
-// a row of a paused topic in front of them under their key.
+// a row of a paused topic in front of them under their key. As with [Log.Scan], there is no row if a transaction has ended.
 func (s Log) ScanFar(ctx context.Context, cursors []Cursor, keep Filter) ([]RowInfo, error) {
-	rows := s.box.Run.Query(ctx, s.box.DB, lookFar, append(from(cursors), notNil(keep.Topics), notNil(keep.Tenants))...)
+	starts, while := shortcuts(cursors)
+	rows := s.box.Run.Query(ctx, s.box.DB, lookFar, append(from(starts), notNil(keep.Topics), notNil(keep.Tenants), while)...)
 	out, err := pgsql.Collect(rows, func(scan pgsql.Scan, g *RowInfo) error {
 		g.Pass = true
 		return scan(&g.Lane, &g.Seq, &g.Key)

@@ -10,8 +10,8 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// A fetch begins behind the rows that have left only while the transactions are open that may still bring rows in front of them.
-func TestFetchTakesAShortcutWhileTransactionsAreOpen(t *testing.T) {
+// Fetches and scans begin behind the rows that have left only while the transactions are open that may still bring rows in front of them.
+func TestShortcutWhileTransactionsAreOpen(t *testing.T) {
 	for name, cfg := range map[string]*outbox.Config{"binary": {}, "text": {Pooler: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -30,14 +30,27 @@ func TestFetchTakesAShortcutWhileTransactionsAreOpen(t *testing.T) {
 			require.Greater(t, mark.Xmax, xid)
 			f.Record("b", "b2")
 
-			fetch := func(while ...int64) (types []string) {
-				t.Helper()
-				var cursors []lanedb.Cursor
+			log := lanedb.Of(f.Handle()).Log
+			cursors := func(while ...int64) (all []lanedb.Cursor) {
 				for _, l := range f.Leases {
 					l.Incarnation = mark.Incarnation
-					cursors = append(cursors, lanedb.Cursor{Lease: l, Quota: 100, After: mark.Seq, While: while})
+					all = append(all, lanedb.Cursor{Lease: l, Quota: 100, After: mark.Seq, While: while})
 				}
-				rows, err := lanedb.Of(f.Handle()).Log.Fetch(t.Context(), cursors, 0)
+				return all
+			}
+			scanned := func(while ...int64) []int {
+				t.Helper()
+				tenants, err := log.Scan(t.Context(), cursors(while...), lanedb.Filter{Tenants: []string{"big"}})
+				require.NoError(t, err)
+				topics, err := log.Scan(t.Context(), cursors(while...), lanedb.Filter{Topics: []string{"down"}})
+				require.NoError(t, err)
+				far, err := log.ScanFar(t.Context(), cursors(while...), lanedb.Filter{})
+				require.NoError(t, err)
+				return []int{len(tenants), len(topics), len(far)}
+			}
+			fetch := func(while ...int64) (types []string) {
+				t.Helper()
+				rows, err := log.Fetch(t.Context(), cursors(while...), 0)
 				require.NoError(t, err)
 				for i := range rows {
 					types = append(types, rows[i].Type)
@@ -46,9 +59,13 @@ func TestFetchTakesAShortcutWhileTransactionsAreOpen(t *testing.T) {
 			}
 			require.ElementsMatch(t, []string{"b1", "b2"}, fetch(), "no transaction is named")
 			require.Equal(t, []string{"b2"}, fetch(xid))
+			require.Equal(t, []int{1, 1, 1}, scanned(xid))
 			require.Empty(t, fetch(xid, mark.XID), "one of them has ended")
+			require.Equal(t, []int{0, 0, 0}, scanned(xid, mark.XID), "one of them has ended")
 			require.NoError(t, long.Commit())
 			require.Empty(t, fetch(xid))
+			require.Equal(t, []int{0, 0, 0}, scanned(xid))
+			require.Equal(t, []int{1, 1, 1}, scanned(), "a scan may begin there at any time, if it names no transaction")
 			require.ElementsMatch(t, []string{"slow", "b1", "b2"}, fetch())
 		})
 	}

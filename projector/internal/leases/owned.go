@@ -194,7 +194,7 @@ func (o *Owned) Prove(lanes []*progress.Lane, short progress.Shortcut) {
 	defer o.mu.Unlock()
 	for _, l := range lanes {
 		if h := o.of(l); h != nil {
-			h.lease.PassedTo, h.lease.OpenTo = l.Passed, l.Short.Reached(short)
+			h.lease.PassedTo, h.lease.OpenTo = l.Passed, short.Reached(l.Short)
 		}
 	}
 }

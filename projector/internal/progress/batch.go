@@ -228,7 +228,7 @@ func (b *Batch) Advance(group []*Lane) {
 		l.InFlight.passed(b.first[n])
 		if l.Located && !b.Left[n] {
 			l.At = l.At.Advance(b.end(n, b.Low))
-			l.Short.advance(b.Short, b.end(n, b.Short.to))
+			b.Short.Advance(&l.Short, b.end(n, b.Short.to))
 		}
 	}
 }

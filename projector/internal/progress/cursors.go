@@ -28,7 +28,7 @@ func Cursors(lanes []*Lane, short Shortcut, batch, most int) []lanedb.Cursor {
 		}
 		l.pace.Quota = int32(min(quota, most, lanedb.MaxFetch)) //nolint:gosec // MaxFetch fits
 		out[i] = lanedb.Cursor{Lease: l.Lease, Position: l.At, Quota: l.pace.Quota, Taken: l.Taken}
-		l.Short.cursor(short, &out[i])
+		short.begin(&out[i], l.Short)
 	}
 	return out
 }

@@ -24,10 +24,9 @@ type Lane struct {
 	More     bool            // rows may be there, and no notification will come for them
 	pace     schedule.Pace
 	InFlight inFlight
-	Short    passed                      // how far the lane has come on a shortcut
+	Short    schedule.Passed             // how far the lane has come on a shortcut
 	Passed   int64                       // every unsent row with a number up to this belongs to a paused tenant
 	Topics   schedule.Search             // the search past rows of paused topics and tenants
-	FarSeen  time.Time                   // the last search far behind such rows, see projector.searcher
 	Tenants  map[string]*schedule.Search // the searches past rows of tenants with a long backlog, by tenant
 	Held     schedule.HeldSearch         // the search past held rows of paused topics and tenants
 }
@@ -46,7 +45,7 @@ func (l *Lane) StartAt(at lanedb.Position, incarnation string) {
 // StartAnew forgets the position of the lane, which is void after a crash of the server. It is read again before the
 // next fetch.
 func (l *Lane) StartAnew() {
-	l.Located, l.At, l.Short, l.More = false, lanedb.Position{}, passed{}, true
+	l.Located, l.At, l.Short, l.More = false, lanedb.Position{}, schedule.Passed{}, true
 	l.SearchAnew()
 }
 

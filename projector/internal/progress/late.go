@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
 
 // Strayed returns the lanes that jumped over a stretch on a shortcut that has ended: the fetches of that shortcut
@@ -11,7 +12,7 @@ import (
 // has ended.
 func Strayed(lanes []*Lane, short Shortcut) (out []*Lane) {
 	for _, l := range lanes {
-		if l.Located && l.Short.n != short.N && l.Short.to > l.At.Sent {
+		if l.Located && l.Short.N != short.N && l.Short.To > l.At.Sent {
 			out = append(out, l)
 		}
 	}
@@ -37,7 +38,7 @@ type LateRows struct {
 // not published twice.
 func (f *LateRows) Covers(group []*Lane, short Shortcut) bool {
 	return f.Of != nil && f.Short.N == short.N && !slices.ContainsFunc(group, func(l *Lane) bool {
-		return !f.Of[l.Lease.Lane] || l.At.Sent < f.From || l.Short.to > f.To
+		return !f.Of[l.Lease.Lane] || l.At.Sent < f.From || l.Short.To > f.To
 	})
 }
 
@@ -55,7 +56,7 @@ func (f *LateRows) IsDense() bool {
 func NewLateRows(group []*Lane, low int64, short Shortcut) LateRows {
 	f := LateRows{Low: low, Short: short, Of: map[int16]bool{}, From: group[0].At.Sent, Rows: map[int16][]int64{}}
 	for _, l := range group {
-		f.From, f.To, f.Of[l.Lease.Lane] = min(f.From, l.At.Sent), max(f.To, l.Short.to), true
+		f.From, f.To, f.Of[l.Lease.Lane] = min(f.From, l.At.Sent), max(f.To, l.Short.To), true
 	}
 	return f
 }
@@ -70,9 +71,9 @@ func LateBatch(group []*Lane, low int64, short Shortcut, by *Rules) (*Batch, []l
 	cursors := make([]lanedb.Cursor, len(group))
 	for i, l := range group {
 		n := l.Lease.Lane
-		b.Lanes[n], b.upto[n], l.More = l, l.Short.to, true
-		cursors[i] = lanedb.Cursor{Lease: l.Lease, Position: l.At, After: l.Short.to}
-		l.Short = passed{}
+		b.Lanes[n], b.upto[n], l.More = l, l.Short.To, true
+		cursors[i] = lanedb.Cursor{Lease: l.Lease, Position: l.At, After: l.Short.To}
+		l.Short = schedule.Passed{}
 	}
 	return b, cursors
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
 
 // The result of one scan serves other workers if it covers their lanes, their whole stretch, and the present shortcut.
@@ -13,7 +14,7 @@ func TestScanServesOtherWorkers(t *testing.T) {
 	found := LateRows{Short: Shortcut{N: 3}, Of: map[int16]bool{1: true, 2: true}, From: 100, To: 900}
 	at := func(n int16, sent, came int64) *Lane {
 		l := NewLane(lanedb.Lease{Lane: n})
-		l.At.Sent, l.Short = sent, passed{to: came, n: 2}
+		l.At.Sent, l.Short = sent, schedule.Passed{To: came, N: 2}
 		return l
 	}
 	for name, c := range map[string]struct {

@@ -406,10 +406,10 @@ func (m *model) late(r *modelRelay, back []*Lane) {
 // fromCursor leaves out the rows that a shortcut leaves out, and notes whether it has ended.
 func (m *model) fromCursor(r *modelRelay, rows []modelRow, l *Lane) []modelRow {
 	if m.wrong == shortcutKept {
-		l.Short.n = r.short.N
+		l.Short.N = r.short.N
 	}
 	c := lanedb.Cursor{Position: l.At}
-	l.Short.cursor(r.short, &c)
+	r.short.begin(&c, l.Short)
 	ended := func(xid int64) bool { return !slices.Contains(m.open(), xid) }
 	if slices.ContainsFunc(c.While, ended) && m.wrong != shortcutAlways {
 		r.void = true

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
 
 // shortcutOpen is the largest number of open transactions for which there is a shortcut. Each of them ends it for all
@@ -67,35 +68,36 @@ func (s *Shortcut) find(now lanedb.Watermark, waits []pendingMark) {
 	}
 }
 
-// passed is how far a lane has got on a shortcut: of its rows up to the number to, all that a fetch could see have
-// left.
-type passed struct {
-	to int64
-	n  int // Shortcut.N of the shortcut that this belongs to
-}
-
-// cursor makes a fetch of the lane begin where the lane is on the shortcut, if that is further than its position.
-func (p *passed) cursor(s Shortcut, c *lanedb.Cursor) {
-	if to := p.Reached(s); to > c.Position.Sent {
-		c.After, c.While = to, s.open
-	}
-}
-
-// Reached returns how far the lane has come on this shortcut. It returns 0 if its progress belongs to another one.
-func (p *passed) Reached(s Shortcut) int64 {
-	if p.n != s.N || len(s.open) == 0 {
+// Reached returns how far a lane, or a search in it, has come on this shortcut. It returns 0 if its progress belongs to
+// another shortcut.
+func (s Shortcut) Reached(p schedule.Passed) int64 {
+	if len(s.open) == 0 {
 		return 0
 	}
-	return p.to
+	return p.Reached(s.N)
 }
 
-// advance records that a fetch on this shortcut left no row at or below the number to.
-func (p *passed) advance(s Shortcut, to int64) {
-	if len(s.open) == 0 {
-		return
+// Advance records that a statement on this shortcut has shown all rows up to the number to, and that they have left, or
+// stay in the case of a search.
+func (s Shortcut) Advance(p *schedule.Passed, to int64) {
+	if len(s.open) > 0 {
+		p.Advance(s.N, min(s.to, to))
 	}
-	if p.n != s.N {
-		*p = passed{n: s.N}
+}
+
+// Limit returns the number up to which a search may remember what it has passed: the mark, or the end of the shortcut.
+func (s Shortcut) Limit(mark int64) int64 { return max(mark, s.to) }
+
+// Search returns the cursor of a search in a lane. It begins behind all rows that the search has passed, on this shortcut, too.
+func (s Shortcut) Search(l *Lane, by *schedule.Search) lanedb.Cursor {
+	c := lanedb.Cursor{Lease: l.Lease, Position: l.At, After: by.To}
+	s.begin(&c, by.Short)
+	return c
+}
+
+// begin makes a statement begin where the progress on the shortcut ends, if that is further than its cursor.
+func (s Shortcut) begin(c *lanedb.Cursor, p schedule.Passed) {
+	if to := s.Reached(p); to > max(c.Position.Sent, c.After) {
+		c.After, c.While = to, s.open
 	}
-	p.to = max(p.to, min(s.to, to))
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/projector/internal/schedule"
 )
 
 // A mark counts for a shortcut if nothing but the transactions that have been open for long can still draw a number below it.
@@ -53,13 +54,13 @@ func TestShortcutEndsWithItsTransactions(t *testing.T) {
 	one := look(200, 20, 5)
 	require.EqualValues(t, 100, one.to)
 
-	var lane passed
-	lane.advance(one, 90)
-	lane.advance(one, 150)
-	require.EqualValues(t, 100, lane.to, "it never passes the mark")
+	var lane schedule.Passed
+	one.Advance(&lane, 90)
+	one.Advance(&lane, 150)
+	require.EqualValues(t, 100, lane.To, "it never passes the mark")
 	cursor := func(s Shortcut) (after int64, while []int64) {
 		c := lanedb.Cursor{Position: lanedb.Position{Sent: 50}}
-		lane.cursor(s, &c)
+		s.begin(&c, lane)
 		return c.After, c.While
 	}
 	after, while := cursor(one)
@@ -70,15 +71,15 @@ func TestShortcutEndsWithItsTransactions(t *testing.T) {
 	after, while = cursor(ended)
 	require.Zero(t, after)
 	require.Empty(t, while)
-	lane.advance(ended, 1000)
-	require.EqualValues(t, 100, lane.to, "there is no shortcut to come to")
+	ended.Advance(&lane, 1000)
+	require.EqualValues(t, 100, lane.To, "there is no shortcut to come to")
 
 	look(400, 40, 35)
 	other := look(500, 50, 35)
 	require.EqualValues(t, 400, other.to)
 	after, _ = cursor(other)
 	require.Zero(t, after, "it came this far while other transactions were open")
-	lane.advance(other, 380)
+	other.Advance(&lane, 380)
 	after, _ = cursor(other)
 	require.EqualValues(t, 380, after)
 }

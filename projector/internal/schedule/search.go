@@ -3,6 +3,7 @@ package schedule
 import (
 	"hash/maphash"
 	"maps"
+	"time"
 
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/outboxdb"
@@ -14,13 +15,16 @@ import (
 // That is right for one filter. If the filter keeps more topics or tenants later, the progress stays true. If it
 // keeps fewer, rows that were passed may leave now, and the search begins again at the head.
 //
-// The search never passes the mark. A row could still appear below its position there, and a later row of the same
-// key must not have been published by then.
+// The search never passes the mark for good. A row could still appear below its position there, and a later row of the
+// same key must not have been published by then. While a transaction stays open for long, the search goes on to the end
+// of the shortcut, and that part of its progress is void as soon as the transaction has ended.
 type Search struct {
-	To    int64            // the search has passed all rows up to this number
-	Stuck int64            // the mark at which the search could get no further; it is useless to try before the mark has moved
-	keys  pausedKeys       // keys of paused rows; later rows of these keys wait
-	First map[string]int64 // paused topics, and the first row of each that was seen
+	To      int64            // the search has passed all rows up to this number
+	Short   Passed           // the search has passed more rows on a shortcut
+	Stuck   int64            // the mark, or the end of the shortcut, at which the search could get no further: it waits until this number has moved
+	FarSeen time.Time        // the last look far beyond it
+	keys    pausedKeys       // keys of paused rows; later rows of these keys wait
+	First   map[string]int64 // paused topics, and the first row of each that was seen
 }
 
 // saw records a row of a paused topic.
@@ -34,7 +38,9 @@ func (s *Search) saw(topic string, seq int64) {
 }
 
 func (s *Search) Clone() Search {
-	return Search{To: s.To, Stuck: s.Stuck, keys: s.keys.clone(), First: maps.Clone(s.First)}
+	c := *s
+	c.keys, c.First = s.keys.clone(), maps.Clone(s.First)
+	return c
 }
 
 // extent is the stretch of a lane that one scan has seen.
