@@ -140,7 +140,7 @@ type pauses struct {
 	topic  retry.Policy // of a topic in trouble, until one of its rows is tried
 	silent retry.Policy // of a worker, after a call to the broker without a receipt
 
-	shortcut time.Duration // the time that a mark waits for open transactions before fetches take a shortcut
+	shortcut time.Duration // the time that a mark waits for open transactions before fetches and searches take a shortcut
 
 	observe time.Duration // the interval at which the state of an outbox is read for the gauges; 0: the default of leader.Reader
 }

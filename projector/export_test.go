@@ -28,7 +28,7 @@ func Mark(p *Projector) int64 {
 // SearchLimit returns the number up to which searches in p's first store remember what they have passed.
 func SearchLimit(p *Projector) int64 {
 	low, short := marks(p)
-	return short.Limit(low)
+	return short.Limit(low).To
 }
 
 func marks(p *Projector) (low int64, short progress.Shortcut) {

@@ -122,7 +122,7 @@ func (pr *prober) oldest(ctx context.Context, group []*progress.Lane, p *probe) 
 	}
 	p.fresh = true
 	if p.queue, moved, err = pr.oldestFresh(ctx, of, p.topic); p.queue == nil && moved == 0 {
-		of.Topics = schedule.Search{}
+		of.Topics = of.Topics.Anew()
 	}
 	return moved, err
 }
@@ -160,8 +160,10 @@ func (pr *prober) oldestHeld(ctx context.Context, l *progress.Lane, id outboxdb.
 func (pr *prober) oldestFresh(ctx context.Context, l *progress.Lane, topic string) (*queue, int, error) {
 	// Up to the position of the search there are only rows that are paused, and rows that wait behind these. Beyond
 	// it, there may be rows of the same key that are still to be sent.
-	from := min(l.Topics.To, l.Topics.First[topic]-1)
-	infos, err := pr.db.Log.Scan(ctx, []lanedb.Cursor{{Lease: l.Lease, Position: l.At, After: from}}, pr.pass.stay)
+	_, short := pr.server.mark.now()
+	from := short.Cursor(l, &l.Topics)
+	from.After = min(from.After, l.Topics.First[topic]-1)
+	infos, err := pr.db.Log.Scan(ctx, []lanedb.Cursor{from}, pr.pass.stay)
 	if err != nil {
 		return nil, 0, err
 	}

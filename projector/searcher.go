@@ -39,7 +39,11 @@ type searcher struct {
 	stay       lanedb.Filter // the topics and tenants that are left alone, as of the last look
 	backlogged schedule.Backlog
 	aloneUntil time.Time // until then it is taken for granted that only tenants with a backlog have rows
+	farLooks   int       // how many lanes this pass has looked at far beyond the mark
 }
+
+// begin is called at the beginning of a pass.
+func (s *searcher) begin() { s.farLooks = 0 }
 
 // rows returns the number of rows to send at once from a number of lanes.
 func (s *searcher) rows(lanes int) int { return s.silence.Batch(s.size, lanes) }
@@ -48,6 +52,7 @@ func (s *searcher) rows(lanes int) int { return s.silence.Batch(s.size, lanes) }
 type picked struct {
 	moved  int            // the number of rows that left their lanes
 	rows   []outboxdb.Row // the rows that were fetched
+	most   int            // how many rows could have been fetched
 	more   bool           // the search can go on
 	beyond map[int16]bool // lanes with rows behind the last row that was looked at or taken; nil: unknown
 }
@@ -65,22 +70,25 @@ func (s *searcher) pick(ctx context.Context, group []*progress.Lane, keep lanedb
 	if same, err := s.server.isSame(ctx); !same {
 		return p, err
 	}
+	p.most = s.size
 	low, short := s.server.mark.now() // before the scan begins: a later mark could be beyond a row that the scan did not see
 	limit := short.Limit(low)
 	byLane, begins := map[int16]*progress.Lane{}, map[int16]int64{}
 	cursors := make([]lanedb.Cursor, len(group))
 	jumps := false
 	for i, l := range group {
-		cursors[i] = short.Search(l, which(l))
+		cursors[i] = short.Cursor(l, which(l))
 		byLane[l.Lease.Lane], begins[l.Lease.Lane] = l, cursors[i].After
 		jumps = jumps || len(cursors[i].While) > 0
 	}
 	infos, err := s.db.Log.Scan(ctx, cursors, keep)
-	if err == nil && len(infos) == 0 && jumps { // perhaps the shortcut has ended, and its progress is void
-		p.more, err = s.server.mark.lookAgain(ctx, short)
-	}
-	if err != nil || p.more {
+	if err != nil {
 		return p, err
+	}
+	if len(infos) == 0 && jumps { // perhaps the shortcut has ended, and its progress is void
+		if ended, err := s.server.mark.lookAgain(ctx, short); ended || err != nil {
+			return picked{more: ended}, err
+		}
 	}
 	ids, seen := schedule.Choose(infos, schedule.Share(infos, s.rows), s.seed, func(n int16) *schedule.Search { return which(byLane[n]) })
 	b := progress.NewBatch(byLane, s.rules)
@@ -103,20 +111,21 @@ func (s *searcher) pick(ctx context.Context, group []*progress.Lane, keep lanedb
 		p.beyond[n] = e.More || b.Cut[n]
 		p.more = p.more || b.Cut[n] && b.Moved > 0
 		search := which(byLane[n])
-		if e.To > limit {
+		stuck := e.To > limit.To
+		if search.Stuck = (schedule.Place{}); stuck {
 			search.Stuck = limit
 		}
-		if reached := min(e.To, limit); !b.Left[n] && reached > begins[n] {
+		if reached := min(e.To, limit.To); !b.Left[n] && reached > begins[n] {
 			search.To = max(search.To, min(reached, low))
 			short.Advance(&search.Short, reached)
-			p.more = p.more || e.More && search.Stuck != limit
+			p.more = p.more || e.More && !stuck
 		}
 	}
 	return p, nil
 }
 
 const (
-	// farInterval is the shortest time between two looks far beyond the mark in one lane. A look reads up to
+	// farInterval is the shortest time between two looks of one search far beyond the mark in one lane. A look reads up to
 	// [lanedb.FarWindow] rows.
 	farInterval = 2 * time.Second
 	// farLanes is the largest number of lanes that one pass looks at, so that the other work of the pass does not
@@ -131,40 +140,45 @@ const (
 // It remembers nothing and begins at the same place each time. That is the price for going past rows beyond the mark,
 // where rows may still appear. It is safe for the order, because the whole stretch is read in one snapshot: a
 // snapshot that shows a row shows all earlier rows of its key.
-func (s *searcher) far(ctx context.Context, group []*progress.Lane, keep lanedb.Filter, which func(*progress.Lane) *schedule.Search) (moved int, err error) {
+func (s *searcher) far(ctx context.Context, group []*progress.Lane, keep lanedb.Filter, which func(*progress.Lane) *schedule.Search) (p picked, err error) {
+	if ctx.Err() != nil {
+		return p, nil //nolint:nilerr // stopped, and that is not an error
+	}
 	ctx, cancel := s.limit.begun(ctx)
 	defer cancel()
 	if same, err := s.server.isSame(ctx); !same {
-		return 0, err
+		return p, err
 	}
 	low, short := s.server.mark.now()
+	limit := short.Limit(low)
 	byLane := map[int16]*progress.Lane{}
 	var cursors []lanedb.Cursor
 	oldest := slices.SortedFunc(slices.Values(group), func(a, b *progress.Lane) int { return which(a).FarSeen.Compare(which(b).FarSeen) })
 	for _, l := range oldest {
-		if search := which(l); l.Full && search.Stuck == short.Limit(low) && len(cursors) < farLanes && time.Since(search.FarSeen) >= farInterval {
+		if search := which(l); l.Full && search.Stuck == limit && s.farLooks < farLanes && time.Since(search.FarSeen) >= farInterval {
 			search.FarSeen = time.Now()
+			s.farLooks++
 			byLane[l.Lease.Lane] = l
-			cursors = append(cursors, short.Search(l, search))
+			cursors = append(cursors, short.Cursor(l, search))
 		}
 	}
 	if len(cursors) == 0 {
-		return 0, nil
+		return p, nil
 	}
 	infos, err := s.db.Log.ScanFar(ctx, cursors, keep)
 	if err != nil {
-		return 0, err
+		return p, err
 	}
 	ids := schedule.ChooseFar(infos, schedule.Share(infos, s.rows), s.seed, func(n int16) *schedule.Search { return which(byLane[n]) })
 	if len(ids) == 0 {
-		return 0, nil
+		return p, nil
 	}
-	rows, err := s.send.fetch.fetchPicked(ctx, byLane, ids)
-	if err != nil {
-		return 0, err
+	if p.rows, err = s.send.fetch.fetchPicked(ctx, byLane, ids); err != nil {
+		return p, err
 	}
-	b, err := s.send.deliver(ctx, progress.NewBatch(byLane, s.rules), rows)
-	return b.Moved, err
+	b, err := s.send.deliver(ctx, progress.NewBatch(byLane, s.rules), p.rows)
+	p.moved, p.most = b.Moved, min(s.size, len(cursors)*lanedb.FarRows)
+	return p, err
 }
 
 // staying returns the topics and tenants whose rows stay now: topics in trouble, and paused tenants.
@@ -227,11 +241,12 @@ func (s *searcher) give(ctx context.Context, full []*progress.Lane, tenant strin
 		return 0, nil
 	}
 	low, short := s.server.mark.now()
+	limit := short.Limit(low)
 	search := func(l *progress.Lane) *schedule.Search { return l.Past(tenant) }
 	keep := func() lanedb.Filter {
 		return lanedb.Filter{Topics: stay.Topics, Tenants: slices.Concat(stay.Tenants, s.backlogged.But(tenant))}
 	}
-	lanes := slices.DeleteFunc(slices.Clone(full), func(l *progress.Lane) bool { return search(l).Stuck == short.Limit(low) })
+	lanes := slices.DeleteFunc(slices.Clone(full), func(l *progress.Lane) bool { return search(l).Stuck == limit })
 	for end, more := time.Now().Add(budget), true; more && time.Now().Before(end) && ctx.Err() == nil; {
 		if lanes = s.owned.StillReady(lanes); len(lanes) == 0 {
 			break
@@ -241,14 +256,20 @@ func (s *searcher) give(ctx context.Context, full []*progress.Lane, tenant strin
 		if err != nil {
 			return moved, err
 		}
-		for _, joined := range s.backlogged.Join(schedule.Largest(p.rows, s.size, schedule.BacklogShare)) {
-			for _, l := range s.owned.All() {
-				*l.Past(joined) = l.Past(schedule.OtherTenants).Clone() // it was one of them until now
-			}
+		s.join(p)
+	}
+	p, err := s.far(ctx, s.owned.StillReady(full), keep(), search)
+	s.join(p)
+	return moved + p.moved, err
+}
+
+// join makes the tenants backlogged that have a large share of a full batch.
+func (s *searcher) join(p picked) {
+	for _, joined := range s.backlogged.Join(schedule.Largest(p.rows, p.most, schedule.BacklogShare)) {
+		for _, l := range s.owned.All() {
+			*l.Past(joined) = l.Past(schedule.OtherTenants).Clone() // it was one of them until now
 		}
 	}
-	n, err := s.far(ctx, s.owned.StillReady(full), keep(), search)
-	return moved + n, err
 }
 
 // aloneFor is the time for which the answer of alone is kept. The first event of a new tenant may wait this much
@@ -279,8 +300,10 @@ func (s *searcher) alone(ctx context.Context, full []*progress.Lane) (bool, erro
 }
 
 // forgetBacklogged forgets the backlogged tenants when no lane is full any more: the fetch from the heads reaches all
-// rows then.
-func (s *searcher) forgetBacklogged(lanes []*progress.Lane) {
+// rows then. Lanes whose leases are renewed too late count as well. They keep the positions of their searches, which are true
+// only for these tenants.
+func (s *searcher) forgetBacklogged() {
+	lanes := s.owned.All()
 	if len(s.backlogged.Tenants) == 0 || slices.ContainsFunc(lanes, func(l *progress.Lane) bool { return l.Full }) {
 		return
 	}

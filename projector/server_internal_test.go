@@ -119,3 +119,26 @@ func TestSearchBeginsAgainWhenATransactionHasEnded(t *testing.T) {
 	d.search()
 	require.Equal(t, others+1, d.pub.n)
 }
+
+// A look far ahead has found the backlog of a second tenant. This tenant is skipped from then on, so the rows behind it are found, too.
+func TestLookFarAheadFindsABacklog(t *testing.T) {
+	t.Parallel()
+	d := drive(t)
+	d.mark.seen = time.Now().Add(time.Hour) // no look comes, and the mark stays
+	for tenant, n := range map[string]int{"first": farLanes * (lanedb.ScanWindow + 1), "second": farLanes * 90} {
+		_, err := d.db.Exec(`INSERT INTO outbox (seq, id, occurred_at, lane, tenant_id, topic, event_type, source, payload)
+			SELECT i + CASE ? WHEN 'first' THEN 0 ELSE 10000 END, gen_random_uuid(), now(), i % ?, ?, 'order', 'e', 'test', 'x' FROM generate_series(1, ?) i`,
+			tenant, farLanes, tenant, n)
+		require.NoError(t, err)
+	}
+	search := d.worker.search
+	search.backlogged.Join([]string{"first"})
+	lanes := d.worker.owned.Ready()
+	for _, l := range lanes {
+		l.Full = true
+	}
+	_, err := search.give(t.Context(), lanes, schedule.OtherTenants, time.Minute)
+	require.NoError(t, err)
+	require.Positive(t, d.pub.n)
+	require.Contains(t, search.backlogged.Tenants, "second")
+}

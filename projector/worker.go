@@ -112,6 +112,7 @@ func (w *worker) rest(ctx context.Context, d time.Duration) {
 // in doubt, so the lanes are checked again between the parts.
 func (w *worker) pass(ctx context.Context) (moved int, err error) {
 	w.more = false
+	w.search.begin()
 	if p := w.prober.ended(); p != nil {
 		if moved, err = w.prober.probed(ctx, p); err != nil {
 			return moved, err
@@ -129,7 +130,7 @@ func (w *worker) pass(ctx context.Context) (moved int, err error) {
 	if moved += n; err != nil {
 		return moved, err
 	}
-	w.search.forgetBacklogged(lanes)
+	w.search.forgetBacklogged()
 	if ctx.Err() != nil { // stopped, and that is not an error
 		return moved, nil //nolint:nilerr // see above
 	}
@@ -254,7 +255,8 @@ func (w *worker) inQuestion(group []*progress.Lane) []*progress.Lane {
 // past publishes a batch of rows that may pass the rows that stay. It also starts a probe if the pause of a topic is
 // over.
 func (w *worker) past(ctx context.Context, group []*progress.Lane) (moved int, err error) {
-	p, err := w.search.pick(ctx, group, w.search.stay, func(l *progress.Lane) *schedule.Search { return &l.Topics })
+	topics := func(l *progress.Lane) *schedule.Search { return &l.Topics }
+	p, err := w.search.pick(ctx, group, w.search.stay, topics)
 	if err != nil {
 		return p.moved, err
 	}
@@ -268,8 +270,8 @@ func (w *worker) past(ctx context.Context, group []*progress.Lane) (moved int, e
 		}
 	}
 	w.search.backlogged.Leads(p.rows, w.cfg.BatchSize)
-	beyond, err := w.search.far(ctx, group, w.search.stay, func(l *progress.Lane) *schedule.Search { return &l.Topics })
-	if moved = p.moved + beyond; err != nil {
+	beyond, err := w.search.far(ctx, group, w.search.stay, topics)
+	if moved = p.moved + beyond.moved; err != nil {
 		return moved, err
 	}
 	n, err := w.prober.probe(ctx, group)

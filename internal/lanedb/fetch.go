@@ -20,7 +20,7 @@ type Cursor struct {
 	// After is the number behind which a scan begins, if it is higher than Position.Sent. 0: the scan begins behind
 	// Position.Sent. [Log.Fetch] uses it only if While names transactions.
 	After int64
-	// While has the ids of transactions that must be open. If one of them has ended, Fetch and Scan return nothing. All
+	// While has the ids of transactions that must be open. If one of them has ended, Fetch and the scans return nothing. All
 	// cursors of a call that have a list have the same one.
 	While []int64
 	// Quota is the largest number of rows to take. It is at most [MaxFetch], and at most [FewRows] for
@@ -102,7 +102,7 @@ func placed(cursors []Cursor) (lanes []int16, sent []int64, ahead []string, inca
 	return lanes, sent, ahead, incarnation
 }
 
-// shortcuts returns cursors whose positions are where the fetch begins, and the transactions that must be open for
+// shortcuts returns cursors whose positions are where the statement begins, and the transactions that must be open for
 // it. Numbers that a position lists before that place are left out, because the server needs 2 ms to read a list of
 // 500 numbers.
 func shortcuts(cursors []Cursor) (from []Cursor, while string) {

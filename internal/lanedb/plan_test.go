@@ -122,6 +122,7 @@ func TestLimitsInStatements(t *testing.T) {
 	} {
 		require.Regexp(t, `LIMIT `+strconv.Itoa(limit)+`\)`, statement)
 	}
+	require.Contains(t, statement("lookFar"), "LIMIT "+strconv.Itoa(lanedb.FarRows)+") w")
 	for _, statement := range []string{statement("lookRows"), statement("lookTenants")} {
 		require.Regexp(t, `size = `+strconv.Itoa(lanedb.ScanWindow)+`\b`, statement)
 	}

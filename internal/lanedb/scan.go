@@ -161,8 +161,12 @@ func splitIDs(ids []outboxdb.RowID) (lanes []int16, seqs []int64) {
 	return lanes, seqs
 }
 
-// FarWindow is the number of rows of a lane that [Log.ScanFar] looks at.
-const FarWindow = 10_000
+const (
+	// FarWindow is the number of rows of a lane that [Log.ScanFar] looks at.
+	FarWindow = 10_000
+	// FarRows is the most rows that it returns of a lane.
+	FarRows = 100
+)
 
 // lookFar is lookRows over a long stretch. It has to be one statement, because the order rests on its one snapshot: a
 // snapshot that shows a row shows all earlier rows of its key. It returns only rows that may leave.

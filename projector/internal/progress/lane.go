@@ -24,7 +24,7 @@ type Lane struct {
 	More     bool            // rows may be there, and no notification will come for them
 	pace     schedule.Pace
 	InFlight inFlight
-	Short    schedule.Passed             // how far the lane has come on a shortcut
+	Short    schedule.Place              // how far the lane has come on a shortcut
 	Passed   int64                       // every unsent row with a number up to this belongs to a paused tenant
 	Topics   schedule.Search             // the search past rows of paused topics and tenants
 	Tenants  map[string]*schedule.Search // the searches past rows of tenants with a long backlog, by tenant
@@ -45,13 +45,16 @@ func (l *Lane) StartAt(at lanedb.Position, incarnation string) {
 // StartAnew forgets the position of the lane, which is void after a crash of the server. It is read again before the
 // next fetch.
 func (l *Lane) StartAnew() {
-	l.Located, l.At, l.Short, l.More = false, lanedb.Position{}, schedule.Passed{}, true
+	l.Located, l.At, l.Short, l.More = false, lanedb.Position{}, schedule.Place{}, true
 	l.SearchAnew()
 }
 
 // SearchAnew forgets how far the searches got. They begin again at the head of the lane.
 func (l *Lane) SearchAnew() {
-	l.Passed, l.Topics, l.Tenants, l.Held = 0, schedule.Search{}, nil, schedule.HeldSearch{}
+	l.Passed, l.Topics, l.Held = 0, l.Topics.Anew(), schedule.HeldSearch{}
+	for _, s := range l.Tenants {
+		*s = s.Anew()
+	}
 }
 
 // LoadBlocks takes the blocks that were read from the database. The search past held rows begins again: a row that an

@@ -73,7 +73,7 @@ func LateBatch(group []*Lane, low int64, short Shortcut, by *Rules) (*Batch, []l
 		n := l.Lease.Lane
 		b.Lanes[n], b.upto[n], l.More = l, l.Short.To, true
 		cursors[i] = lanedb.Cursor{Lease: l.Lease, Position: l.At, After: l.Short.To}
-		l.Short = schedule.Passed{}
+		l.Short = schedule.Place{}
 	}
 	return b, cursors
 }

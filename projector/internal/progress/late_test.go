@@ -14,7 +14,7 @@ func TestScanServesOtherWorkers(t *testing.T) {
 	found := LateRows{Short: Shortcut{N: 3}, Of: map[int16]bool{1: true, 2: true}, From: 100, To: 900}
 	at := func(n int16, sent, came int64) *Lane {
 		l := NewLane(lanedb.Lease{Lane: n})
-		l.At.Sent, l.Short = sent, schedule.Passed{To: came, N: 2}
+		l.At.Sent, l.Short = sent, schedule.Place{To: came, N: 2}
 		return l
 	}
 	for name, c := range map[string]struct {

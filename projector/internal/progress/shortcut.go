@@ -17,7 +17,8 @@ const shortcutOpen = 8
 //
 // All transactions that could have drawn a number up to the mark have ended, except the open ones. So if the rows of
 // a lane up to the mark have left, only the open transactions can bring rows there. A fetch may begin behind the mark
-// as long as these transactions are open, because their rows are not visible then.
+// as long as these transactions are open, because their rows are not visible then. The same is true of a search that has
+// passed all rows up to the mark.
 //
 // The race is that a transaction ends between the last look and the fetch. Its rows would be visible and the fetch
 // would begin behind them: they would be late, and a later row of the same key could be published first. So the fetch
@@ -70,33 +71,35 @@ func (s *Shortcut) find(now lanedb.Watermark, waits []pendingMark) {
 
 // Reached returns how far a lane, or a search in it, has come on this shortcut. It returns 0 if its progress belongs to
 // another shortcut.
-func (s Shortcut) Reached(p schedule.Passed) int64 {
+func (s *Shortcut) Reached(p schedule.Place) int64 {
 	if len(s.open) == 0 {
 		return 0
 	}
-	return p.Reached(s.N)
+	return p.On(s.N)
 }
 
-// Advance records that a statement on this shortcut has shown all rows up to the number to, and that they have left, or
-// stay in the case of a search.
-func (s Shortcut) Advance(p *schedule.Passed, to int64) {
+// Advance records that a statement on this shortcut has shown all rows up to the number to, and that they have left. For a
+// search they may also stay.
+func (s *Shortcut) Advance(p *schedule.Place, to int64) {
 	if len(s.open) > 0 {
 		p.Advance(s.N, min(s.to, to))
 	}
 }
 
-// Limit returns the number up to which a search may remember what it has passed: the mark, or the end of the shortcut.
-func (s Shortcut) Limit(mark int64) int64 { return max(mark, s.to) }
+// Limit returns the place behind which a search may remember nothing: the mark, or the end of the shortcut.
+func (s *Shortcut) Limit(mark int64) schedule.Place {
+	return schedule.Place{To: max(mark, s.to), N: s.N}
+}
 
-// Search returns the cursor of a search in a lane. It begins behind all rows that the search has passed, on this shortcut, too.
-func (s Shortcut) Search(l *Lane, by *schedule.Search) lanedb.Cursor {
+// Cursor returns the cursor of a search in a lane. It begins behind all rows that the search has passed, on this shortcut, too.
+func (s *Shortcut) Cursor(l *Lane, by *schedule.Search) lanedb.Cursor {
 	c := lanedb.Cursor{Lease: l.Lease, Position: l.At, After: by.To}
 	s.begin(&c, by.Short)
 	return c
 }
 
 // begin makes a statement begin where the progress on the shortcut ends, if that is further than its cursor.
-func (s Shortcut) begin(c *lanedb.Cursor, p schedule.Passed) {
+func (s *Shortcut) begin(c *lanedb.Cursor, p schedule.Place) {
 	if to := s.Reached(p); to > max(c.Position.Sent, c.After) {
 		c.After, c.While = to, s.open
 	}

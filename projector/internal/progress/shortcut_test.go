@@ -54,7 +54,7 @@ func TestShortcutEndsWithItsTransactions(t *testing.T) {
 	one := look(200, 20, 5)
 	require.EqualValues(t, 100, one.to)
 
-	var lane schedule.Passed
+	var lane schedule.Place
 	one.Advance(&lane, 90)
 	one.Advance(&lane, 150)
 	require.EqualValues(t, 100, lane.To, "it never passes the mark")

@@ -20,8 +20,8 @@ import (
 // of the shortcut, and that part of its progress is void as soon as the transaction has ended.
 type Search struct {
 	To      int64            // the search has passed all rows up to this number
-	Short   Passed           // the search has passed more rows on a shortcut
-	Stuck   int64            // the mark, or the end of the shortcut, at which the search could get no further: it waits until this number has moved
+	Short   Place            // the search has passed more rows on a shortcut
+	Stuck   Place            // the mark or the end of the shortcut, if the search could get no further; it waits until this has changed
 	FarSeen time.Time        // the last look far beyond it
 	keys    pausedKeys       // keys of paused rows; later rows of these keys wait
 	First   map[string]int64 // paused topics, and the first row of each that was seen
@@ -36,6 +36,9 @@ func (s *Search) saw(topic string, seq int64) {
 		s.First[topic] = seq
 	}
 }
+
+// Anew returns a search that begins again at the head of the lane.
+func (s *Search) Anew() Search { return Search{FarSeen: s.FarSeen} }
 
 func (s *Search) Clone() Search {
 	c := *s
