@@ -106,3 +106,22 @@ func TestShortcutEndsWithItsServer(t *testing.T) {
 	require.Empty(t, m.Shortcut().open)
 	require.NotEqual(t, before.N, m.Shortcut().N)
 }
+
+// A search got no further than the end of a shortcut. The transaction ends, and the mark rises to this number: that is another limit,
+// because the search begins again in front of it.
+func TestLimitOfSearchesBelongsToItsShortcut(t *testing.T) {
+	m := Watermark{Patience: 0}
+	look := func(seq, xid int64, running ...int64) schedule.Place {
+		m.Take(m.Begin(), lanedb.Watermark{Seq: seq, XID: xid, Xmin: running[0], Xmax: xid, Running: running})
+		short := m.Shortcut()
+		return short.Limit(m.Current())
+	}
+	look(100, 10, 5)
+	limit := look(200, 20, 5, 15)
+	require.EqualValues(t, 100, limit.To)
+	m.Patience = time.Hour
+	next := look(300, 30, 15)
+	require.EqualValues(t, 100, m.Current())
+	require.EqualValues(t, 100, next.To)
+	require.NotEqual(t, limit, next)
+}
