@@ -50,7 +50,7 @@ func (f *fetcher) fetchHeads(
 	case err != nil:
 		return nil, false, err
 	case len(rows) == 0:
-		return nil, !slices.ContainsFunc(cursors, func(c lanedb.Cursor) bool { return len(c.While) > 0 }), nil
+		return nil, !progress.AreOnShortcut(cursors), nil
 	case few:
 		return rows, true, nil
 	}

@@ -75,19 +75,17 @@ func (s *searcher) pick(ctx context.Context, group []*progress.Lane, keep lanedb
 	limit := short.Limit(low)
 	byLane, begins := map[int16]*progress.Lane{}, map[int16]int64{}
 	cursors := make([]lanedb.Cursor, len(group))
-	jumps := false
 	for i, l := range group {
 		cursors[i] = short.Cursor(l, which(l))
 		byLane[l.Lease.Lane], begins[l.Lease.Lane] = l, cursors[i].After
-		jumps = jumps || len(cursors[i].While) > 0
 	}
 	infos, err := s.db.Log.Scan(ctx, cursors, keep)
 	if err != nil {
 		return p, err
 	}
-	if len(infos) == 0 && jumps { // perhaps the shortcut has ended, and its progress is void
-		if ended, err := s.server.mark.lookAgain(ctx, short); ended || err != nil {
-			return picked{more: ended}, err
+	if len(infos) == 0 && progress.AreOnShortcut(cursors) {
+		if p.more, err = s.server.mark.lookAgain(ctx, short); p.more || err != nil {
+			return p, err // the shortcut has ended, and the search begins again
 		}
 	}
 	ids, seen := schedule.Choose(infos, schedule.Share(infos, s.rows), s.seed, func(n int16) *schedule.Search { return which(byLane[n]) })
@@ -111,10 +109,7 @@ func (s *searcher) pick(ctx context.Context, group []*progress.Lane, keep lanedb
 		p.beyond[n] = e.More || b.Cut[n]
 		p.more = p.more || b.Cut[n] && b.Moved > 0
 		search := which(byLane[n])
-		stuck := e.To > limit.To
-		if search.Stuck = (schedule.Place{}); stuck {
-			search.Stuck = limit
-		}
+		stuck := search.Reach(e.To, limit)
 		if reached := min(e.To, limit.To); !b.Left[n] && reached > begins[n] {
 			search.To = max(search.To, min(reached, low))
 			short.Advance(&search.Short, reached)
@@ -142,7 +137,7 @@ const (
 // snapshot that shows a row shows all earlier rows of its key.
 func (s *searcher) far(ctx context.Context, group []*progress.Lane, keep lanedb.Filter, which func(*progress.Lane) *schedule.Search) (p picked, err error) {
 	if ctx.Err() != nil {
-		return p, nil //nolint:nilerr // stopped, and that is not an error
+		return p, nil // stopped, and that is not an error
 	}
 	ctx, cancel := s.limit.begun(ctx)
 	defer cancel()

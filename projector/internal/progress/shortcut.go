@@ -98,6 +98,12 @@ func (s *Shortcut) Cursor(l *Lane, by *schedule.Search) lanedb.Cursor {
 	return c
 }
 
+// AreOnShortcut reports whether a statement with these cursors begins behind open transactions. If it returns nothing, one of them
+// may have ended.
+func AreOnShortcut(cursors []lanedb.Cursor) bool {
+	return slices.ContainsFunc(cursors, func(c lanedb.Cursor) bool { return len(c.While) > 0 })
+}
+
 // begin makes a statement begin where the progress on the shortcut ends, if that is further than its cursor.
 func (s *Shortcut) begin(c *lanedb.Cursor, p schedule.Place) {
 	if to := s.Reached(p); to > max(c.Position.Sent, c.After) {

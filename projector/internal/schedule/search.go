@@ -37,6 +37,16 @@ func (s *Search) saw(topic string, seq int64) {
 	}
 }
 
+// Reach records that the search has come to the number to, and whether it is stuck because that is beyond its limit.
+func (s *Search) Reach(to int64, limit Place) (stuck bool) {
+	if to <= limit.To {
+		s.Stuck = Place{}
+		return false
+	}
+	s.Stuck = limit
+	return true
+}
+
 // Anew returns a search that begins again at the head of the lane.
 func (s *Search) Anew() Search { return Search{FarSeen: s.FarSeen} }
 
