@@ -194,7 +194,7 @@ func (s *searcher) staying() lanedb.Filter {
 }
 
 // fair gives their turns to the tenants that wait behind the heads. Each turn takes no longer than the turn of the
-// heads took, which is budget. Only full lanes are searched: in the others, the fetch from the heads has seen all
+// heads took, which is budget, apart from looks far ahead. Only full lanes are searched: in the others, the fetch from the heads has seen all
 // rows.
 func (s *searcher) fair(ctx context.Context, group []*progress.Lane, budget time.Duration) (moved int, err error) {
 	var full []*progress.Lane
