@@ -39,11 +39,14 @@ type searcher struct {
 	stay       lanedb.Filter // the topics and tenants that are left alone, as of the last look
 	backlogged schedule.Backlog
 	aloneUntil time.Time // until then it is taken for granted that only tenants with a backlog have rows
-	farLooks   int       // how many lanes this pass has looked at far beyond the mark
+	farLooks   int       // the number of looks far beyond the mark in this pass
 }
 
 // begin is called at the beginning of a pass.
 func (s *searcher) begin() { s.farLooks = 0 }
+
+// topicsOf returns the search of a lane past rows of topics in trouble and paused tenants.
+func topicsOf(l *progress.Lane) *schedule.Search { return &l.Topics }
 
 // rows returns the number of rows to send at once from a number of lanes.
 func (s *searcher) rows(lanes int) int { return s.silence.Batch(s.size, lanes) }
@@ -123,14 +126,14 @@ const (
 	// farInterval is the shortest time between two looks of one search far beyond the mark in one lane. A look reads up to
 	// [lanedb.FarWindow] rows.
 	farInterval = 2 * time.Second
-	// farLanes is the largest number of lanes that one pass looks at, so that the other work of the pass does not
-	// wait for long.
-	farLanes = 4
+	// maxFarLooks is the largest number of such looks in one pass, each in one lane, so that the other work of the pass does
+	// not wait for long.
+	maxFarLooks = 4
 )
 
-// far publishes rows far behind the rows that stay, in lanes whose search is stuck. A search is stuck if a
-// transaction that writes for long holds the mark where it is, and there is no shortcut, or its end stands still as well.
-// Then the rows behind the place of the search would wait for that transaction.
+// far publishes rows far behind the rows that stay, in lanes whose search is stuck: it has come to the mark, or to the end
+// of the shortcut. That lasts if a transaction that writes for long holds the mark where it is, and there is no shortcut, or
+// its end stands still as well. Then the rows behind the place of the search would wait for that transaction.
 //
 // It remembers nothing and begins at the same place each time. That is the price for going past rows beyond the mark,
 // where rows may still appear. It is safe for the order, because the whole stretch is read in one snapshot: a
@@ -148,9 +151,9 @@ func (s *searcher) far(ctx context.Context, group []*progress.Lane, keep lanedb.
 	limit := short.Limit(low)
 	byLane := map[int16]*progress.Lane{}
 	var cursors []lanedb.Cursor
-	oldest := slices.SortedFunc(slices.Values(group), func(a, b *progress.Lane) int { return which(a).FarSeen.Compare(which(b).FarSeen) })
+	oldest := slices.SortedStableFunc(slices.Values(group), func(a, b *progress.Lane) int { return which(a).FarSeen.Compare(which(b).FarSeen) })
 	for _, l := range oldest {
-		if search := which(l); l.Full && search.Stuck == limit && s.farLooks < farLanes && time.Since(search.FarSeen) >= farInterval {
+		if search := which(l); l.Full && search.Stuck == limit && s.farLooks < maxFarLooks && time.Since(search.FarSeen) >= farInterval {
 			search.FarSeen = time.Now()
 			s.farLooks++
 			byLane[l.Lease.Lane] = l
@@ -164,6 +167,19 @@ func (s *searcher) far(ctx context.Context, group []*progress.Lane, keep lanedb.
 	if err != nil {
 		return p, err
 	}
+	if len(infos) == 0 && progress.AreOnShortcut(cursors) {
+		ended, err := s.server.mark.lookAgain(ctx, short)
+		for _, l := range byLane {
+			if ended { // the look was in vain
+				which(l).FarSeen = time.Time{}
+			}
+		}
+		return p, err
+	}
+	lanes := map[int16]bool{}
+	for i := range infos {
+		lanes[infos[i].Lane] = true
+	}
 	ids := schedule.ChooseFar(infos, schedule.Share(infos, s.rows), s.seed, func(n int16) *schedule.Search { return which(byLane[n]) })
 	if len(ids) == 0 {
 		return p, nil
@@ -172,7 +188,7 @@ func (s *searcher) far(ctx context.Context, group []*progress.Lane, keep lanedb.
 		return p, err
 	}
 	b, err := s.send.deliver(ctx, progress.NewBatch(byLane, s.rules), p.rows)
-	p.moved, p.most = b.Moved, min(s.size, len(cursors)*lanedb.FarRows)
+	p.moved, p.most = b.Moved, min(s.size, len(lanes)*lanedb.FarRows)
 	return p, err
 }
 
@@ -194,8 +210,8 @@ func (s *searcher) staying() lanedb.Filter {
 }
 
 // fair gives their turns to the tenants that wait behind the heads. Each turn takes no longer than the turn of the
-// heads took, which is budget, apart from looks far ahead. Only full lanes are searched: in the others, the fetch from the heads has seen all
-// rows.
+// heads took, which is budget, apart from its first part and from looks far ahead. Only full lanes are searched: in the
+// others, the fetch from the heads has seen all rows.
 func (s *searcher) fair(ctx context.Context, group []*progress.Lane, budget time.Duration) (moved int, err error) {
 	var full []*progress.Lane
 	for _, l := range group {

@@ -2,7 +2,6 @@ package projector
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"time"
 
@@ -40,7 +39,7 @@ func drive(t *testing.T) *driven {
 	db := pgtest.Migrated(t, pgtest.Outbox)
 	store := outbox.NewStore(db.DB, &outbox.Config{Source: "test"})
 	pub := &counter{}
-	p, err := New(pub, &Config{Workers: 1, Lease: 3 * time.Minute, PublishTimeout: time.Minute}, store)
+	p, err := New(pub, &Config{Workers: 1, Lease: 30 * time.Minute, PublishTimeout: time.Minute}, store)
 	require.NoError(t, err)
 	Hasten(p)
 	r := newRelay(p, store)
@@ -65,13 +64,12 @@ func (d *driven) pass() {
 
 func (d *driven) search() picked {
 	d.t.Helper()
-	p, err := d.worker.search.pick(d.t.Context(), d.worker.owned.Ready(), lanedb.Filter{}, func(l *progress.Lane) *schedule.Search { return &l.Topics })
+	p, err := d.worker.search.pick(d.t.Context(), d.worker.owned.Ready(), lanedb.Filter{}, topicsOf)
 	require.NoError(d.t, err)
 	return p
 }
 
-// A search beyond a backlog goes on for long. Each part of it asks which server there is, and ends if the cursors do not hold
-// there.
+// A search asks which server there is, and ends if its cursors do not hold there.
 func TestSearchEndsWhenTheServerIsAnother(t *testing.T) {
 	t.Parallel()
 	d := drive(t)
@@ -90,34 +88,54 @@ func TestSearchEndsWhenTheServerIsAnother(t *testing.T) {
 }
 
 // A search has passed an open transaction. When this has ended, the search begins again behind the mark at once, without waiting
-// for the next look at the sequence.
+// for the next look at the sequence. A look far ahead that came too late does not count.
 func TestSearchBeginsAgainWhenATransactionHasEnded(t *testing.T) {
-	t.Parallel()
-	d := drive(t)
-	d.add("1") // the first event of a tenant makes the tenant's other events wait
-	long, err := d.db.BeginTx(t.Context(), nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = long.Rollback() })
-	_, err = d.store.Add(t.Context(), long, "order", []byte("x"), event.WithAggregate("order", "2", 1), event.WithType("e"))
-	require.NoError(t, err)
-	others := 1
-	await.True(t, func() bool { // again if transactions of other tests, on which the shortcut rests as well, end meanwhile
-		d.add("1")
-		others++
-		require.NoError(t, d.mark.look(t.Context()))
-		require.NoError(t, d.mark.look(t.Context()))
-		d.search()
-		_, short := d.mark.now()
-		return slices.ContainsFunc(d.worker.owned.All(), func(l *progress.Lane) bool { return short.Reached(l.Topics.Short) > 2 })
-	}, "the search has passed the number of the open transaction")
-	require.Equal(t, others, d.pub.n)
+	for name, notices := range map[string]func(t *testing.T, d *driven, l *progress.Lane){
+		"a search": func(t *testing.T, d *driven, _ *progress.Lane) { require.True(t, d.search().more) },
+		"a look far ahead": func(t *testing.T, d *driven, l *progress.Lane) {
+			low, short := d.mark.now()
+			l.Full, l.Topics.Stuck = true, short.Limit(low)
+			_, err := d.worker.search.far(t.Context(), []*progress.Lane{l}, lanedb.Filter{}, topicsOf)
+			require.NoError(t, err)
+			require.Zero(t, l.Topics.FarSeen)
+			require.NotEqual(t, 0, d.worker.search.farLooks)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := drive(t)
+			d.add("1") // the first event of a tenant makes the tenant's other events wait
+			long, err := d.db.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = long.Rollback() })
+			_, err = d.store.Add(t.Context(), long, "order", []byte("x"), event.WithAggregate("order", "2", 1), event.WithType("e"))
+			require.NoError(t, err)
+			others := 1
+			var lane *progress.Lane
+			await.True(t, func() bool { // again if transactions of other tests, on which the shortcut rests as well, end meanwhile
+				d.add("1")
+				others++
+				require.NoError(t, d.mark.look(t.Context()))
+				require.NoError(t, d.mark.look(t.Context()))
+				d.search()
+				_, short := d.mark.now()
+				for _, l := range d.worker.owned.All() {
+					if short.Reached(l.Topics.Short) > 2 {
+						lane = l
+					}
+				}
+				return lane != nil
+			}, "the search has passed the number of the open transaction")
+			require.Equal(t, others, d.pub.n)
 
-	require.NoError(t, long.Commit())
-	d.mark.seen = time.Now().Add(time.Hour) // no look comes
-	require.True(t, d.search().more)
-	require.Equal(t, others, d.pub.n)
-	d.search()
-	require.Equal(t, others+1, d.pub.n)
+			d.mark.seen = time.Now().Add(time.Hour) // no look comes
+			require.NoError(t, long.Commit())
+			notices(t, d, lane)
+			require.Equal(t, others, d.pub.n)
+			d.search()
+			require.Equal(t, others+1, d.pub.n)
+		})
+	}
 }
 
 // A look far ahead has found the backlog of a second tenant. This tenant is skipped from then on, so the rows behind it are found, too.
@@ -125,10 +143,11 @@ func TestLookFarAheadFindsABacklog(t *testing.T) {
 	t.Parallel()
 	d := drive(t)
 	d.mark.seen = time.Now().Add(time.Hour) // no look comes, and the mark stays
-	for tenant, n := range map[string]int{"first": farLanes * (lanedb.ScanWindow + 1), "second": farLanes * 90} {
+	for tenant, n := range map[string]int{"first": maxFarLooks * (lanedb.ScanWindow + 1), "second": 90} {
 		_, err := d.db.Exec(`INSERT INTO outbox (seq, id, occurred_at, lane, tenant_id, topic, event_type, source, payload)
-			SELECT i + CASE ? WHEN 'first' THEN 0 ELSE 10000 END, gen_random_uuid(), now(), i % ?, ?, 'order', 'e', 'test', 'x' FROM generate_series(1, ?) i`,
-			tenant, farLanes, tenant, n)
+			SELECT i + CASE ? WHEN 'first' THEN 0 ELSE 10000 END, gen_random_uuid(), now(), CASE ? WHEN 'first' THEN i % ? ELSE 0 END, ?, 'order', 'e', 'test', 'x'
+			FROM generate_series(1, ?) i`,
+			tenant, tenant, maxFarLooks, tenant, n)
 		require.NoError(t, err)
 	}
 	search := d.worker.search
@@ -139,6 +158,6 @@ func TestLookFarAheadFindsABacklog(t *testing.T) {
 	}
 	_, err := search.give(t.Context(), lanes, schedule.OtherTenants, time.Minute)
 	require.NoError(t, err)
-	require.Positive(t, d.pub.n)
+	require.Equal(t, 90, d.pub.n)
 	require.Contains(t, search.backlogged.Tenants, "second")
 }

@@ -2,6 +2,7 @@ package projector_test
 
 import (
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/projector"
@@ -103,11 +105,13 @@ func TestSearchNoticesTheEndOfATransaction(t *testing.T) {
 	}}, nil))
 	f.run(p)
 	f.eventually("the lane may be searched", func() bool { return projector.SearchLimit(p) > backlog })
+	goOn := sync.OnceFunc(func() { close(committed) })
+	t.Cleanup(goOn) // before the projector is stopped
 	lift()
-	<-passed
+	await.Receive(t, passed, "the search has passed the number")
 	require.NoError(t, long.Commit())
 	f.fillLanes(f.db, 1, 1, "small", "order", "small")
-	close(committed)
+	goOn()
 	f.eventually("all are sent", func() bool { return f.pub.total() == backlog+2 })
 	f.pub.requireRising(t)
 	require.Less(t, f.pub.before("small", "big"), backlog, "the key did not wait for the backlog")
@@ -118,9 +122,10 @@ func TestSearchNoticesTheEndOfATransaction(t *testing.T) {
 func TestTopicHealsBesideAnOpenTransaction(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	var healed atomic.Bool
+	var healed, known atomic.Bool
 	f.pub.refuse = func(e event.Envelope) error {
 		if e.Topic == "down" || !healed.Load() {
+			known.Store(known.Load() || e.Topic == "healed")
 			return &messaging.TopicError{Topic: e.Topic, Err: messaging.ErrBrokerDown}
 		}
 		return nil
@@ -130,7 +135,7 @@ func TestTopicHealsBesideAnOpenTransaction(t *testing.T) {
 	f.fillLanes(f.db, 1, 1, "small", "healed", "small")
 	p := f.projector(quick())
 	f.run(p)
-	f.eventually("the lane may be searched", func() bool { return projector.SearchLimit(p) > 2*lanedb.ScanWindow })
+	f.eventually("the topic is in trouble", func() bool { return known.Load() && projector.SearchLimit(p) > 2*lanedb.ScanWindow })
 	healed.Store(true)
 	f.eventually("the row is sent", func() bool { return f.pub.of("small") == 1 })
 	require.Zero(t, projector.Mark(p), "the transaction holds the mark")

@@ -255,8 +255,7 @@ func (w *worker) inQuestion(group []*progress.Lane) []*progress.Lane {
 // past publishes a batch of rows that may pass the rows that stay. It also starts a probe if the pause of a topic is
 // over.
 func (w *worker) past(ctx context.Context, group []*progress.Lane) (moved int, err error) {
-	topics := func(l *progress.Lane) *schedule.Search { return &l.Topics }
-	p, err := w.search.pick(ctx, group, w.search.stay, topics)
+	p, err := w.search.pick(ctx, group, w.search.stay, topicsOf)
 	if err != nil {
 		return p.moved, err
 	}
@@ -270,7 +269,8 @@ func (w *worker) past(ctx context.Context, group []*progress.Lane) (moved int, e
 		}
 	}
 	w.search.backlogged.Leads(p.rows, w.cfg.BatchSize)
-	beyond, err := w.search.far(ctx, group, w.search.stay, topics)
+	beyond, err := w.search.far(ctx, group, w.search.stay, topicsOf)
+	w.search.join(beyond)
 	if moved = p.moved + beyond.moved; err != nil {
 		return moved, err
 	}

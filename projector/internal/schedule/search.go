@@ -21,7 +21,7 @@ import (
 type Search struct {
 	To      int64            // the search has passed all rows up to this number
 	Short   Place            // the search has passed more rows on a shortcut
-	Stuck   Place            // the mark or the end of the shortcut, if the search could get no further; it waits until this has changed
+	Stuck   Place            // the limit at which the search could get no further, see progress.Shortcut; it waits for another one; zero: none
 	FarSeen time.Time        // the last look far beyond it
 	keys    pausedKeys       // keys of paused rows; later rows of these keys wait
 	First   map[string]int64 // paused topics, and the first row of each that was seen
