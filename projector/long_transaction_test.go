@@ -39,16 +39,14 @@ func TestLongTransactionHoldsUpNoOther(t *testing.T) {
 				}
 			}}, nil))
 			f.add("b", "b0") // the first event of a tenant makes the tenant's other events wait
-			long, err := f.db.BeginTx(t.Context(), nil)
-			require.NoError(t, err)
-			t.Cleanup(func() { _ = long.Rollback() })
+			long := f.open()
 			const slow = 7
 			for i := range int64(slow) {
-				_, err = f.store.Add(t.Context(), long, "order", []byte("slow"), event.WithAggregate("order", "a", i+1),
+				_, err := f.store.Add(t.Context(), long, "order", []byte("slow"), event.WithAggregate("order", "a", i+1),
 					event.WithType("slow"+strconv.FormatInt(i, 10)))
 				require.NoError(t, err)
 			}
-			_, err = f.db.Exec("SELECT setval('outbox_seq', 10000)") // few rows in a long stretch are not left to the fetches
+			_, err := f.db.Exec("SELECT setval('outbox_seq', 10000)") // few rows in a long stretch are not left to the fetches
 			require.NoError(t, err)
 			f.run(p)
 			added := 1
@@ -92,9 +90,7 @@ func TestBulkOfALongTransactionDelaysNoOtherTenant(t *testing.T) {
 			late.Store(true)
 		}
 	}}, nil))
-	long, err := f.db.BeginTx(t.Context(), nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = long.Rollback() })
+	long := f.open()
 	const backlog = 64 * 100
 	f.fillIn(long, backlog, "big", "order", "big")
 	f.fillIn(long, 64, "small", "order", "small")

@@ -86,10 +86,8 @@ func (s *searcher) pick(ctx context.Context, group []*progress.Lane, keep lanedb
 	if err != nil {
 		return p, err
 	}
-	if len(infos) == 0 && progress.AreOnShortcut(cursors) {
-		if p.more, err = s.server.mark.lookAgain(ctx, short); p.more || err != nil {
-			return p, err // the shortcut has ended, and the search begins again
-		}
+	if p.more, err = s.isVoid(ctx, infos, cursors, short); p.more || err != nil {
+		return p, err
 	}
 	ids, seen := schedule.Choose(infos, schedule.Share(infos, s.rows), s.seed, func(n int16) *schedule.Search { return which(byLane[n]) })
 	b := progress.NewBatch(byLane, s.rules)
@@ -120,6 +118,14 @@ func (s *searcher) pick(ctx context.Context, group []*progress.Lane, keep lanedb
 		}
 	}
 	return p, nil
+}
+
+// isVoid reports whether a scan has found nothing because its shortcut has ended. Then the search begins again.
+func (s *searcher) isVoid(ctx context.Context, infos []lanedb.RowInfo, cursors []lanedb.Cursor, short progress.Shortcut) (bool, error) {
+	if len(infos) > 0 || !progress.AreOnShortcut(cursors) {
+		return false, nil
+	}
+	return s.server.mark.lookAgain(ctx, short)
 }
 
 const (
@@ -167,18 +173,14 @@ func (s *searcher) far(ctx context.Context, group []*progress.Lane, keep lanedb.
 	if err != nil {
 		return p, err
 	}
-	if len(infos) == 0 && progress.AreOnShortcut(cursors) {
-		ended, err := s.server.mark.lookAgain(ctx, short)
+	void, err := s.isVoid(ctx, infos, cursors, short)
+	if void {
 		for _, l := range byLane {
-			if ended { // the look was in vain
-				which(l).FarSeen = time.Time{}
-			}
+			which(l).FarSeen = time.Time{} // the look was in vain
 		}
-		return p, err
 	}
-	lanes := map[int16]bool{}
-	for i := range infos {
-		lanes[infos[i].Lane] = true
+	if void || err != nil {
+		return p, err
 	}
 	ids := schedule.ChooseFar(infos, schedule.Share(infos, s.rows), s.seed, func(n int16) *schedule.Search { return which(byLane[n]) })
 	if len(ids) == 0 {
@@ -188,7 +190,7 @@ func (s *searcher) far(ctx context.Context, group []*progress.Lane, keep lanedb.
 		return p, err
 	}
 	b, err := s.send.deliver(ctx, progress.NewBatch(byLane, s.rules), p.rows)
-	p.moved, p.most = b.Moved, min(s.size, len(lanes)*lanedb.FarRows)
+	p.moved, p.most = b.Moved, min(s.size, schedule.LanesThatGive(infos)*lanedb.FarRows)
 	return p, err
 }
 

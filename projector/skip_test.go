@@ -109,11 +109,11 @@ func TestBacklogOfOneTenantDelaysNoOther(t *testing.T) {
 	backlog := 64 * nightly.N(lanedb.ScanWindow+100, 2*lanedb.ScanWindow) // a search has to go on beyond its window
 	f.fill(backlog, "big", "order", "big")
 	f.fill(128, "small", "order", "small")
-	f.pub.refuse = func(event.Envelope) error { return messaging.ErrBrokerDown }
+	lift := f.outage()
 	p := f.projector(quick())
 	f.run(p)
 	f.eventually("the lanes may be searched", func() bool { return projector.Mark(p) >= int64(backlog+128) })
-	f.pub.refuseWith(nil)
+	lift()
 	f.eventually("all are sent", func() bool { return f.pub.total() == backlog+128 })
 	require.Less(t, f.pub.before("small", "big"), backlog/2, "the small tenant waited for the big one")
 	f.pub.requireRising(t)
@@ -287,11 +287,7 @@ func TestTopicInTroubleStarvesNoOtherBesideAnOpenTransaction(t *testing.T) {
 		}
 		return nil
 	}
-	tx, err := f.db.BeginTx(t.Context(), nil)
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback() }() // before the schema is dropped
-	_, err = tx.Exec("SELECT pg_current_xact_id()")
-	require.NoError(t, err)
+	f.open()
 	add := func(n int, topic, key, name string) {
 		_, err := f.db.Exec(`INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, ordering_key, routing_key, event_type, source, payload)
 			SELECT gen_random_uuid(), now(), 3, 'a', ?, ? || i, ? || i, ?, 'test', 'x' FROM generate_series(1, ?) i`, topic, key, key, name, n)

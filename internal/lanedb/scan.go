@@ -73,34 +73,34 @@ WHERE w.size > 0 AND ` + sameServer + `$4::text AND $6` + areOpen
 func (s Log) Scan(ctx context.Context, cursors []Cursor, keep Filter) ([]RowInfo, error) {
 	var out []RowInfo
 	var err error
-	starts, while := shortcuts(cursors)
 	if len(keep.Topics) == 0 {
-		out, err = s.scanTenants(ctx, starts, keep.Tenants, while)
+		out, err = s.scanTenants(ctx, cursors, keep.Tenants)
 	} else {
-		out, err = s.scanTopics(ctx, starts, keep, while)
+		out, err = s.scanTopics(ctx, cursors, keep)
 	}
 	slices.SortFunc(out, func(a, b RowInfo) int { return compareIDs(a.RowID, b.RowID) })
 	return out, outboxdb.Wrap("scan lanes", err)
 }
 
-// from turns cursors into the first arguments of a scan.
-func from(cursors []Cursor) []any {
-	lanes, after, ahead, incarnation := placed(cursors)
-	for i, c := range cursors {
+// scanArgs turns cursors into the arguments of a scan: the first ones, the given ones, and the last one.
+func scanArgs(cursors []Cursor, keep ...any) []any {
+	from, while := shortcuts(cursors)
+	lanes, after, ahead, incarnation := placed(from)
+	for i, c := range from {
 		after[i] = max(after[i], c.After)
 	}
-	return []any{lanes, after, ahead, incarnation}
+	return append(append([]any{lanes, after, ahead, incarnation}, keep...), while)
 }
 
-func (s Log) scanTopics(ctx context.Context, cursors []Cursor, keep Filter, while string) ([]RowInfo, error) {
-	rows := s.box.Run.Query(ctx, s.box.DB, lookRows, append(from(cursors), keep.Topics, notNil(keep.Tenants), while)...)
+func (s Log) scanTopics(ctx context.Context, cursors []Cursor, keep Filter) ([]RowInfo, error) {
+	rows := s.box.Run.Query(ctx, s.box.DB, lookRows, scanArgs(cursors, keep.Topics, notNil(keep.Tenants))...)
 	return pgsql.Collect(rows, func(scan pgsql.Scan, g *RowInfo) error {
 		return scan(&g.Lane, &g.Seq, &g.Key, &g.Topic, &g.Pass, &g.Paused, &g.More, &g.Kept)
 	})
 }
 
-func (s Log) scanTenants(ctx context.Context, cursors []Cursor, tenants []string, while string) (out []RowInfo, err error) {
-	err = pgsql.Each(s.box.Run.Query(ctx, s.box.DB, lookTenants, append(from(cursors), notNil(tenants), while)...), func(scan pgsql.Scan) error {
+func (s Log) scanTenants(ctx context.Context, cursors []Cursor, tenants []string) (out []RowInfo, err error) {
+	err = pgsql.Each(s.box.Run.Query(ctx, s.box.DB, lookTenants, scanArgs(cursors, notNil(tenants))...), func(scan pgsql.Scan) error {
 		var last RowInfo
 		var pass string
 		if err := scan(&last.Lane, &last.Seq, &last.More, &pass, &last.Kept); err != nil {
@@ -188,8 +188,7 @@ WHERE ` + sameServer + `$4::text AND $7` + areOpen
 // returns, ordered by lane and sequence, the first hundred rows that the filter lets through, without rows that have
 // a row of a paused topic in front of them under their key. As with [Log.Scan], there is no row if a transaction has ended.
 func (s Log) ScanFar(ctx context.Context, cursors []Cursor, keep Filter) ([]RowInfo, error) {
-	starts, while := shortcuts(cursors)
-	rows := s.box.Run.Query(ctx, s.box.DB, lookFar, append(from(starts), notNil(keep.Topics), notNil(keep.Tenants), while)...)
+	rows := s.box.Run.Query(ctx, s.box.DB, lookFar, scanArgs(cursors, notNil(keep.Topics), notNil(keep.Tenants))...)
 	out, err := pgsql.Collect(rows, func(scan pgsql.Scan, g *RowInfo) error {
 		g.Pass = true
 		return scan(&g.Lane, &g.Seq, &g.Key)

@@ -107,13 +107,19 @@ func Choose(infos []lanedb.RowInfo, part int, seed maphash.Seed, of func(lane in
 // Share returns the number of rows to take from each lane, so that all lanes with rows make about one batch together.
 // batch returns the size of a batch for a number of lanes.
 func Share(infos []lanedb.RowInfo, batch func(lanes int) int) int {
+	n := LanesThatGive(infos)
+	return max(1, batch(n)/max(1, n))
+}
+
+// LanesThatGive returns the number of lanes that have rows which the filter lets through.
+func LanesThatGive(infos []lanedb.RowInfo) int {
 	lanes := map[int16]bool{}
 	for _, g := range infos {
 		if g.Pass {
 			lanes[g.Lane] = true
 		}
 	}
-	return max(1, batch(len(lanes))/max(1, len(lanes)))
+	return len(lanes)
 }
 
 // ChooseFar takes rows far behind the rows that stay, as [choose] does, and records nothing.
